@@ -33,6 +33,14 @@ class Place:
 
     address: str
     full: str = ""
+    is_local: bool = False
+    """Whether its client is on this machine."""
+    has_certificate: bool = False
+    """Whether its client showed a certificate, which was verified."""
+    certificate_names: tuple[str, ...] = ()
+    """The URIs of that certificate; () if it showed none, or one without."""
+    proved: object = None
+    """What it has proved last, to the gate of its door: it need not be proved with each request."""
 
 
 @dataclass(slots=True)

@@ -5,24 +5,40 @@
 3. A stream begins with its preface, which begins with NUL; no method of HTTP does. Everything else
    is HTTP's. Who speaks it is handed the connection, with the bytes that have come; so telling them
    apart costs no round trip.
+4. With a certificate TLS comes first, within the same deadline. Who comes without it, or with it
+   where there is none, is told so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable
+from weakref import WeakSet
 
-from coordinator.errors import ThrottledError, to_problem
-from coordinator.wire.addresses import network_of
+from coordinator.errors import BadArgumentsError, CoordinatorError, ThrottledError, to_problem
+from coordinator.tls.files import Reloaded, ServerTls
+from coordinator.tls.transport import Handshakes, TlsTransport
+from coordinator.tls.wording import TO_MEMBERS, why_no_tls
+from coordinator.waiting import in_turns
+from coordinator.wire.addresses import is_local, network_of
 from coordinator.wire.admission import Admission, Place
 from coordinator.wire.messages import PROBLEM_TYPE
 from coordinator.wire.stream.frames import begins_stream
+
+logger = logging.getLogger("coordinator.http")
 
 SPARE_S = 1.0
 """For how long a spare connection waits for its client to ask."""
 _REFUSAL_LINGER_S = 0.5
 _REFUSALS_LINGERING_MAX = 100
+UNFINISHED_HANDSHAKES_MAX = 1_000
+"""Of TLS, that wait for their client; it answers within a round trip."""
+_TLS_RECORD = b"\x16"
+"""How TLS begins; no method of HTTP does, nor the stream."""
+_NO_TLS_HERE = "this port does not speak TLS: use http:// here, or set http.tls_cert_file"
+_TLS_HERE = "this port speaks TLS: use https:// here"
 
 Speaker = Callable[[Place, float], asyncio.Protocol]
 """Returns who goes on with a connection: its place, and when it came on the clock of the loop."""
@@ -31,15 +47,30 @@ Speaker = Callable[[Place, float], asyncio.Protocol]
 class Doorway:
     """Takes connections for both doors; asyncio calls it for each."""
 
-    def __init__(self, admission: Admission, http: Speaker, stream: Speaker) -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        http: Speaker,
+        stream: Speaker,
+        tls: Reloaded[ServerTls] | None = None,
+    ) -> None:
         self.admission = admission
         self.http = http
         self.stream = stream
+        self.tls = tls
+        self.handshakes = Handshakes(UNFINISHED_HANDSHAKES_MAX)
         self.arrivals: set[Arrival] = set()
         """Those that have not said what they speak."""
+        self.certified: WeakSet[TlsTransport] = WeakSet()
+        """Those whose clients have shown a certificate."""
 
     def __call__(self) -> Arrival:
         return Arrival(self)
+
+    def break_certified(self, after_s: float) -> None:
+        """Break the connections whose clients have shown a certificate so far."""
+        so_far = tuple(self.certified)
+        asyncio.get_running_loop().call_later(after_s, in_turns, so_far, TlsTransport.abort)
 
     def close(self) -> None:
         """End those that have not said what they speak."""
@@ -50,12 +81,18 @@ class Doorway:
 class Arrival(asyncio.Protocol):
     """One new connection."""
 
-    __slots__ = ("_at", "_doorway", "_head", "_place", "_timer", "_transport")
+    __slots__ = (
+        "_at", "_doorway", "_head", "_is_plain", "_place", "_timer", "_transport", "_trusted",
+    )  # fmt: skip
 
     def __init__(self, doorway: Doorway) -> None:
         self._doorway = doorway
         self._head = b""
         self._at = 0.0
+        self._is_plain = True
+        """Whether its bytes are not those of TLS."""
+        self._trusted = b""
+        """By which CAs and revocation lists its client's certificate is judged."""
         self._place: Place | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -72,6 +109,10 @@ class Arrival(asyncio.Protocol):
             self._refuse(transport, place)
             return
         self._place = place
+        reached = transport.get_extra_info("sockname")
+        place.is_local = isinstance(peer, tuple) and is_local(
+            str(peer[0]), str(reached[0]) if isinstance(reached, tuple) else None
+        )
         self._doorway.arrivals.add(self)
         wait_s = admission.config.header_deadline_ms / 1_000
         if place.full:
@@ -83,6 +124,8 @@ class Arrival(asyncio.Protocol):
         place, transport = self._place, self._transport
         if place is None or transport is None:
             return  # refused: it is not read
+        if self._is_plain and not self._head and not self._may_be_plain(transport, data):
+            return
         head = self._head + data if self._head else data
         is_stream = begins_stream(head)
         if is_stream is None:
@@ -94,6 +137,43 @@ class Arrival(asyncio.Protocol):
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         protocol.data_received(head)
+
+    def _may_be_plain(self, transport: asyncio.Transport, data: bytes) -> bool:
+        """Begin with TLS if that is spoken here; return whether ``data`` are what it protects."""
+        tls, is_tls = self._doorway.tls, data[:1] == _TLS_RECORD
+        if tls is None and not is_tls:
+            return True
+        if tls is not None and is_tls:
+            self._is_plain = False
+            context, self._trusted = tls.current.context, tls.current.trusted
+            TlsTransport(self, context, self._doorway.handshakes, is_server=True).begin(
+                transport, data
+            )
+        else:
+            self._settle()
+            transport.write(closing(BadArgumentsError(_NO_TLS_HERE if is_tls else _TLS_HERE)))
+            transport.close()
+        return False
+
+    def on_secured(self, transport: TlsTransport) -> None:
+        """Go on with what is said within TLS."""
+        place = self._place
+        assert place is not None
+        self._transport = transport
+        place.certificate_names = transport.certificate_names
+        place.has_certificate = transport.has_certificate
+        if not place.has_certificate:
+            return
+        self._doorway.certified.add(transport)
+        tls = self._doorway.tls
+        if tls is not None and tls.current.trusted != self._trusted:
+            transport.abort()  # since its handshake began, others count
+
+    def on_tls_failed(self, error: Exception) -> None:
+        """Note why; the connection is closed next."""
+        if self._place is not None:
+            said = why_no_tls(error, TO_MEMBERS)
+            logger.debug("no TLS with a client at %s: %s", self._place.address, ascii(said))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Give the place back."""
@@ -119,7 +199,8 @@ class Arrival(asyncio.Protocol):
     def _late(self) -> None:
         assert self._transport is not None
         assert self._place is not None
-        if self._place.full:
+        is_understood = self._doorway.tls is None or isinstance(self._transport, TlsTransport)
+        if self._place.full and is_understood:
             self._transport.write(refusal(self._place.full))
         self._transport.close()
 
@@ -127,6 +208,9 @@ class Arrival(asyncio.Protocol):
         """Answer 503 and go; wait a moment for the client to read it before the port is reset."""
         admission = self._doorway.admission
         admission.lingering += 1
+        if self._doorway.tls is not None:
+            transport.close()  # a sentence would take a handshake
+            return
         transport.write(refusal(reason))
         if admission.lingering > _REFUSALS_LINGERING_MAX or not transport.can_write_eof():
             transport.close()
@@ -149,6 +233,7 @@ def release(transport: asyncio.BaseTransport) -> None:
 
     It holds on to itself by its callback; nobody collects such a cycle once it was put aside
     (``coordinator.garbage``)."""
+    transport = transport.get_extra_info("plain_transport") or transport
     if hasattr(transport, "_read_ready_cb"):
         transport._read_ready_cb = _nothing_to_read
 
@@ -160,11 +245,17 @@ def _nothing_to_read() -> None:
 def refusal(reason: str) -> bytes:
     """Return the response to a connection that is one too many, its last."""
     body = json.dumps({**to_problem(ThrottledError(reason)), "status": 503}).encode("ascii")
-    return _REFUSED % (len(body), body)
+    return _CLOSING % (b"503 Service Unavailable\r\nRetry-After: 1", len(body), body)
 
 
-_REFUSED = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: "
+def closing(error: CoordinatorError) -> bytes:
+    """Return the response to a connection whose first bytes are not what is spoken here."""
+    body = json.dumps(to_problem(error)).encode("ascii")
+    return _CLOSING % (b"400 Bad Request", len(body), body)
+
+
+_CLOSING = (
+    b"HTTP/1.1 %b\r\nContent-Type: "
     + PROBLEM_TYPE.encode("ascii")
-    + b"\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
+    + b"\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%b"
 )

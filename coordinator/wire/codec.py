@@ -70,7 +70,7 @@ def from_body(
     """Return the value of ``kind`` that ``body`` says; messages call the body ``where``.
 
     The fields ``given`` are said elsewhere, in the URL, and those called ``beside`` may be in the
-    body but belong to somebody else.
+    body but belong to another value.
 
     Raises:
         BadArgumentsError: it says none.
@@ -276,7 +276,7 @@ class ObjectForm:
 
     def read(self, body: Any, given: Mapping[str, Any], beside: Collection[str]) -> Any:
         """Return the value that ``body`` says; raises WrongBody."""
-        if not isinstance(body, Mapping):
+        if type(body) is not dict and not isinstance(body, Mapping):
             refuse("an object", body)
         if self._is_strict and not self._knows(body, given):
             self._refuse_unknown(body, given, beside)

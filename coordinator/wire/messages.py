@@ -9,7 +9,12 @@ TIMEOUT_HEADER = "Coordinator-Timeout-Ms"
 ZXID_HEADER = "Coordinator-Zxid"
 INDEX_HEADER = "Coordinator-Index"
 MEMBER_HEADER = "Coordinator-Member"
+SESSION_ID_HEADER = "Coordinator-Session-Id"
+SAFE_HEADER = "Coordinator-Safe-Ms"
 STALE_AGE_HEADER = "Coordinator-Stale-Age-Ms"
+
+AUTHORIZATION = "authorization"
+"""The header that shows a token, in lower case."""
 
 PROBLEM_TYPE = "application/problem+json"
 NDJSON_TYPE = "application/x-ndjson"

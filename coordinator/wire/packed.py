@@ -1,28 +1,44 @@
 """Answers in msgpack, read straight into values of the model where their definition allows it.
 
 ``coordinator.wire.codec`` reads every body, by way of plain objects, and says what is wrong with
-one. What is here is ten times as fast, for the plain kinds of which most answers are: objects of
-texts, numbers, bytes and objects of these, each field called what it is called in the model. A body
-that it does not take may be right all the same: then the codec has the last word.
+one. What is here is many times as fast, for the kinds of which most answers are: objects of texts,
+numbers, bytes, and objects and lists of these, each field called what it is called in the model. A
+body that it does not take may be right all the same: then the codec has the last word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, get_type_hints
+from collections.abc import Callable, Sequence
+from types import GenericAlias
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
-from msgspec import Struct, inspect
+from msgspec import Meta, Struct, inspect
 
 from coordinator.wire.body_fields import bare
 
-_PLAIN_MARKS = frozenset({"one_of", "is_left_out"})
+_PLAIN_MARKS = frozenset({"one_of", "is_left_out", "is_null_said"})
+_RENAMING_MARKS = frozenset({"or_called", "also_called", "is_unsaid", "when"})
+"""Of a field that is called otherwise while another is true, which no body carries: one that has
+the usual names is read here, and one without them lacks a field."""
 _SCALARS = (inspect.IntType, inspect.StrType, inspect.BoolType, inspect.BytesType)
 
 PackedReader = Callable[[bytes], Any]
-"""Raises ValueError for a body that it does not take."""
+"""Raises ValueError, of one that is very deep RecursionError, for a body that it does not take."""
+_Convert = Callable[[Any], Any]
 
 _readers: dict[type[Any], PackedReader | None] = {}
+
+
+class _Plan(NamedTuple):
+    """What msgspec reads, and what makes a value of the model of it; None if it is one."""
+
+    kind: Any
+    convert: _Convert | None = None
+
+
+class _NotPlainError(Exception):
+    """It takes the codec."""
 
 
 def packed_reader(kind: type[Any]) -> PackedReader | None:
@@ -34,38 +50,102 @@ def packed_reader(kind: type[Any]) -> PackedReader | None:
 
 
 def _packed_reader(kind: type[Any]) -> PackedReader | None:
-    info: Any = inspect.type_info(kind)
-    if not _is_plain(info):
+    try:
+        plan = _plan_of(inspect.type_info(kind), kind, ())
+    except _NotPlainError:
         return None
-    rows = [_row_of(each.type) for each in info.fields]
-    if not any(rows):
-        return msgspec.msgpack.Decoder(kind).decode
-    hints = get_type_hints(kind, include_extras=True)
-    fields: Any = [
-        (each.name, row or hints[each.name], *_default(each))
-        for each, row in zip(info.fields, rows, strict=True)
+    decode, convert = msgspec.msgpack.Decoder(plan.kind).decode, plan.convert
+    if convert is None:
+        return decode
+    return lambda raw: convert(decode(raw))
+
+
+def _plan_of(info: inspect.Type, hint: Any, within: Sequence[type[Any]]) -> _Plan:
+    """Return how a value of this type is read; ``within`` are the objects around it."""
+    kind, _ = bare(info)
+    match kind:
+        case inspect.StructType() | inspect.NamedTupleType():
+            return _object(kind, within)
+        case inspect.VarTupleType(item_type=item):
+            return _array(item, within)
+        case inspect.DictType(value_type=value) if _is_scalar(value):
+            return _Plan(hint)
+        case inspect.UnionType(types=types) if not _is_scalar(kind):
+            others = [each for each in types if not isinstance(each, inspect.NoneType)]
+            if len(others) == 1 and len(types) == 2:
+                return _or_null(_plan_of(others[0], _cls(others[0]), within))
+        case _ if _is_scalar(kind):
+            return _Plan(hint)
+    raise _NotPlainError
+
+
+def _or_null(plan: _Plan) -> _Plan:
+    convert = plan.convert
+    if convert is None:
+        return _Plan(plan.kind | None)
+    return _Plan(plan.kind | None, lambda said: None if said is None else convert(said))
+
+
+def _array(item: inspect.Type, within: Sequence[type[Any]]) -> _Plan:
+    inner, _ = bare(item)
+    if _cls(inner) in within:  # of what is within itself only the usual case is read: none of it
+        return _Plan(Annotated[tuple[int, ...], Meta(max_length=0)])
+    if _is_scalar(inner):
+        if not isinstance(inner, inspect.StrType):
+            raise _NotPlainError
+        return _Plan(tuple[str, ...])
+    plan = _plan_of(inner, _cls(inner), within)
+    convert = plan.convert
+    several = GenericAlias(tuple, (plan.kind, ...))
+    if convert is None:
+        return _Plan(several)
+    return _Plan(several, lambda said: tuple(map(convert, said)))
+
+
+def _object(info: Any, within: Sequence[type[Any]]) -> _Plan:
+    cls = info.cls
+    is_struct = isinstance(info, inspect.StructType)
+    if cls in within or (is_struct and (info.array_like or info.forbid_unknown_fields)):
+        raise _NotPlainError  # a request: what is wrong with it is said by the codec
+    hints = get_type_hints(cls, include_extras=True)
+    said = [each for each in info.fields if "is_internal" not in bare(each.type)[1]]
+    plans = [_field(each, hints[each.name], (*within, cls)) for each in said]
+    tag = info.tag if is_struct else None
+    changes = [(at, plan.convert) for at, plan in enumerate(plans) if plan.convert is not None]
+    if is_struct and tag is None and not changes and len(said) == len(info.fields):
+        return _Plan(cls)
+    fields: list[Any] = [
+        (each.name, plan.kind, *_default(each)) for each, plan in zip(said, plans, strict=True)
     ]
-    shadow = msgspec.defstruct(f"{kind.__name__}InMsgpack", fields, gc=False)
-    decode, values_of = msgspec.msgpack.Decoder(shadow).decode, msgspec.structs.astuple
-    at = [number for number, row in enumerate(rows) if row is not None]
-    make = {number: info.fields[number].type.cls._make for number in at}
-
-    def read(raw: bytes) -> Any:
-        values: list[Any] = list(values_of(decode(raw)))
-        for number in at:
-            values[number] = make[number](values_of(values[number]))
-        return kind(*values)
-
-    return read
+    if tag is not None:
+        fields.append((info.tag_field, Literal[tag]))
+    shadow = msgspec.defstruct(f"{cls.__name__}InMsgpack", fields, gc=False, kw_only=True)
+    return _Plan(shadow, _made(cls, [each.name for each in said], changes))
 
 
-def _row_of(info: Any) -> type[Struct] | None:
-    """Return a kind that is an object in msgpack, with the fields of a named tuple."""
-    if not isinstance(info, inspect.NamedTupleType):
-        return None
-    hints = get_type_hints(info.cls, include_extras=True)
-    fields: Any = [(each.name, hints[each.name], *_default(each)) for each in info.fields]
-    return msgspec.defstruct(f"{info.cls.__name__}InMsgpack", fields, gc=False)
+def _field(field: Any, hint: Any, within: Sequence[type[Any]]) -> _Plan:
+    marks = bare(field.type)[1].keys()
+    if not marks <= _PLAIN_MARKS | _RENAMING_MARKS:
+        raise _NotPlainError
+    if "or_called" in marks and not field.required:
+        raise _NotPlainError  # that it is called otherwise would not be seen
+    return _plan_of(field.type, hint, within)
+
+
+def _made(
+    cls: type[Any], names: Sequence[str], changes: Sequence[tuple[int, _Convert]]
+) -> _Convert:
+    """Return what makes a ``cls`` of what was read: its fields ``names``, and perhaps a tag."""
+    values_of, count = msgspec.structs.astuple, len(names)
+    is_by_name = cls.__match_args__[:count] != tuple(names)
+
+    def make(said: Struct) -> Any:
+        values = list(values_of(said)[:count])
+        for at, convert in changes:
+            values[at] = convert(values[at])
+        return cls(**dict(zip(names, values, strict=True))) if is_by_name else cls(*values)
+
+    return make
 
 
 def _default(field: Any) -> tuple[Any, ...]:
@@ -76,27 +156,9 @@ def _default(field: Any) -> tuple[Any, ...]:
     return (field.default,)
 
 
-def _is_plain(info: Any) -> bool:
-    if not isinstance(info, inspect.StructType) or info.tag is not None or info.array_like:
-        return False
-    if info.forbid_unknown_fields:
-        return False  # a request: what is wrong with it is said by the codec
-    return all(
-        _has_plain_marks(each.type)
-        and (
-            _is_scalar(each.type)
-            or (isinstance(each.type, inspect.StructType) and _is_flat(each.type))
-            or (isinstance(each.type, inspect.NamedTupleType) and _is_flat(each.type))
-        )
-        for each in info.fields
-    )
-
-
-def _is_flat(info: Any) -> bool:
-    """Whether it is an object of scalars alone, without a tag."""
-    return getattr(info, "tag", None) is None and all(
-        _has_plain_marks(each.type) and _is_scalar(each.type) for each in info.fields
-    )
+def _cls(info: inspect.Type) -> Any:
+    """Return the class of an object, None of anything else."""
+    return getattr(bare(info)[0], "cls", None)
 
 
 def _is_scalar(kind: inspect.Type) -> bool:
@@ -104,7 +166,3 @@ def _is_scalar(kind: inspect.Type) -> bool:
     if isinstance(kind, inspect.UnionType):
         return all(isinstance(bare(each)[0], (*_SCALARS, inspect.NoneType)) for each in kind.types)
     return isinstance(kind, _SCALARS)
-
-
-def _has_plain_marks(kind: inspect.Type) -> bool:
-    return bare(kind)[1].keys() <= _PLAIN_MARKS

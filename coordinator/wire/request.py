@@ -9,17 +9,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from coordinator.errors import CoordinatorError
+from coordinator.model.access import Caller
+from coordinator.wire.admission import Place
 from coordinator.wire.encoding import Encoding
 
 KEEP_ALIVE_S = 2.0
 """After so long a silence a stream says that it is alive."""
 
 
-class Headers(Protocol):
+WhySilent = Callable[[], CoordinatorError | None]
+"""Says why a response may not go on; None while it may."""
+
+
+class RequestHeaders(Protocol):
     """The headers of a request, looked up by their names in small letters."""
 
     def get(self, name: str, /) -> str | None:
@@ -32,8 +38,11 @@ class Headers(Protocol):
     def __iter__(self) -> Iterator[str]: ...
 
 
-class Request(Protocol):
+class IncomingRequest(Protocol):
     """What was asked."""
+
+    caller: Caller
+    """Who asks, as far as it was found out; the door says so before it is answered."""
 
     @property
     def method(self) -> str:
@@ -48,12 +57,20 @@ class Request(Protocol):
         """What follows the question mark of the target, as sent; empty when nothing does."""
 
     @property
-    def headers(self) -> Headers:
+    def headers(self) -> RequestHeaders:
         """The headers, by their names."""
 
     @property
     def remote(self) -> str:
         """The address of the client; empty when it has none."""
+
+    @property
+    def authorization(self) -> str | None:
+        """What the client shows to prove who it is, None if nothing."""
+
+    @property
+    def place(self) -> Place | None:
+        """That of its connection; None of a client in this process."""
 
     @property
     def encoding(self) -> Encoding:
@@ -95,9 +112,15 @@ class Request(Protocol):
     def is_connected(self) -> bool:
         """Whether the client is still there, as far as one can tell."""
 
-    def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> LineStream:
+    def on_waiting(self) -> None:
+        """Note that it waits for somebody, so that its client may ask more meanwhile."""
+
+    def lines(
+        self, labels: Mapping[str, str], why_silent: WhySilent, *, is_sse: bool = False
+    ) -> LineStream:
         """Return the response that goes on, with ``labels`` in its headers.
 
+        No line goes out once there is a reason for silence, but the one that says it.
         ``is_sse``: as server-sent events, where the door can say that."""
 
 
@@ -117,6 +140,10 @@ class LineStream(Protocol):
         """Whether the client may have read the last line that was sent, as a whole."""
 
     @property
+    def ended_with(self) -> CoordinatorError | None:
+        """The error that it ended with, if it did."""
+
+    @property
     def encoding(self) -> Encoding:
         """Of its lines."""
 
@@ -125,6 +152,10 @@ class LineStream(Protocol):
 
     async def send_encoded(self, line: bytes, kind: str, zxid: int | None) -> None:
         """Send one line that is encoded already; ``kind`` and ``zxid`` are those in it."""
+
+    def send_at_once(self, line: Callable[[], bytes]) -> bool:
+        """Send a line that ``line`` encodes, if nothing must be waited for; return whether it was
+        sent. A door that cannot know sends nothing so."""
 
     async def send_error(self, error: CoordinatorError) -> None:
         """Send the last line of a stream that ends with ``error``."""
@@ -166,6 +197,6 @@ class Answer:
 Answered = Answer | LineStream
 
 
-def wants(request: Request, media_type: str) -> bool:
+def wants(request: IncomingRequest, media_type: str) -> bool:
     """Return whether Accept names ``media_type``."""
     return media_type in (request.headers.get("accept") or "").lower()

@@ -30,6 +30,10 @@ DEPTH_MAX = 32
 ITEMS_MAX = 50_000
 """Values in one body: the largest watch has three for each of its selectors."""
 _SHOWN_CHARACTERS_MAX = 60
+_FIRST_BYTE_NAMES = 15
+"""What msgpack says in one byte."""
+_PLAIN_KINDS = frozenset({str, bytes, bool, type(None)})
+_PLAIN_OBJECT = msgspec.msgpack.Decoder(dict[str, Any])
 
 
 def decode_json(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEMS_MAX) -> Any:
@@ -61,6 +65,9 @@ def encode_json(value: Any) -> bytes:
 
 def decode_msgpack(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEMS_MAX) -> Any:
     """Return the value that ``raw`` holds; raises BadArgumentsError if it is not strict msgpack."""
+    plain = _plain_object(raw) if items_max >= _FIRST_BYTE_NAMES else None
+    if plain is not None:
+        return plain
     items = _Items(items_max)
     try:
         value = msgpack.unpackb(
@@ -74,6 +81,27 @@ def decode_msgpack(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEM
         detail = str(error) or type(error).__name__
         raise BadArgumentsError(f"body: expected one msgpack value, found: {detail}") from None
     check_value(value, depth_max)
+    return value
+
+
+def _plain_object(raw: bytes) -> dict[str, Any] | None:
+    """Return the object in ``raw`` if it is a plain one, as nearly all are: few names, each once,
+    and no values within values. None if it is not; then it is read, or refused, step by step."""
+    if not raw or not 0x80 < raw[0] <= 0x80 + _FIRST_BYTE_NAMES:
+        return None  # no map, or one of more names than its first byte can say
+    try:
+        value: dict[str, Any] = _PLAIN_OBJECT.decode(raw)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    if len(value) != raw[0] - 0x80:
+        return None  # one was there twice
+    for item in value.values():
+        kind = type(item)
+        if kind is int:
+            if not INTEGER_MIN <= item <= INTEGER_MAX:
+                return None
+        elif kind not in _PLAIN_KINDS:
+            return None
     return value
 
 
@@ -180,7 +208,7 @@ class _Items:
 def _check_json_items(raw: bytes, items_max: int) -> None:
     """Refuse a text with more values than ``items_max``, without making one of them.
 
-    Each value but the first of all stands behind a comma or a bracket; in a text that has few of
+    Each value but the first of all follows a comma or a bracket; in a text that has few of
     both there is nothing to count, in others those within strings are left out.
     """
     if _separators(raw) < items_max:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 
 from coordinator.errors import BadArgumentsError
-from coordinator.raft.network.frames import FrameReader, frame
+from coordinator.raft.network.frames import PayloadReader, frame
 from coordinator.raft.network.handshake import Acceptor, Dialer, Identity
 from coordinator.raft.network.messages import FrameError, decode
 from coordinator.raft.network.messages import encode as encode_message
@@ -40,7 +40,7 @@ def messages(data: bytes) -> str:
 
 def handshakes(data: bytes) -> str:
     """What a stranger sends first, cut into frames; it is never let in."""
-    reader = FrameReader(1_024)
+    reader = PayloadReader(1_024)
     acceptor = Acceptor(_ACCEPTOR, bytes(32))
     came_to = "nothing"
     try:
@@ -135,7 +135,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
 LEAST: dict[str, dict[str, int]] = {
     "messages": {
         "Append": 40, "Appended": 40, "VoteRequest": 1, "VoteGrant": 1, "PreVoteRequest": 1,
-        "Probe": 5, "ProbeReply": 5, "CommitNotice": 30, "Request": 2, "Reply": 2,
+        "Probe": 5, "ProbeReply": 5, "CommitNotice": 30, "MemberRequest": 2, "Reply": 2,
         "SnapshotPiece": 1, "SnapshotReply": 1,
     },
     "handshakes": {"challenged": 1, "refused, challenged": 1},

@@ -92,7 +92,7 @@ async def written(root: Path) -> Kept:
             if number == 3
             else Create("/n-", b"x" * number, CreateMode.PERSISTENT_SEQUENTIAL)
         )
-        await server.member.submit(
+        await server.member.proposer.submit(
             operation,
             request=RequestId("c", number, 0),
             deadline_ms=clock.monotonic_ms() + 10_000,

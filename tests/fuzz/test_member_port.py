@@ -25,7 +25,7 @@ import pytest
 
 from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
-from coordinator.raft.network.frames import FrameReader, frame
+from coordinator.raft.network.frames import PayloadReader, frame
 from coordinator.raft.network.handshake import (
     PROTOCOL_VERSION,
     Acceptor,
@@ -101,7 +101,7 @@ def wrong_answer(challenge: bytes, said: bytes, draw: random.Random) -> bytes | 
 
 async def frames_until_closed(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     """Yield what the member says, until it hangs up."""
-    frames = FrameReader(2**20)
+    frames = PayloadReader(2**20)
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(4_096):
             frames.feed(data)
@@ -263,7 +263,7 @@ async def proved(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter,
     with."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     dialer = Dialer(Identity("test", "2", SECRET), "1", random.randbytes(32))
-    frames = FrameReader(1_024)
+    frames = PayloadReader(1_024)
     writer.write(frame(dialer.begin()))
     while not dialer.is_done:
         frames.feed(await reader.read(4_096))
@@ -340,7 +340,7 @@ async def test_what_a_members_socket_brings_is_a_message_or_its_end(
 
 def understood(sent: bytes, key: bytes) -> list[Message]:
     """Return the messages before the first thing that is none; pings are the transport's own."""
-    frames = FrameReader(RaftConfig().frame_bytes_max + SEAL_BYTES)
+    frames = PayloadReader(RaftConfig().frame_bytes_max + SEAL_BYTES)
     seals = Seals(key)
     frames.feed(sent)
     found: list[Message] = []

@@ -85,8 +85,8 @@ async def exchange(served: Served, sent: bytes) -> list[frames.FromServer] | Non
 
 def judge(found: list[frames.FromServer], shown: str) -> bool:
     """Fail for what no client could trust; return whether something was done."""
-    ends = Counter(each.id for each in found if isinstance(each, frames.Answer | frames.End))
-    answers = [each for each in found if isinstance(each, frames.Answer)]
+    ends = Counter(each.id for each in found if isinstance(each, frames.AnswerFrame | frames.End))
+    answers = [each for each in found if isinstance(each, frames.AnswerFrame)]
     assert all(count == 1 for count in ends.values()), f"{shown}: {found}"
     assert 500 not in [each.status for each in answers], f"{shown}: {found}"
     goaways = [at for at, each in enumerate(found) if isinstance(each, frames.GoAway)]

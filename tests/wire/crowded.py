@@ -13,6 +13,7 @@ from typing import Any
 
 from coordinator.clock import SystemClock
 from coordinator.config import Config, HttpConfig
+from coordinator.model.access import MEMBER, Caller
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.state.commands import (
@@ -64,9 +65,11 @@ class Crowded:
         await self.server.stop()
         await self.member.stop()
 
-    async def do(self, operation: Operation) -> Any:
+    async def do(self, operation: Operation, caller: Caller = MEMBER) -> Any:
         deadline_ms = self.clock.monotonic_ms() + 10_000
-        done = await self.member.submit(operation, request=None, deadline_ms=deadline_ms)
+        done = await self.member.proposer.submit(
+            operation, request=None, deadline_ms=deadline_ms, caller=caller
+        )
         return done.outcome.result
 
     async def _fill(self) -> None:

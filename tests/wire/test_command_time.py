@@ -13,36 +13,59 @@ from typing import Any, get_args
 
 import pytest
 
+from coordinator.model.access import (
+    IDENTITIES_MAX,
+    MEMBER,
+    NOBODY,
+    ROLES_MAX,
+    ROLES_PER_IDENTITY_MAX,
+    RULES_PER_ROLE_MAX,
+    SUBJECTS_PER_IDENTITY_MAX,
+    Rule,
+    Verb,
+)
 from coordinator.model.limits import NEW_CLUSTER, proposed_bounds_of
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state import commands
+from coordinator.state.access.guard import BY_MEMBERS
 from coordinator.state.commands import (
     Abandon,
+    AddToken,
     Check,
     CloseSession,
     Create,
     CreateMode,
     Delete,
     Downgrade,
+    DropIdentity,
+    DropRole,
+    DropToken,
     EndHold,
     Enter,
     ExpireSession,
     FinishGrants,
     FinishSession,
     Guarded,
+    InitAccess,
     Kind,
     Multi,
     Note,
     OpenSession,
     Operation,
+    PutIdentity,
+    PutRole,
     Reap,
     Release,
+    RenewCredential,
     Reopen,
     Resize,
     Revoke,
+    SetAccess,
     SetData,
     SetLimits,
+    TakeOut,
 )
+from coordinator.state.locks.queues import LOOKED_AT_ONCE
 from tests.loop_meter import HELD_MS_MAX
 from tests.wire.crowded import Crowded, crowded
 
@@ -73,9 +96,11 @@ def _entered(scene: Crowded, entry: Enter) -> tuple[str, int]:
     return found.path, found.stat.czxid
 
 
-def _held_before_many(scene: Crowded, number: int, kind: Kind, **options: Any) -> tuple[str, int]:
+def _held_before_many(
+    scene: Crowded, number: int, kind: Kind, session_id: str = "", **options: Any
+) -> tuple[str, int]:
     """Hold a lock with a long queue behind; return the path and token of the holder."""
-    session_id = _owner(scene, number)
+    session_id = session_id or _owner(scene, number)
     directory = f"/locks/moved-{kind.value}-{session_id}"
     held = _entered(
         scene, Enter((directory,), "lock-", Kind.EXCLUSIVE, session_id, b"{}", **options)
@@ -127,6 +152,20 @@ def _granting_on(scene: Crowded, number: int) -> Operation:
     scene.member._later_grants.stop()
     scene.made(Release(path, czxid))
     return FinishGrants()
+
+
+def _taking_out(scene: Crowded, number: int) -> Operation:
+    """Of those who wait for one lock, and may not have it any more, as many as one takes out."""
+    scene.member._in_pieces[-1].stop()  # or the leader would have been quicker
+    scene.made(SetAccess(is_on=False))
+    session_id = f"nobody-{next(_NUMBERS)}"
+    scene.loop.run(scene.do(OpenSession(session_id, 3_600_000, ""), NOBODY))
+    path, _ = _held_before_many(scene, number, Kind.EXCLUSIVE, session_id)
+    _with_access(scene)
+    locks = scene.member._replica.machine.locks
+    waiters = locks.contenders(path.rpartition("/")[0], LOOKED_AT_ONCE, 1)
+    assert all(map(locks.has_lost_right, waiters))
+    return TakeOut(tuple([each.path for each in waiters]))
 
 
 def _finishing(scene: Crowded, number: int) -> Operation:
@@ -187,6 +226,95 @@ def _reaped(scene: Crowded, number: int) -> Operation:
     return Reap(f"/ttl{number}", 1, 1, 1)
 
 
+# --- access rights, on, with as many roles and identities as there may be
+
+
+def _with_access(scene: Crowded) -> None:
+    """Fill the table once, and turn it on."""
+
+    async def fill() -> None:
+        table = scene.member._replica.machine.access
+        if not table.revision:
+            for number in range(ROLES_MAX - 1):
+                await scene.do(PutRole(f"r{number}", _rules(9)))
+            roles = tuple([f"r{number}" for number in range(ROLES_PER_IDENTITY_MAX)])
+            for number in range(table.identity_count, IDENTITIES_MAX - 10):
+                await scene.do(PutIdentity(f"i{number}", roles))
+            await scene.do(InitAccess("operator", "operator", bytes(32)))
+        await scene.do(SetAccess(is_on=True))
+
+    scene.loop.run(fill())
+
+
+def _rules(count: int) -> tuple[Rule, ...]:
+    return tuple([Rule(f"/team{number}", tuple(Verb)) for number in range(count)])
+
+
+def _identity_of_many(scene: Crowded, number: int) -> str:
+    """Return an identity with a token, which has opened many sessions, each with a lock."""
+    _with_access(scene)
+    identity, token_id = f"owner{number}", f"owner{next(_NUMBERS):08d}"
+    scene.made(PutIdentity(identity, ("admin",)), AddToken(identity, token_id, bytes(32)))
+    token = scene.member._replica.machine.access.token(token_id)
+    assert token is not None, "it was added"
+
+    async def open_many() -> None:
+        for each in range(BEHIND):
+            session_id = f"{token_id}-{each}"
+            await scene.do(OpenSession(session_id, 3_600_000), token.caller)
+            wanted = Enter((f"/locks/{session_id}",), "lock-", Kind.EXCLUSIVE, session_id, b"{}")
+            await scene.do(wanted, token.caller)
+
+    scene.loop.run(open_many())
+    return identity
+
+
+def _init_access(scene: Crowded, number: int) -> Operation:
+    _with_access(scene)
+    scene.made(SetAccess(is_on=False))
+    return InitAccess("operator", f"operator{number}", bytes(32))
+
+
+def _set_access(scene: Crowded, _number: int) -> Operation:
+    _with_access(scene)
+    scene.made(SetAccess(is_on=False))
+    return SetAccess(is_on=True)
+
+
+def _put_role(scene: Crowded, number: int) -> Operation:
+    """One that administers no longer: whether another does is looked for."""
+    _with_access(scene)
+    admin = (Rule("@", (Verb.ADMIN,)), Rule(f"/{number}", tuple(Verb)))
+    scene.made(PutRole("r0", admin))
+    return PutRole("r0", _rules(RULES_PER_ROLE_MAX))
+
+
+def _drop_role(scene: Crowded, number: int) -> Operation:
+    _with_access(scene)
+    return DropRole(f"r{ROLES_MAX - 2 - number}")
+
+
+def _put_identity(scene: Crowded, number: int) -> Operation:
+    _with_access(scene)
+    roles = tuple([f"r{number}" for number in range(ROLES_PER_IDENTITY_MAX)])
+    subjects = tuple(
+        [f"cert:{number}-{each}" + "s" * 400 for each in range(SUBJECTS_PER_IDENTITY_MAX)]
+    )
+    return PutIdentity(f"i{number}", roles, subjects)
+
+
+def _drop_token(scene: Crowded, number: int) -> Operation:
+    identity = _identity_of_many(scene, number)
+    view = scene.member._replica.machine.access.identity(identity)
+    assert view is not None, "it was made"
+    return DropToken(view.tokens[-1].token_id)
+
+
+def _add_token(scene: Crowded, number: int) -> Operation:
+    _with_access(scene)
+    return AddToken(f"i{number}", f"added{next(_NUMBERS):08d}", bytes(32), 0, "l" * 100)
+
+
 ROWS: dict[type, Row] = {
     Create: lambda scene, number: Create(f"/large{number}", b"x" * LIMITS.data_bytes_max),
     SetData: lambda scene, number: SetData("/big", b"y" * LIMITS.data_bytes_max),
@@ -222,6 +350,16 @@ ROWS: dict[type, Row] = {
     ),
     Reopen: _closed_queue,
     SetLimits: lambda scene, number: SetLimits((("znodes_max", 1_000_000 - number),)),
+    RenewCredential: lambda scene, number: RenewCredential(_owner(scene, number)),
+    InitAccess: _init_access,
+    SetAccess: _set_access,
+    PutRole: _put_role,
+    DropRole: _drop_role,
+    PutIdentity: _put_identity,
+    DropIdentity: lambda scene, number: DropIdentity(_identity_of_many(scene, number)),
+    AddToken: _add_token,
+    DropToken: _drop_token,
+    TakeOut: _taking_out,
 }
 
 
@@ -241,7 +379,7 @@ def test_no_command_holds_the_loop(scene: Crowded, name: str) -> None:
     def act(repetition: int) -> None:
         operation = rows[name](scene, repetition)
         scene.loop.loop.longest_ms = 0.0
-        scene.made(operation)
+        scene.loop.run(scene.do(operation, NOBODY if type(operation) in BY_MEMBERS else MEMBER))
 
     held_ms = scene.loop.held_ms(act)
 

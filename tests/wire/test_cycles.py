@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from coordinator.wire.http import openapi as openapi  # else loaded, with cycles, by one test
 from coordinator.wire.stream import frames
 from tests.loop_meter import Metered
 from tests.wire.crowded import Crowded
@@ -88,7 +89,7 @@ def _streamed(
     headers = {"accept": accept} if accept else {}
     asked = (
         frames.Hello(frames.VERSION, frames.HelloSettings()),
-        frames.Request(1, method, path, headers, data),
+        frames.RequestFrame(1, method, path, headers, data),
     )
     connection.sendall(frames.PREFACE + b"".join(map(frames.encoded, asked)))
     connection.settimeout(max(waits, 0.001))
@@ -196,6 +197,10 @@ _OF_AIOHTTP = {
 """The route of a request that has none is a cycle in itself, of six objects, and dies young."""
 
 
+_OF_ONE_EXCEPTION = ("builtins.traceback", "builtins.frame")
+"""One exception has as many as its stack was deep; it is counted itself."""
+
+
 @pytest.mark.parametrize("part", ROWS)
 def test_who_has_gone_leaves_no_cycle(scene: Crowded, part: str) -> None:
     """Of many, less is found than one object each."""
@@ -215,7 +220,7 @@ def test_who_has_gone_leaves_no_cycle(scene: Crowded, part: str) -> None:
         gc.garbage.clear()
         gc.enable()
 
-    for kind in _OF_AIOHTTP.get(part, ()):
+    for kind in (*_OF_AIOHTTP.get(part, ()), *_OF_ONE_EXCEPTION):
         found.pop(kind, None)
     assert max(found.values(), default=0) < EACH, f"in cycles: {found.most_common(12)}"
 
@@ -223,7 +228,7 @@ def test_who_has_gone_leaves_no_cycle(scene: Crowded, part: str) -> None:
 def _let_end(scene: Crowded) -> None:
     """Return when the member has noticed that everybody has gone, but those who hold."""
     for _ in range(100):
-        if scene.member.metrics.contenders_waiting._value.get() == 0:
+        if scene.member.metrics.contenders_waiting.value == 0:
             break
         time.sleep(0.05)
     time.sleep(0.3)

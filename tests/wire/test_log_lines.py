@@ -117,7 +117,8 @@ SAFE = {
     "grant_id_of(path, hold.czxid)", "name", "shown",  # made here
     "difference.sentence",  # made here, of numbers and paths, which are ``shown``
     "difference",  # names and values of limits, and a member's id
-    "self._place.address", "self._address", "ascii(said)", "ascii(mistake.message)",
+    "self._place.address", "self.place.address", "self._address",
+    "ascii(said)", "ascii(mistake.message)",
     "operation_id",  # of our table
     "config.bind_host or 'every address'",
 }  # fmt: skip

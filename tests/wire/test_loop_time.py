@@ -6,6 +6,7 @@ largest answer it gives, or what costs it most. A route without a row fails.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,17 +15,38 @@ import pytest
 
 from coordinator.clock import SystemClock
 from coordinator.config import Config, HttpConfig, MemberLimits
+from coordinator.console.pages import read_pages
+from coordinator.model.access import (
+    ROLES_PER_IDENTITY_MAX,
+    SUBJECTS_PER_IDENTITY_MAX,
+    TOKENS_PER_IDENTITY_MAX,
+    Rule,
+    Verb,
+)
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import HEARTBEATS_MAX
 from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.locks.refused_deadlocks import KEPT_MAX
 from coordinator.service.member import Member
 from coordinator.service.session_ends import ENDED_AT_ONCE
-from coordinator.state.commands import Create, CreateMode, Delete, OpenSession
+from coordinator.state.commands import (
+    AddToken,
+    Create,
+    CreateMode,
+    Delete,
+    OpenSession,
+    PutIdentity,
+    PutRole,
+    SetAccess,
+    SetData,
+)
+from coordinator.wire.routes.access import PAGE_MAX
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.elections import VALUES_BYTES_MAX
 from coordinator.wire.routes.route import Route
 from coordinator.wire.routes.table import all_routes
 from tests.loop_meter import HELD_MS_MAX
+from tests.members.stage import uncollected
 from tests.wire.crowded import Crowded, creation, crowded
 
 LIMITS = NEW_CLUSTER
@@ -47,6 +69,24 @@ def _get(path: str, **headers: str) -> Row:
 
 def _head(path: str) -> Row:
     return lambda scene, _: scene.call("HEAD", path)
+
+
+def _deadlocked(scene: Crowded, repetition: int) -> None:
+    """As many refusals as are kept, each of a request that would wait for itself."""
+    if repetition == 0:
+        scene.made(OpenSession("again", 3_600_000, ""))
+        body = {"session_id": "again", "owner": "o" * 128}
+        scene.call("POST", "/v1/locks/again", body)
+        for _ in range(KEPT_MAX):
+            scene.call("POST", "/v1/locks/again", body, expected=(409,))
+    scene.loop.loop.longest_ms = 0.0
+    assert b"cycle" in scene.call("GET", "/v1/deadlocks")
+
+
+def _largest(site: str) -> str:
+    """Return the address of the largest file of a site."""
+    pages = read_pages(site)
+    return f"/{site}/{max(pages, key=lambda name: len(pages[name]))}"
 
 
 def _acquired(scene: Crowded, path: str, body: dict[str, Any]) -> Any:
@@ -101,6 +141,23 @@ def _watched(scene: Crowded, _repetition: int) -> None:
     scene.stream("POST", "/v1/watch", {"watches": selectors})
 
 
+def _watched_with_values(scene: Crowded, repetition: int) -> None:
+    """As many paths as a query may name; and a line with as much data as one may have."""
+    scene.stream("GET", "/v1/watch?" + "&".join(f"path=/wide/c{n}" for n in range(300)))
+    longest_ms, path = scene.loop.loop.longest_ms, f"/replaced{repetition}"
+    before, after = (text.encode() * 500_000 for text in ("\u00e9", "\u00fc"))
+    scene.made(Create(path, before), SetData(path, after))
+    scene.loop.loop.longest_ms = longest_ms
+    zxid = scene.member._replica.machine.zxid - 1
+    _, line = scene.stream("GET", f"/v1/watch?path={path}&values&from_zxid={zxid}", lines=2)
+    assert len(line) > 2_000_000
+
+
+def _listed_and_read(scene: Crowded, _repetition: int) -> None:
+    scene.call("GET", "/v1/tree?children&limit=10000&stat")
+    scene.call("GET", "/v1/tree/wide?subtree")
+
+
 def _set_with_watchers(scene: Crowded, repetition: int) -> None:
     if repetition == 0:
         scene.made(Create("/watched", b""))
@@ -112,11 +169,73 @@ def _set_with_watchers(scene: Crowded, repetition: int) -> None:
 
 
 def _session_with_many(scene: Crowded, _repetition: int) -> None:
-    scene.call("GET", "/v1/sessions/s0")
+    """One with as many ephemerals as it may have, of paths as long as they may be."""
+    if scene.member._replica.machine.session("owner") is None:
+        top = "/" + "/".join(["p" * 200] * 4)
+        parents = [top[: 201 * (each + 1)] for each in range(4)]
+        scene.made(OpenSession("owner", 3_600_000, ""), *[Create(each) for each in parents])
+        names = [f"{top}/{each:05}" for each in range(LIMITS.ephemerals_per_session_max)]
+        scene.made_at_once([_owned(name + "e" * 200) for name in names])
+    scene.call("GET", "/v1/sessions/owner")
+
+
+def _owned(path: str) -> Create:
+    return Create(path, b"", CreateMode.EPHEMERAL, session_id="owner")
+
+
+def _with_page(scene: Crowded) -> None:
+    """Make as many roles and identities as a page lists, each as large as it may be."""
+    if scene.member._replica.machine.access.role("r0") is not None:
+        return
+    rules = tuple([Rule(f"/{'p' * 100}{each}", tuple(Verb)) for each in range(99)])
+    roles = tuple([f"r{number}" for number in range(ROLES_PER_IDENTITY_MAX)])
+    scene.made(*[PutRole(f"r{number}", rules) for number in range(PAGE_MAX)])
+    for number in range(PAGE_MAX):
+        subjects = tuple(
+            [f"cert:{number}-{each}{'s' * 400}" for each in range(SUBJECTS_PER_IDENTITY_MAX)]
+        )
+        scene.made(PutIdentity(f"i{number}", roles, subjects))
+        scene.made(
+            *[
+                AddToken(f"i{number}", f"token{number:04d}{each:04d}", bytes(32), 0, "l" * 100)
+                for each in range(TOKENS_PER_IDENTITY_MAX)
+            ]
+        )
+
+
+def _listed(path: str) -> Row:
+    def row(scene: Crowded, _repetition: int) -> None:
+        _with_page(scene)
+        scene.loop.loop.longest_ms = 0.0
+        scene.call("GET", path)
+
+    return row
+
+
+def _initialised(scene: Crowded, number: int) -> None:
+    scene.call("POST", "/v1/access/init", {"identity": f"operator{number}"})
+    scene.made(SetAccess(is_on=False))
+
+
+def _role_put(scene: Crowded, _repetition: int) -> None:
+    _with_page(scene)
+    rules = [
+        {"prefix": f"/{'p' * 1_000}{each}", "verbs": [verb.value for verb in Verb]}
+        for each in range(100)
+    ]
+    scene.call("PUT", "/v1/access/roles/r0", {"rules": rules})
+
+
+def _identity_put(scene: Crowded, number: int) -> None:
+    _with_page(scene)
+    roles = [f"r{each}" for each in range(ROLES_PER_IDENTITY_MAX)]
+    subjects = [f"cert:put{number}-{each}{'s' * 400}" for each in range(SUBJECTS_PER_IDENTITY_MAX)]
+    scene.loop.loop.longest_ms = 0.0
+    scene.call("PUT", f"/v1/access/identities/put{number}", {"roles": roles, "subjects": subjects})
 
 
 ROWS: dict[str, Row] = {
-    "read_root": _get("/v1/tree?children&limit=10000&stat"),
+    "read_root": _listed_and_read,
     "read_znode": _get("/v1/tree/wide?children&limit=10000&stat"),
     "head_znode": _head("/v1/tree/binary"),
     "create_znode": lambda scene, number: scene.call(
@@ -125,9 +244,7 @@ ROWS: dict[str, Row] = {
     "set_data": _set_with_watchers,
     "delete_znode": _deleted,
     "multi": _multi,
-    "watch": lambda scene, _: scene.stream(
-        "GET", "/v1/watch?" + "&".join(f"path=/wide/c{number}" for number in range(300))
-    ),
+    "watch": _watched_with_values,
     "watch_many": _watched,
     "open_session": lambda scene, _: scene.call(
         "POST", "/v1/sessions", {"timeout_ms": 60_000, "label": "x" * 200}
@@ -198,13 +315,53 @@ ROWS: dict[str, Row] = {
     "set_limits": lambda scene, number: scene.call(
         "PATCH", "/v1/limits", {"limits": {"znodes_max": 1_000_000 - number}, "by": "x" * 200}
     ),
+    "get_access": _get("/v1/access"),
+    "set_access": lambda scene, _: scene.call("PUT", "/v1/access", {"is_on": False}),
+    "init_access": _initialised,
+    "get_caller": _get("/v1/access/me"),
+    "explain_access": _listed("/v1/access/can?identity=i0&verb=read&resource=/wide"),
+    "list_roles": _listed("/v1/access/roles"),
+    "put_role": _role_put,
+    "drop_role": lambda scene, _: scene.call(
+        "DELETE", "/v1/access/roles/none", expected=(200, 404)
+    ),
+    "list_identities": _listed("/v1/access/identities"),
+    "put_identity": _identity_put,
+    "list_quotas": _listed("/v1/access/quotas"),
+    "get_quota": _listed("/v1/access/identities/i0/quota"),
+    "set_quota": lambda scene, number: scene.call(
+        "PATCH",
+        "/v1/access/identities/none/quota",
+        {"quota": {"znodes": number}},
+        expected=(200, 404),
+    ),
+    "drop_identity": lambda scene, _: scene.call(
+        "DELETE", "/v1/access/identities/none", expected=(200, 404)
+    ),
+    "add_token": lambda scene, _: scene.call(
+        "POST", "/v1/access/identities/none/tokens", {"label": "l" * 100}, expected=(201, 404)
+    ),
+    "drop_token": lambda scene, _: scene.call(
+        "DELETE", "/v1/access/tokens/none0000", expected=(200, 404)
+    ),
     "status": _get("/v1/status"),
+    "hand_over": lambda scene, _: scene.call("POST", "/v1/members/handover", {}, expected=(503,)),
+    "list_deadlocks": _deadlocked,
+    "list_members": _get("/v1/members"),
     "health_live": _get("/health/live"),
     "health_live_head": _head("/health/live"),
     "health_ready": _get("/health/ready"),
     "health_ready_head": _head("/health/ready"),
     "metrics": _get("/metrics"),
     "openapi": _get("/openapi.json"),
+    "console": _get("/console"),
+    "console_head": _head("/console"),
+    "console_file": _get(_largest("console")),
+    "console_file_head": _head(_largest("console")),
+    "learn": _get("/learn"),
+    "learn_head": _head("/learn"),
+    "learn_file": _get(_largest("learn")),
+    "learn_file_head": _head(_largest("learn")),
 }
 """The most that each route is asked for. What is refused is refused after it was read."""
 
@@ -275,6 +432,30 @@ def test_no_delete_of_an_ephemeral_crowd_holds_the_loop(scene: Crowded) -> None:
     held_ms = scene.loop.held_ms(act)
 
     assert held_ms <= HELD_MS_MAX
+
+
+@pytest.mark.check
+def test_many_changes_for_many_streams_do_not_hold_the_loop(scene: Crowded) -> None:
+    """Nine hundred streams watch what a hundred commands of one entry change."""
+
+    def act(repetition: int) -> None:
+        path = f"/seen{repetition}"
+        scene.made(Create(path))
+
+        async def changed() -> None:
+            await asyncio.gather(*[scene.do(SetData(path, b"x" * 100)) for _ in range(100)])
+
+        with scene.watching(900, path):
+            scene.loop.loop.longest_ms = 0.0
+            scene.loop.run(changed())
+            scene.loop.run(asyncio.sleep(1))
+            longest_ms = scene.loop.loop.longest_ms
+        scene.loop.loop.longest_ms = longest_ms
+
+    with uncollected():
+        held_ms = scene.loop.held_ms(act)
+
+    assert held_ms <= HELD_MS_MAX, f"the changes hold the loop for {held_ms:.1f} ms"
 
 
 def test_candidates_with_large_values_are_listed_within_bounds(scene: Crowded) -> None:

@@ -193,13 +193,53 @@ DRIVEN = [
     Step("set_limits", "/v1/limits", {"limits": {"recursive_delete_max": 900}, "by": "ann"}),
     Step("set_limits", "/v1/limits", {"limits": {"no_such": 1}}, 400),
     Step("set_limits", "/v1/limits", {"limits": {"znodes_max": 9}, "expected_version": 0}, 412),
+    Step("get_access", "/v1/access"),
+    Step("get_caller", "/v1/access/me"),
+    Step("put_role", "/v1/access/roles/r", {"rules": [{"prefix": "/r", "verbs": ["read"]}]}),
+    Step("put_role", "/v1/access/roles/r", {"rules": [{"prefix": "r", "verbs": ["read"]}]}, 400),
+    Step("put_role", "/v1/access/roles/spare", {}),
+    Step("drop_role", "/v1/access/roles/spare"),
+    Step("drop_role", "/v1/access/roles/spare", status=404),
+    Step("put_identity", "/v1/access/identities/ann", {"roles": ["r"]}),
+    Step("set_quota", "/v1/access/identities/ann/quota", {"quota": {"znodes": 9, "bytes": -1}}),
+    Step("set_quota", "/v1/access/identities/ann/quota", {"quota": {"shoes": 9}}, 400),
+    Step("get_quota", "/v1/access/identities/ann/quota"),
+    Step("get_quota", "/v1/access/identities/nobody/quota", status=404),
+    Step("list_quotas", "/v1/access/quotas"),
+    Step("add_token", "/v1/access/identities/ann/tokens", {}, 201, keeps={"spare": ("token_id",)}),
+    Step("add_token", "/v1/access/identities/ann/tokens", {"token_id": "without0"}, 400),
+    Step("explain_access", "/v1/access/can?identity=ann&verb=read&resource=/r/a"),
+    Step("explain_access", "/v1/access/can?identity=ann&verb=eat&resource=/r/a", status=400),
+    Step("list_roles", "/v1/access/roles"),
+    Step("list_identities", "/v1/access/identities"),
+    Step("drop_token", "/v1/access/tokens/{spare}"),
+    Step("drop_identity", "/v1/access/identities/ann"),
+    Step("set_access", "/v1/access", {"is_on": False}),
     Step("status", "/v1/status"),
+    Step("hand_over", "/v1/members/handover", {}, 503),
+    Step("open_session", "/v1/sessions", {"timeout_ms": 60_000}, 201, keeps=SESSION),
+    Step("acquire_lock", "/v1/locks/again", {"session_id": "{session}", "owner": "o"}),
+    Step("acquire_lock", "/v1/locks/again", {"session_id": "{session}", "owner": "o"}, 409),
+    Step("list_deadlocks", "/v1/deadlocks"),
+    Step("list_members", "/v1/members"),
     Step("health_live", "/health/live"),
     Step("health_ready", "/health/ready"),
     Step("health_live_head", "/health/live"),
     Step("health_ready_head", "/health/ready"),
     Step("metrics", "/metrics"),
     Step("openapi", "/openapi.json"),
+    Step("console", "/console"),
+    Step("console_head", "/console"),
+    Step("console_file", "/console/index.html"),
+    Step("console_file_head", "/console/index.html"),
+    Step("learn", "/learn"),
+    Step("learn_head", "/learn"),
+    Step("learn_file", "/learn/index.html"),
+    Step("learn_file_head", "/learn/index.html"),
+    Step("console_file", "/console/none.js", status=404),
+    Step("init_access", "/v1/access/init", {"identity": "root"}, 201),
+    Step("get_access", "/v1/access", status=401),
+    Step("openapi", "/openapi.json", status=401),
 ]
 
 
@@ -371,7 +411,8 @@ def test_generators_find_what_they_ask_for() -> None:
     no generator is installed (tests/openapi_clients has those)."""
     tags = {each["name"] for each in DOCUMENT["tags"]}
     assert DOCUMENT["servers"]
-    assert DOCUMENT["security"] == []
+    assert DOCUMENT["security"] == [{}, {"token": []}, {"certificate": []}]
+    assert set(DOCUMENT["components"]["securitySchemes"]) == {"token", "certificate"}
     used = set()
     for path in DOCUMENT["paths"].values():
         for method, operation in path.items():

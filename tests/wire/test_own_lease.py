@@ -17,14 +17,21 @@ from typing import Any
 import msgpack
 import pytest
 
-from coordinator.client import Request
+from coordinator.client import Request, Response
+from coordinator.client.delivery import encoding_of
 from coordinator.errors import CoordinatorError, NoLeaderError
 from coordinator.model.sessions import margin_ms
+from coordinator.wire.encoding import decode
 from coordinator.wire.http.adapter import DOOR
 from tests.client.memory_cluster import LEFT, MemoryCluster, Network, in_memory
 
 LEASE_MS = 3_000
 FULL_MS = LEASE_MS - margin_ms(LEASE_MS)
+
+
+def said_in(response: Response) -> Any:
+    """Return what the body says, in whichever way it is written."""
+    return decode(response.body, encoding_of(response.headers))
 
 
 @dataclass(frozen=True)
@@ -63,16 +70,16 @@ class Face:
         request = self.request(**fields)
         if not self.is_stream:
             response = await network.request(LEFT, request, 10_000_000)
-            is_packed = "msgpack" in response.headers["content-type"]
-            body = msgpack.unpackb(response.body) if is_packed else json.loads(response.body)
+            body = said_in(response)
             answer: dict[str, Any] = body.get("grant", body)
             return answer
         async with network.stream(LEFT, request, 10_000_000) as stream:
+            encoding = encoding_of(stream.headers)
             if stream.status != 200:
-                refused: dict[str, Any] = json.loads(await stream.read())
+                refused: dict[str, Any] = decode(await stream.read(), encoding)
                 return refused
             while (line := await stream.line()) is not None:
-                said = json.loads(line) if line.strip() else {}
+                said = decode(line, encoding) if line.strip() else {}
                 if said.get("type") in ("granted", "error"):
                     answer = said.get("grant") or said["problem"]
                     return answer
@@ -307,7 +314,7 @@ async def test_what_a_heartbeat_says_is_safe_is_counted_from_its_arrival(
     await asyncio.sleep(1)
     beat = Request("POST", f"/v1/sessions/{grant['session_id']}/heartbeat")
 
-    said = json.loads((await network.request(LEFT, beat, 5_000)).body)
+    said = said_in(await network.request(LEFT, beat, 5_000))
 
     assert FULL_MS - 50 <= said["safe_ms"] <= FULL_MS
     await network.close()
@@ -371,7 +378,7 @@ async def test_what_no_leader_promises_is_null(world: MemoryCluster) -> None:
         **numbered.headers, "Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1",
     }  # fmt: skip
     reply = await network.request(LEFT, numbered._replace(headers=headers), 10_000)
-    of_a_numbered = json.loads(reply.body)["grant"]
+    of_a_numbered = said_in(reply)["grant"]
     member.lock_views._promises.remaining_ms = no_leader  # type: ignore[method-assign,assignment]
     grant = await Face("election", is_stream=False, is_msgpack=False).ask(
         network, lease_ms=None, session_id=session_id

@@ -15,17 +15,20 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
+from coordinator.audit.event import NoAudit
 from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, HttpConfig
 from coordinator.errors import ConfigError
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.leader_address import LeaderAddress
 from coordinator.service.metrics import Metrics
+from coordinator.service.turns import Turns
 from coordinator.wire.http.adapter import DOOR, HttpRequest, adapted, continuing
 from coordinator.wire.http.problems import problem_middleware
 from coordinator.wire.http.server import HttpServer
-from coordinator.wire.request import Answered, Request
+from coordinator.wire.request import Answered, IncomingRequest
 from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.route import Route
 from tests.patience import patient
 
 FAST = HttpConfig(
@@ -40,7 +43,7 @@ FAST = HttpConfig(
     shutdown_grace_ms=500,
 )
 PATIENCE_S = 10
-Handler = Callable[[Door, Request], Awaitable[Answered]]
+Handler = Callable[[Door, IncomingRequest], Awaitable[Answered]]
 
 
 class QuietMember:
@@ -48,14 +51,17 @@ class QuietMember:
 
     def __init__(self) -> None:
         self.metrics = Metrics()
+        self.audit = NoAudit()
+        self.turns = Turns()
+        self.access = None
+        self.difference = ""
         self.leader_address = LeaderAddress(LoopbackEngine(), ClusterConfig())
 
     def labels(self) -> tuple[str, int, int]:
         return "1", 7, 9
 
 
-
-async def answer(door: Door, request: Request) -> Answered:
+async def answer(door: Door, request: IncomingRequest) -> Answered:
     """Say how long the body was."""
     return door.reply_now(request, {"bytes": len(await door.raw_body(request))})
 
@@ -71,10 +77,15 @@ async def serving(
     )
     app[DOOR] = door
 
-    async def route(request: Request) -> Answered:
+    async def route(request: IncomingRequest) -> Answered:
         return await handler(door, request)
 
-    app.router.add_route("*", "/x", adapted(route, door), expect_handler=continuing(door))
+    app.router.add_route(
+        "*",
+        "/x",
+        adapted(Route("*", "/x", route, "x", is_open=True), door),
+        expect_handler=continuing(door),
+    )
     server = HttpServer(app, config, SystemClock(), client_urls=client_urls)
     await server.start()
     try:
@@ -243,7 +254,7 @@ async def test_a_request_keeps_no_body_that_was_read(cut: int) -> None:
     """Whether it came whole or in part: an acquire may wait for hours after that."""
     kept: list[bytes] = []
 
-    async def look(door: Door, request: Request) -> Answered:
+    async def look(door: Door, request: IncomingRequest) -> Answered:
         await door.raw_body(request)
         kept.append(await cast(HttpRequest, request)._web.read())
         return door.reply_now(request, {})
@@ -264,7 +275,7 @@ async def test_a_request_keeps_no_body_that_was_read(cut: int) -> None:
 async def test_a_stream_has_no_body_waiting_beside_it(head: bytes) -> None:
     """It is refused, with all of it or a part of it there; an empty one is none."""
 
-    async def stream(door: Door, request: Request) -> Answered:
+    async def stream(door: Door, request: IncomingRequest) -> Answered:
         door.refuse_body(request)
         return door.reply_now(request, {})
 
@@ -417,8 +428,8 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
     """An endless answer to a client that takes nothing ends with its connection."""
     ended = asyncio.Event()
 
-    async def flood(door: Door, request: Request) -> Answered:
-        stream = request.lines(door.labels())
+    async def flood(door: Door, request: IncomingRequest) -> Answered:
+        stream = door.lines(request)
         try:
             while True:
                 await stream.send({"type": "change", "data": "x" * 65_536})
@@ -440,7 +451,7 @@ async def test_a_client_that_leaves_cancels_its_handler() -> None:
     """A wait in the server ends when nobody waits for it any more."""
     entered, cancelled = asyncio.Event(), asyncio.Event()
 
-    async def wait(door: Door, request: Request) -> Answered:
+    async def wait(door: Door, request: IncomingRequest) -> Answered:
         entered.set()
         try:
             await asyncio.get_running_loop().create_future()
@@ -463,7 +474,7 @@ async def test_stopping_lets_requests_finish_and_takes_no_more() -> None:
     """What is under way is answered within the grace; the port is free at once."""
     entered, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(door: Door, request: Request) -> Answered:
+    async def slow(door: Door, request: IncomingRequest) -> Answered:
         entered.set()
         with door.told_of_closing(go_on.set):
             await go_on.wait()
@@ -488,7 +499,7 @@ async def test_stopping_lets_requests_finish_and_takes_no_more() -> None:
 async def test_stopping_does_not_wait_for_ever() -> None:
     """A handler that will not end is cancelled when the grace is over."""
 
-    async def stuck(door: Door, request: Request) -> Answered:
+    async def stuck(door: Door, request: IncomingRequest) -> Answered:
         await asyncio.get_running_loop().create_future()
         raise AssertionError("unreachable")
 
@@ -508,7 +519,7 @@ async def test_a_body_that_does_not_come_is_broken_off(ends_by: str) -> None:
     """aiohttp alone waits its time-out for the handler, and then once more for the body."""
     entered = asyncio.Event()
 
-    async def reading(door: Door, request: Request) -> Answered:
+    async def reading(door: Door, request: IncomingRequest) -> Answered:
         entered.set()
         await cast(HttpRequest, request)._web.read()
         raise AssertionError("unreachable")
@@ -531,7 +542,7 @@ async def test_our_own_mistake_is_logged_once_and_not_told(
 ) -> None:
     """An unexpected failure is a 500 without details, one traceback, and an unknown outcome."""
 
-    async def broken(door: Door, request: Request) -> Answered:
+    async def broken(door: Door, request: IncomingRequest) -> Answered:
         raise RuntimeError("the secret is 42")
 
     async with serving(broken) as server:
@@ -551,7 +562,7 @@ async def test_a_stream_that_breaks_is_cut_and_not_answered_twice(
 ) -> None:
     """After the first byte there is no other response; the reader sees an end without a reason."""
 
-    async def broken(door: Door, request: Request) -> Answered:
+    async def broken(door: Door, request: IncomingRequest) -> Answered:
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"begun")
@@ -610,7 +621,7 @@ async def test_only_known_names_are_answered(host: bytes, status: int, bind_host
     """A site whose name was made to point here (DNS rebinding) gets nothing, not even reads,
     wherever the member listens; names are compared label by label."""
     urls = ["http://db.internal:7071"]
-    told = {"allowed_hosts": "h, *.Locks.example", "bind_host": bind_host, "is_insecure": True}
+    told = {"allowed_hosts": "h, *.Locks.example", "bind_host": bind_host, "tls": "off"}
     async with serving(client_urls=urls, **told) as server:
         wire = await Wire.to(server)
         await wire.send(b"GET /x HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
@@ -618,7 +629,7 @@ async def test_only_known_names_are_answered(host: bytes, status: int, bind_host
         assert (await wire.response())[0] == status
 
 
-@pytest.mark.parametrize("changes", [{}, {"bind_host": "0.0.0.0", "is_insecure": True}])
+@pytest.mark.parametrize("changes", [{}, {"bind_host": "0.0.0.0", "tls": "off"}])
 async def test_any_name_when_told_so(
     changes: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -647,7 +658,7 @@ async def test_half_a_header_sent_ahead_is_not_waited_for(
     """What comes while a request runs has its deadline, too, from when the request has ended."""
     go_on = asyncio.Event()
 
-    async def slow(door: Door, request: Request) -> Answered:
+    async def slow(door: Door, request: IncomingRequest) -> Answered:
         await go_on.wait()
         return door.reply_now(request, {})
 
@@ -683,13 +694,13 @@ async def test_beyond_loopback_only_when_told(host: str) -> None:
     config = replace(FAST, bind_host=host)
     app = web.Application()
 
-    with pytest.raises(ConfigError, match="is_insecure"):
+    with pytest.raises(ConfigError, match="tls_cert_file"):
         await HttpServer(app, config, SystemClock()).start()
 
 
 async def test_told_to_it_listens_on_every_address() -> None:
     """The operator may decide otherwise."""
-    async with serving(bind_host="0.0.0.0", is_insecure=True) as server:
+    async with serving(bind_host="0.0.0.0", tls="off") as server:
         wire = await Wire.to(server)
         await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
 
@@ -701,8 +712,8 @@ async def test_a_long_line_that_is_given_up_ends_the_connection() -> None:
     """Half a line must not look like the last one: no end of the response comes after it."""
     given_up = asyncio.Event()
 
-    async def long_line(door: Door, request: Request) -> Answered:
-        stream = request.lines(door.labels())
+    async def long_line(door: Door, request: IncomingRequest) -> Answered:
+        stream = door.lines(request)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.1):
                 await stream.send({"type": "change", "data": "x" * 20_000_000})

@@ -112,3 +112,24 @@ async def test_the_list_of_sessions_comes_in_pages(api: Api) -> None:
 
     assert found == opened
     assert sizes == [2, 2, 1]
+
+
+async def test_a_request_that_names_its_session_renews_it(api: Api) -> None:
+    """Whatever it asks for, and whatever that comes to; the answer says for how long it is safe."""
+    session_id = (await api.post("/v1/sessions", {"timeout_ms": 5_000})).body["session_id"]
+    named = {"Coordinator-Session-Id": session_id}
+
+    for reply in (
+        await api.post("/v1/tree/a", {}, **named),
+        await api.post("/v1/tree/a", {}, **named),
+        await api.get("/v1/tree/a", **named),
+        await api.get("/v1/tree/a?stale", **named),
+        await api.post("/v1/locks/a", {"session_id": session_id}, **named),
+    ):
+        assert 0 < int(reply.headers["Coordinator-Safe-Ms"]) <= 5_000 - 125
+
+    assert "Coordinator-Safe-Ms" not in (await api.get("/v1/tree/a")).headers
+    await api.delete(f"/v1/sessions/{session_id}")
+    late = await api.get("/v1/tree/a", **named)
+    assert late.status == 200
+    assert "Coordinator-Safe-Ms" not in late.headers

@@ -7,14 +7,23 @@ from collections.abc import Mapping, Sequence
 from aiohttp import web
 from aiohttp.typedefs import Handler as WebHandler
 
-from coordinator.errors import BadArgumentsError, DataTooLargeError
+from coordinator.errors import BadArgumentsError, CoordinatorError, DataTooLargeError
+from coordinator.model.access import NOBODY
+from coordinator.service.turns import KEY
 from coordinator.wire import messages
+from coordinator.wire.admission import Place
+from coordinator.wire.client_turns import ClientTurns, is_open
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.http.hosts import Names
 from coordinator.wire.http.streams import HttpLines
-from coordinator.wire.request import Answer
+from coordinator.wire.messages import AUTHORIZATION
+from coordinator.wire.request import Answer, Answered, WhySilent
+from coordinator.wire.routes.auditing import note_answer
 from coordinator.wire.routes.door import Door, refuse_too_long
-from coordinator.wire.routes.route import Check, Handler, Route
+from coordinator.wire.routes.gate import Gate, told
+from coordinator.wire.routes.renewing import begin_renewal, say_renewed
+from coordinator.wire.routes.route import Check, Route
+from coordinator.wire.routes.silence import silenced
 from coordinator.wire.strict_json import shortened
 
 DOOR = web.AppKey("door", Door)
@@ -28,16 +37,34 @@ SERVER = "coordinator"
 class HttpRequest:
     """A request of aiohttp, as the routes see it."""
 
-    __slots__ = ("_web", "headers", "method", "query", "target")
+    __slots__ = ("_turns", "_web", "caller", "cost", "headers", "key", "mark", "method", "query",
+                 "target")  # fmt: skip
 
     encoding = Encoding.JSON
 
-    def __init__(self, request: web.Request) -> None:
+    def __init__(self, request: web.Request, turns: ClientTurns | None = None) -> None:
         self._web = request
+        self._turns = turns
+        self.key = ""
+        self.mark = 0
+        self.cost = 1
         self.method = request.method
         self.target = request.path_qs
         self.query = request.rel_url.raw_query_string
         self.headers = request.headers
+        self.caller = NOBODY
+
+    @property
+    def authorization(self) -> str | None:
+        """What the client shows to prove who it is; two of it are no proof."""
+        values = self._web.headers.getall(AUTHORIZATION, ())
+        return ", ".join(values) if values else None
+
+    @property
+    def place(self) -> Place | None:
+        """That of its connection; None of a client in this process."""
+        place: Place | None = getattr(self._web.protocol, "place", None)
+        return place
 
     @property
     def remote(self) -> str:
@@ -92,24 +119,52 @@ class HttpRequest:
         transport = self._web.transport
         return transport is not None and not transport.is_closing()
 
-    def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> HttpLines:
+    def on_waiting(self) -> None:
+        """End its turn: it waits for somebody."""
+        if self._turns is not None:
+            self._turns.end(self)
+
+    def lines(
+        self, labels: Mapping[str, str], why_silent: WhySilent, *, is_sse: bool = False
+    ) -> HttpLines:
         """Return an answer of many lines, to be sent one by one."""
-        return HttpLines(self._web, is_sse=is_sse, labels={**labels, "Server": SERVER})
+        self.on_waiting()
+        said = {**labels, "Server": SERVER}
+        return HttpLines(self._web, why_silent, is_sse=is_sse, labels=said)
 
 
 def _broken(error: web.RequestPayloadError) -> BadArgumentsError:
     return BadArgumentsError(f"body: expected what its headers announce: {error}")
 
 
-def adapted(handler: Handler, door: Door, checks: Sequence[Check] = ()) -> WebHandler:
-    """Return a handler of the routes, behind its checks, as one of aiohttp."""
-    member_id = door.member_id
+def adapted(route: Route, door: Door, checks: Sequence[Check] = ()) -> WebHandler:
+    """Return the handler of a route, behind its checks, as one of aiohttp."""
+    member_id, handler, gate = door.member_id, route.handler, Gate(door)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        asked = HttpRequest(request)
-        for check in checks:
-            check(asked)
-        answered = await handler(asked)
+        asked = HttpRequest(request, door.turns)
+        renewal = None
+        refusal: CoordinatorError | None = None
+        try:
+            for check in checks:
+                check(asked)
+            if not is_open(asked.target):
+                await door.turns.turn(asked)
+                KEY.set(asked.key)
+            await gate.admit(asked, route)
+            renewal = begin_renewal(door, asked)
+            answered: Answered = await handler(asked)
+            if renewal is not None:
+                await say_renewed(answered, renewal)
+        except CoordinatorError as error:
+            refusal = told(error, asked)
+            answered = door.problem(refusal)
+        finally:
+            door.turns.end(asked)
+            if renewal is not None:
+                renewal.stop()
+        answered, refusal = silenced(door, asked, route, answered, refusal)
+        note_answer(door, asked, route.operation_id, answered, refusal)
         if isinstance(answered, Answer):
             return response_of(answered, member_id)
         assert isinstance(answered, HttpLines), "the lines of the door that asked"

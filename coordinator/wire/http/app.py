@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import re
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
+from coordinator.errors import ThrottledError
 from coordinator.service.member import Member
 from coordinator.service.status import product_version
+from coordinator.wire.admission import Admission
 from coordinator.wire.http.adapter import DOOR, ROUTES, adapted, continuing
 from coordinator.wire.http.hosts import refuse_simple_post
+from coordinator.wire.http.keys import STREAM, Speaking
 from coordinator.wire.http.problems import problem_middleware
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.etags import refuse_preconditions
 from coordinator.wire.routes.route import Check, Route
 from coordinator.wire.routes.table import all_routes
+from coordinator.wire.stream.connection import StreamConnection
+from coordinator.wire.stream.door import StreamDoor
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -41,15 +49,31 @@ def create_app(member: Member, http_config: HttpConfig, clock: Clock) -> web.App
     )
     app[DOOR] = door
     app[ROUTES] = routes
+    app[STREAM] = partial(_speaking, door, routes, http_config)
     maybe_continue = continuing(door)
     for route in routes:
         app.router.add_route(
             route.method,
             router_pattern(route.template),
-            adapted(route.handler, door, checks_of(route)),
+            adapted(route, door, checks_of(route)),
             expect_handler=maybe_continue,
         )
     return app
+
+
+def _speaking(door: Door, routes: Sequence[Route], config: HttpConfig) -> Speaking:
+    """Return what makes the server's end of the stream, of a client in this process."""
+    admission = Admission(config)
+    streams = StreamDoor(door, routes, admission, config)
+
+    def speak() -> asyncio.Protocol:
+        place = admission.enter("")
+        if isinstance(place, str):
+            raise ThrottledError(place)
+        place.is_local = True
+        return StreamConnection(streams, place, asyncio.get_running_loop().time())
+
+    return speak
 
 
 def router_pattern(template: str) -> str:

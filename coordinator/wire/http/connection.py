@@ -1,7 +1,7 @@
 """One connection of a client: aiohttp's protocol with the deadlines and limits it lacks.
 
-aiohttp 3.14 waits for ever for the rest of a header, for the rest of a body and for a client that
-does not read, and logs a traceback for each malformed request. Here:
+aiohttp 3.14 waits without end for the rest of a header or a body and for a client that does not
+read, and logs a traceback for each malformed request. Here:
 
 1. Over the limit of connections, in all or from one address: 503 and closed, nothing is parsed.
    But for a few that are *spare*: they may ask how the member is, and end sessions, once each
@@ -37,10 +37,10 @@ logger = logging.getLogger("coordinator.http")
 _LINGER_S = 2.0
 
 
-class Connection(RequestHandler):
+class HttpConnection(RequestHandler):
     """A client's connection, watched."""
 
-    __slots__ = ("_admission", "_at", "_header_timer", "_heads", "_place", "_write_timer")
+    __slots__ = ("_admission", "_at", "_header_timer", "_heads", "_write_timer", "place")
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Connection(RequestHandler):
             logger=logger,
         )
         self._admission = admission
-        self._place = place
+        self.place = place
         self._at = at
         """When the connection was made, on the clock of the loop."""
         self._heads = 0
@@ -72,14 +72,14 @@ class Connection(RequestHandler):
     @property
     def full(self) -> str:
         """Why it is one too many, of a spare connection; empty of others."""
-        return self._place.full
+        return self.place.full
 
     # --- the life of the connection, told by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the head of a request."""
         super().connection_made(transport)
-        if self._place.full:
+        if self.place.full:
             self._loop.call_at(self._at + spare_s(self._admission), self._spare_over)
         self._expect_header(self._at)
 
@@ -87,7 +87,7 @@ class Connection(RequestHandler):
         """Stop the timers, and give the place back."""
         self._header_in_time()
         self._taking_again()
-        self._admission.leave(self._place)
+        self._admission.leave(self.place)
         transport = self.transport
         super().connection_lost(exc)
         if transport is not None:
@@ -180,7 +180,7 @@ class Connection(RequestHandler):
             error: CoordinatorError = CoordinatorError("an unexpected failure")
         else:
             said = shortened(" ".join((message or "").split()))
-            logger.debug("not HTTP from %s: %s", self._place.address, ascii(said))
+            logger.debug("not HTTP from %s: %s", self.place.address, ascii(said))
             error = BadArgumentsError(f"request: expected HTTP/1.1 (RFC 9112), found: {said}")
         response = web.Response(
             body=encode_json(to_problem(error)),

@@ -1,10 +1,10 @@
 """By which names a member may be called, and what a page of another site may not make a browser do.
 
-There is no authentication yet: whoever reaches the port may do anything, and a browser reaches it
-in the name of every page that it shows. So:
+There is no authentication yet: a client that reaches the port may do anything, and a browser does
+so in the name of every page that it shows. So:
 
 1. A page can make its own name point to the member's address (DNS rebinding); to the browser it
-   then talks to its own site, and nothing but the Host header tells. A door answers to addresses,
+   then talks to its own site, and only the Host header shows it. A door answers to addresses,
    to ``localhost``, to the hosts of ``client_url`` and of ``bind_host``, to the names in
    ``http.allowed_hosts``, and to no others, wherever it listens; ``*`` is any.
 2. A name is compared as a whole, label by label: ``evilcoordinator.example`` is not
@@ -26,7 +26,7 @@ from aiohttp import HttpVersion11, web
 
 from coordinator.config import HttpConfig
 from coordinator.errors import BadArgumentsError, NoAuthError
-from coordinator.wire.request import Request
+from coordinator.wire.request import IncomingRequest
 from coordinator.wire.routes.door import media_type
 from coordinator.wire.strict_json import shortened
 
@@ -77,7 +77,7 @@ def known_names(config: HttpConfig, client_urls: Iterable[str]) -> Names | None:
 
 
 def refuse_foreign_host(request: web.BaseRequest, names: Names) -> None:
-    """Refuse a request for somebody else.
+    """Refuse a request for another host.
 
     Raises:
         BadArgumentsError: HTTP/1.1 without a host.
@@ -122,7 +122,7 @@ def refuse_other_sites(request: web.BaseRequest, names: Names | None) -> None:
             )
 
 
-def refuse_simple_post(request: Request) -> None:
+def refuse_simple_post(request: IncomingRequest) -> None:
     """Refuse a POST that any page may send without asking.
 
     Raises:

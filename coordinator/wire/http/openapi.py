@@ -9,21 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.model.access import Verb
 from coordinator.model.events import WatchKind
 from coordinator.model.history import ENDS
 from coordinator.wire import messages
+from coordinator.wire.http.openapi_pages import PAGE_TYPES, PAGES
 from coordinator.wire.http.openapi_parameters import (
+    COMMON_HEADERS,
     FLAG,
     IF_MATCH,
     IF_NONE_MATCH,
     PATH_PARAMETERS,
     READ_QUERY,
-    TIMEOUT_HEADERS,
     WRITE_HEADERS,
     WRITE_QUERY,
     described,
 )
-from coordinator.wire.http.openapi_schemas import CREATE_FIELDS, SCHEMAS
+from coordinator.wire.http.openapi_schemas import CREATE_FIELDS, SCHEMAS, SECURITY, WATCH_QUERY
 from coordinator.wire.http.openapi_shapes import (
     CZXID,
     EXPECTED_VERSION,
@@ -59,15 +61,21 @@ class Described:
     is_write: bool = False
     is_read: bool = False
     is_raw: bool = False
+    is_page: bool = False
 
     @property
     def tag(self) -> str:
         """Return the noun that the route is about: its first segment that says one."""
         first, second, *_ = [*self.template.strip("/").split("/"), ""]
+        if self.is_page:
+            return PAGES_TAG
+        if second == "deadlocks":
+            return "grants"
         return second if first == "v1" and second in TAGS else OPERATIONS_TAG
 
 
 OPERATIONS_TAG = "operations"
+PAGES_TAG = "pages"
 TAGS = {
     "tree": "Znodes: read, list, create, set and delete.",
     "multi": "Several operations on znodes at once, all or none.",
@@ -76,13 +84,17 @@ TAGS = {
     "locks": "Fair locks with fencing tokens; the wait is in the server.",
     "grants": "What became of grants.",
     "elections": "Leader election: the queue of a lock, with a value.",
+    "access": "Access rights: roles, identities, tokens.",
     "limits": "How much there may be of everything, for all members.",
     OPERATIONS_TAG: "What a member says of itself.",
+    PAGES_TAG: "Static pages for people, which use the routes above.",
 }
 """The nouns of the routes, in the order of the documentation."""
 
 _RAW_QUERY = {"raw": FLAG}
 _PAGE = {"after": TEXT, "limit": integer(1, 10_000)}
+_LIMITED = {"after": TEXT, "limit": integer(0, 10_000)}
+_READ_QUERY = {"children": FLAG, "stat": FLAG, "subtree": FLAG, **_LIMITED, **_RAW_QUERY}
 
 _TREE = "/v1/tree/{path}"
 _SESSION = "/v1/sessions/{session_id}"
@@ -96,17 +108,17 @@ OPERATIONS: dict[str, Described] = {
     "read_root": Described(
         "GET", "/v1/tree", "Read the root, or list its children.",
         gives="Znode", is_read=True, is_raw=True, also=(304,),
-        query={"children": FLAG, "stat": FLAG, **_PAGE, **_RAW_QUERY},
+        query=_READ_QUERY,
     ),
     "read_znode": Described(
-        "GET", _TREE, "Read a znode, or with ?children list a page of its children.",
+        "GET", _TREE, "Read a znode; ?children lists its children, ?subtree reads all below.",
         gives="Znode", is_read=True, is_raw=True, also=(304,), errors=(404,),
-        query={"children": FLAG, "stat": FLAG, **_PAGE, **_RAW_QUERY},
+        query=_READ_QUERY,
     ),
     "head_znode": Described(
         "HEAD", _TREE, "What GET would answer, without the body.",
         is_read=True, also=(304,), errors=(404,),
-        query={"children": FLAG, "stat": FLAG, **_PAGE, **_RAW_QUERY},
+        query=_READ_QUERY,
     ),
     "create_znode": Described(
         "POST", _TREE, "Create a znode; a sequential mode answers with the full name.",
@@ -136,7 +148,7 @@ OPERATIONS: dict[str, Described] = {
         stream_types=(messages.EVENT_STREAM_TYPE, messages.NDJSON_TYPE),
         query={
             "path": array(TEXT), "kind": choice(*WatchKind), "from_zxid": integer(),
-            "one_shot": FLAG,
+            "one_shot": FLAG, **WATCH_QUERY,
         },
     ),
     "watch_many": Described(
@@ -225,6 +237,10 @@ OPERATIONS: dict[str, Described] = {
         "GET", "/v1/grants/{lock}/{grant_id}", "How a grant ended, and who was next.",
         gives="GrantStory", is_read=True, errors=(404,), query={"election": FLAG},
     ),
+    "list_deadlocks": Described(
+        "GET", "/v1/deadlocks", "The latest requests that were refused for a deadlock.",
+        gives="DeadlockList",
+    ),
     "get_election": Described(
         "GET", _ELECTION, "Who is elected, and the other candidates; ?observe streams each change.",
         gives="ElectionView", streams="ObserveLine", is_read=True,
@@ -256,8 +272,75 @@ OPERATIONS: dict[str, Described] = {
         "PATCH", "/v1/limits", "Set limits for all members; what exists beyond them stays.",
         takes=("LimitsChange",), gives="Limits", errors=(409, 412, 413), is_write=True,
     ),
+    "get_access": Described(
+        "GET", "/v1/access", "Whether access rights are on.", gives="Access", is_read=True,
+    ),
+    "set_access": Described(
+        "PUT", "/v1/access", "Turn access rights off, or on again.",
+        takes=("SetAccess",), gives="AccessReply", errors=(413,), is_write=True,
+    ),
+    "init_access": Described(
+        "POST", "/v1/access/init", "Turn access rights on, with a first identity that may do all.",
+        takes=("InitAccess",), gives="TokenReply", status=201, errors=(409, 413), is_write=True,
+    ),
+    "get_caller": Described(
+        "GET", "/v1/access/me", "Who the caller is, and its roles.", gives="Caller",
+    ),
+    "explain_access": Described(
+        "GET", "/v1/access/can", "Whether an identity may do something, and why.",
+        gives="Verdict", query={"identity": TEXT, "verb": choice(*Verb), "resource": TEXT},
+    ),
+    "list_roles": Described(
+        "GET", "/v1/access/roles", "The roles and their rules, by name.",
+        gives="RolePage", is_read=True, query={"after": TEXT, "limit": integer(1, 100)},
+    ),
+    "put_role": Described(
+        "PUT", "/v1/access/roles/{role}", "Make a role, or replace its rules.",
+        takes=("RoleRequest",), gives="AccessReply", errors=(409, 413), is_write=True,
+    ),
+    "drop_role": Described(
+        "DELETE", "/v1/access/roles/{role}", "Forget a role that no identity has.",
+        gives="AccessReply", errors=(404, 409), is_write=True,
+    ),
+    "list_identities": Described(
+        "GET", "/v1/access/identities", "The identities, their roles and the ids of their tokens.",
+        gives="IdentityPage", is_read=True, query={"after": TEXT, "limit": integer(1, 100)},
+    ),
+    "put_identity": Described(
+        "PUT", "/v1/access/identities/{identity}", "Make an identity, or change its roles.",
+        takes=("IdentityRequest",), gives="AccessReply", errors=(404, 409, 413), is_write=True,
+    ),
+    "drop_identity": Described(
+        "DELETE", "/v1/access/identities/{identity}", "Forget an identity and its credentials.",
+        gives="AccessReply", errors=(404,), is_write=True,
+    ),
+    "list_quotas": Described(
+        "GET", "/v1/access/quotas", "The quotas of the identities, and what is used of them.",
+        gives="QuotaPage", is_read=True, query={"after": TEXT, "limit": integer(1, 100)},
+    ),
+    "get_quota": Described("GET", "/v1/access/identities/{identity}/quota", "A quota, and its use.",
+        gives="Quota", is_read=True, errors=(404,)),
+    "set_quota": Described("PATCH", "/v1/access/identities/{identity}/quota", "Change a quota.",
+        takes=("QuotaRequest",), gives="AccessReply", errors=(404, 413), is_write=True),
+    "add_token": Described(
+        "POST", "/v1/access/identities/{identity}/tokens", "Give an identity one more token.",
+        takes=("TokenRequest",), gives="TokenReply", status=201, errors=(404, 409, 413),
+        is_write=True,
+    ),
+    "drop_token": Described(
+        "DELETE", "/v1/access/tokens/{token_id}", "Revoke a token; sessions opened with it end.",
+        gives="AccessReply", errors=(404,), is_write=True,
+    ),
     "status": Described(
         "GET", "/v1/status", "What this member knows of itself and the others.", gives="Status"
+    ),
+    "hand_over": Described(
+        "POST", "/v1/members/handover", "Have another member lead; answers when one does.",
+        takes=("Nothing",), gives="HandoverReply", errors=(413,),
+    ),
+    "list_members": Described(
+        "GET", "/v1/members", "What each member says of itself, as far as it is reached.",
+        gives="MemberList",
     ),
     "health_live": Described(
         "GET", "/health/live", "Whether the process answers at all.", gives="Health"
@@ -274,14 +357,18 @@ OPERATIONS: dict[str, Described] = {
     ),
     "metrics": Described("GET", "/metrics", "Metrics in the text format of Prometheus."),
     "openapi": Described("GET", "/openapi.json", "This document."),
+    **{each.operation_id: Described(
+        each.method, each.template, each.summary, also=(304,), errors=(404,), is_page=True,
+    ) for each in PAGES},
 }  # fmt: skip
 
-_ALWAYS = (400, 403, 408, 500, 503, 504)
+_ALWAYS = (400, 401, 403, 408, 500, 503, 504)
 _REASONS = {
     304: "not modified: the data is that of an ETag in If-None-Match",
     400: "the request is not what the route needs; the detail says what was expected and found",
-    403: "not allowed",
-    404: "no such znode",
+    401: "a credential is needed, or the one that was shown is not accepted",
+    403: "not allowed: the detail says which right is missing",
+    404: "no such znode, or file",
     408: "the body did not come in time",
     409: "it conflicts with existing data, a limit, or the holder",
     410: "the session or the grant has ended, or the zxid is no longer kept",
@@ -311,10 +398,10 @@ def openapi_document(version: str) -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/", "description": "the member that this document came from"}],
-        "security": [],
+        "security": [{}, {"token": []}, {"certificate": []}],
         "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
-        "components": {"schemas": SCHEMAS},
+        "components": {"schemas": SCHEMAS, "securitySchemes": SECURITY},
     }
 
 
@@ -346,7 +433,7 @@ def _parameters(route: Described) -> list[dict[str, Any]]:
         **(WRITE_QUERY if route.is_write else {}),
     }
     headers = {
-        **TIMEOUT_HEADERS,
+        **COMMON_HEADERS,
         **(WRITE_HEADERS if route.is_write else {}),
         **(IF_MATCH if is_conditional else {}),
         **(IF_NONE_MATCH if 304 in route.also else {}),
@@ -390,7 +477,7 @@ def _content(operation_id: str, route: Described) -> dict[str, Any]:
     if route.gives is not None:
         schemas = [reference(route.gives)]
         if route.gives == "Znode":
-            schemas.append(reference("Children"))
+            schemas += [reference("Children"), reference("Subtree")]
         content[JSON] = {"schema": _any_of(schemas)}
         content[MSGPACK] = {"schema": {}}
     if route.gives == "Znode":
@@ -398,6 +485,8 @@ def _content(operation_id: str, route: Described) -> dict[str, Any]:
     if route.streams is not None:
         for stream_type in route.stream_types:
             content[stream_type] = {"schema": reference(route.streams)}
+    if route.is_page:
+        content |= {each: {"schema": {}} for each in PAGE_TYPES}
     if operation_id == "metrics":
         content["text/plain"] = {"schema": TEXT}
     if operation_id == "openapi":

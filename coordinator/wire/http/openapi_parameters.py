@@ -18,6 +18,9 @@ PATH_PARAMETERS: dict[str, Schema] = {
     "grant_id": {"type": "string", "minLength": 1, "examples": ["42-1337"]},
     "client_id": {"type": "string", "pattern": "^[!-~]{1,64}$"},
     "number": integer(1),
+    "role": {"type": "string", "minLength": 1, "maxLength": 64},
+    "identity": {"type": "string", "minLength": 1, "maxLength": 64},
+    "token_id": {"type": "string", "minLength": 1, "maxLength": 32},
 }
 READ_QUERY: dict[str, Schema] = {"stale": FLAG, "at_least_zxid": integer()}
 WRITE_QUERY: dict[str, Schema] = {
@@ -28,13 +31,16 @@ WRITE_HEADERS: dict[str, Schema] = {
     messages.REQUEST_NUMBER_HEADER: integer(1),
     messages.FLOOR_INDEX_HEADER: integer(),
 }
-TIMEOUT_HEADERS: dict[str, Schema] = {messages.TIMEOUT_HEADER: integer(1, 60_000)}
+COMMON_HEADERS: dict[str, Schema] = {
+    messages.TIMEOUT_HEADER: integer(1, 60_000),
+    messages.SESSION_ID_HEADER: TEXT,
+}
 IF_MATCH: dict[str, Schema] = {"If-Match": TEXT}
 IF_NONE_MATCH: dict[str, Schema] = {"If-None-Match": TEXT}
 
 _GUARDED = "<name>:<fencing token>: only while that grant still holds"
 _TEXTS = {
-    "path": "the path of the znode without its first slash; slashes stay slashes",
+    "path": "the path of the znode, or of the file, without its first slash; slashes stay slashes",
     "path in query": "a path to watch; as often as needed",
     "session_id": "the id of a session",
     "session_id in query": "of an open session: required by ephemeral modes, or whose grants",
@@ -43,11 +49,17 @@ _TEXTS = {
     "grant_id": "the name of one acquisition, as the grant says it",
     "client_id": "the Coordinator-Client-Id of the attempt",
     "number": "the Coordinator-Request-Number of the attempt",
+    "role": "the name of a role",
+    "identity": "the name of an identity",
+    "token_id": "the id of a token, which stands in it behind co_",
+    "verb": "what it would do",
+    "resource": "where: a path, or a thing of the cluster such as @limits",
     "stale": "read what this member has, at once; labelled with its age",
     "at_least_zxid": "read what this member has once it has this zxid",
     "if_held": _GUARDED,
     "if_elected": _GUARDED,
     "children": "list the children instead",
+    "subtree": "read all below, too, instead",
     "stat": "with children: each with its Stat",
     "after": "continue after this: the next of the last page",
     "limit": "how many a page has at most",
@@ -62,6 +74,10 @@ _TEXTS = {
     "kind": "what is watched: the znode, its children, or all below it",
     "from_zxid": "deliver every change after this zxid, also past ones",
     "one_shot": "end after the first change",
+    "values": "with the data after and before each change",
+    "only": "only events of this type; may be said several times",
+    "prefix": "only events of paths that begin so",
+    "bookmark_ms": "how often to say how far the watch has come, 100 to 10000",
     "by": "who ends the session, if it is not its client; recorded",
     "failure": "what is wrong with the client: its grants end as a loss, for this reason",
     "held_ms_min": "only locks that have been held for at least this time",
@@ -73,6 +89,7 @@ _TEXTS = {
     "how": "ended so; empty: held now",
     "observe": "stream each change",
     messages.TIMEOUT_HEADER: "how long the request may take in all",
+    messages.SESSION_ID_HEADER: "renew this session besides; Coordinator-Safe-Ms answers",
     messages.CLIENT_ID_HEADER: "drawn at random by the client; makes a write safe to repeat",
     messages.REQUEST_NUMBER_HEADER: "1, 2, 3 and so on, for each write of a client id",
     messages.FLOOR_INDEX_HEADER: "a Coordinator-Index from before the client id was drawn",

@@ -9,7 +9,28 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from coordinator.model.access import IdentityView, Quota, RoleView, Rule, TokenView
+from coordinator.model.access_requests import (
+    AccessReply,
+    AccessView,
+    IdentityPage,
+    IdentityRequest,
+    InitAccessRequest,
+    Me,
+    QuotaPage,
+    QuotaRequest,
+    QuotaView,
+    RolePage,
+    RoleRequest,
+    RuleOfRole,
+    SetAccessRequest,
+    TokenReply,
+    TokenRequest,
+    Use,
+    Verdict,
+)
 from coordinator.model.acquire import IF_HELD_MAX, Acquire, AcquireSeveral, IfHeld
+from coordinator.model.deadlocks import CycleStep, DeadlockList, RefusedDeadlock
 from coordinator.model.events import Event, StreamError, WatchLine, WatchRequest
 from coordinator.model.grants import (
     AbandonReply,
@@ -29,6 +50,13 @@ from coordinator.model.grants import (
 )
 from coordinator.model.history import GrantLine, GrantPage, GrantRecord, GrantStory, Previous
 from coordinator.model.limits import LimitsChange, LimitsView
+from coordinator.model.members import (
+    HandoverReply,
+    LeaderSeen,
+    MemberFacts,
+    MemberList,
+    MemberReport,
+)
 from coordinator.model.operations import (
     Check,
     Create,
@@ -64,7 +92,7 @@ from coordinator.model.views import (
     LockView,
     Spread,
 )
-from coordinator.model.znodes import Child, Children, Stat, Written, Znode
+from coordinator.model.znodes import Child, Children, Stat, Subtree, Written, Znode
 from coordinator.wire.http.openapi_shapes import (
     BOOLEAN,
     NOT_EMPTY,
@@ -82,6 +110,7 @@ KINDS: dict[str, Any] = {
     "Znode": Znode,
     "Child": Child,
     "Children": Children,
+    "Subtree": Subtree,
     "Written": Written,
     "CreateOperation": Create,
     "SetOperation": SetData,
@@ -97,6 +126,14 @@ KINDS: dict[str, Any] = {
     "WatchLine": WatchLine,
     "Member": MemberInfo,
     "Status": Status,
+    "LeaderSeen": LeaderSeen,
+    "HandoverReply": HandoverReply,
+    "CycleStep": CycleStep,
+    "RefusedDeadlock": RefusedDeadlock,
+    "DeadlockList": DeadlockList,
+    "MemberFacts": MemberFacts,
+    "MemberReport": MemberReport,
+    "MemberList": MemberList,
     "Health": Health,
     "OpenSession": SessionRequest,
     "SessionLease": SessionLease,
@@ -107,6 +144,22 @@ KINDS: dict[str, Any] = {
     "Session": SessionInfo,
     "SessionList": SessionList,
     "Limits": LimitsView,
+    "Rule": Rule,
+    "Role": RoleView,
+    "RuleOfRole": RuleOfRole,
+    "Identity": IdentityView,
+    "Token": TokenView,
+    "Access": AccessView,
+    "AccessReply": AccessReply,
+    "TokenReply": TokenReply,
+    "RolePage": RolePage,
+    "IdentityPage": IdentityPage,
+    "OwnQuota": Quota,
+    "Use": Use,
+    "Quota": QuotaView,
+    "QuotaPage": QuotaPage,
+    "Caller": Me,
+    "Verdict": Verdict,
     "Contender": Contender,
     "Candidate": Candidate,
     "LockView": LockView,
@@ -148,6 +201,12 @@ WRITES: dict[str, tuple[Any, Collection[str]]] = {
     "Multi": (Multi, ()),
     "Guarded": (Guarded, ()),
     "LimitsChange": (LimitsChange, ()),
+    "SetAccess": (SetAccessRequest, ()),
+    "InitAccess": (InitAccessRequest, ()),
+    "RoleRequest": (RoleRequest, ()),
+    "IdentityRequest": (IdentityRequest, ()),
+    "QuotaRequest": (QuotaRequest, ()),
+    "TokenRequest": (TokenRequest, ()),
     "Acquire": (Acquire, OF_ONE),
     "AcquireSeveral": (AcquireSeveral, OF_SEVERAL),
     "Campaign": (Acquire, OF_AN_ELECTION),
@@ -169,6 +228,10 @@ _of_locks = Schemas(KINDS | LOCK_KINDS, when=False)
 _of_elections = Schemas(KINDS | ELECTION_KINDS, when=True)
 CREATE_FIELDS = _schemas.of_fields(Create, "mode", "session_id", "ttl_ms", "parents")
 """What a query says of a znode whose data is the body itself."""
+WATCH_QUERY = {
+    **_schemas.of_fields(WatchRequest, "only", "prefix", "bookmark_ms"),
+    "values": BOOLEAN,
+}
 
 SCHEMAS: dict[str, Schema] = {
     "Problem": {
@@ -202,3 +265,15 @@ SCHEMAS: dict[str, Schema] = {
 }
 for _name in ("SetData", "Acquire", "Campaign", "NoteRequest"):
     SCHEMAS[_name] |= NOT_EMPTY
+
+SECURITY = {
+    "token": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "a token of an identity, co_...; needed once access rights are on",
+    },
+    "certificate": {
+        "type": "mutualTLS",
+        "description": "a client's certificate, a URI of which is a subject of an identity",
+    },
+}

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import cache
 
 from aiohttp import HttpVersion10, web
 from aiohttp.typedefs import Middleware
@@ -53,7 +52,7 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
 
     ``operation_ids`` are those of the routes by method and template; requests are counted by them.
     """
-    counted = cache(door.member.metrics.requests.labels)
+    counted = door.member.metrics.requests.labels
     lacks_name = _nameless({template for _, template in operation_ids})
 
     def count(request: web.Request, status: str) -> None:

@@ -49,7 +49,7 @@ class Schemas:
     ) -> Schema:
         """Return the schema of ``kind``, without the fields ``given`` elsewhere (see ``codec``).
 
-        ``beside`` are the schemas of fields that belong to somebody else."""
+        ``beside`` are the schemas of fields that belong to another value."""
         info: Any = inspect.type_info(kind)
         if isinstance(info, inspect.UnionType):
             return {"oneOf": [self._referred(each) for each in info.types]}

@@ -1,6 +1,6 @@
 """Listening: one socket, its application, and an end that lets what is under way finish.
 
-Beyond loopback only when told to, because the door has neither TLS nor authentication yet.
+Beyond loopback with a certificate only, unless told otherwise.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from aiohttp import web
 
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
+from coordinator.config_rules import exposure_problem
 from coordinator.errors import ConfigError
+from coordinator.tls.files import Reloaded, ServerTls
 from coordinator.wire.admission import Admission, Place
 from coordinator.wire.arrival import Doorway
 from coordinator.wire.http.adapter import DOOR, NAMES, ROUTES
 from coordinator.wire.http.app import checks_of
-from coordinator.wire.http.connection import Connection
-from coordinator.wire.http.hosts import ANY, is_loopback, known_names
+from coordinator.wire.http.connection import HttpConnection
+from coordinator.wire.http.hosts import ANY, known_names
 from coordinator.wire.http.slim import SlimConnection, SlimDoor
 from coordinator.wire.routes.answering import Answering
 from coordinator.wire.stream.connection import StreamConnection
@@ -41,6 +43,7 @@ class HttpServer:
         http_config: where to listen (port 0: any free one), and the limits of connections.
         clock: the member's clock.
         client_urls: of all members; their hosts are names this one may be called by.
+        tls: what it shows clients; plain connections without.
     """
 
     def __init__(
@@ -50,12 +53,14 @@ class HttpServer:
         clock: Clock,
         *,
         client_urls: Iterable[str] = (),
+        tls: Reloaded[ServerTls] | None = None,
     ) -> None:
         self._app = app
         self._config = http_config
         self._clock = clock
         self._admission = Admission(http_config)
         self._client_urls = tuple(client_urls)
+        self._tls = tls
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
         self._doorway: Doorway | None = None
@@ -73,7 +78,9 @@ class HttpServer:
         """Where a client on this machine reaches it."""
         host = self._config.bind_host
         host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104
-        return f"http://[{host}]:{self._port}" if ":" in host else f"http://{host}:{self._port}"
+        scheme = "http" if self._tls is None else "https"
+        host = f"[{host}]" if ":" in host else host
+        return f"{scheme}://{host}:{self._port}"
 
     @property
     def connection_count(self) -> int:
@@ -134,6 +141,14 @@ class HttpServer:
         self._listener.close()
         self._break_connections()
 
+    def _maybe_part(self, former: ServerTls, current: ServerTls) -> None:
+        """Part with clients that were let in by a trust that has changed: streams are asked to
+        connect again, and within the grace every connection ends."""
+        if former.trusted == current.trusted or self._doorway is None or self._streams is None:
+            return
+        self._streams.part_with_certified()
+        self._doorway.break_certified(self._config.shutdown_grace_ms / 1_000)
+
     def _break_connections(self) -> None:
         if self._doorway is not None:
             self._doorway.close()
@@ -154,8 +169,8 @@ class HttpServer:
         manager = runner.server
         assert manager is not None
 
-        def aiohttp(place: Place, at: float) -> Connection:
-            return Connection(manager, self._admission, place, at, loop=loop)
+        def aiohttp(place: Place, at: float) -> HttpConnection:
+            return HttpConnection(manager, self._admission, place, at, loop=loop)
 
         def http(place: Place, at: float) -> asyncio.Protocol:
             return aiohttp(place, at) if place.full else SlimConnection(slim, place, at)
@@ -164,10 +179,13 @@ class HttpServer:
         self._streams = streams = StreamDoor(app[DOOR], routes, self._admission, self._config)
         answering = Answering(app[DOOR], routes, "http", checks_of)
         self._slim = slim = SlimDoor(answering, self._admission, aiohttp, app[NAMES])
+        if self._tls is not None:
+            self._tls.on_reload(self._maybe_part)
         self._doorway = Doorway(
             self._admission,
             http=http,
             stream=lambda place, at: StreamConnection(streams, place, at),
+            tls=self._tls,
         )
         listener = await loop.create_server(
             self._doorway,
@@ -183,12 +201,6 @@ class HttpServer:
 
 
 def _say_what_is_open(config: HttpConfig) -> None:
-    if not is_loopback(config.bind_host):
-        logger.warning(
-            "clients are taken on %s without TLS and authentication: every client that reaches "
-            "this address may read and change everything",
-            config.bind_host or "every address",
-        )
     if ANY in (name.strip() for name in (config.allowed_hosts or "").split(",")):
         logger.warning(
             "http.allowed_hosts is *: a page in a browser that reaches this member may read and "
@@ -197,13 +209,8 @@ def _say_what_is_open(config: HttpConfig) -> None:
 
 
 def _refuse_open_door(config: HttpConfig) -> None:
-    if config.is_insecure or is_loopback(config.bind_host):
-        return
-    raise ConfigError(
-        f"http.bind_host: expected a loopback address such as 127.0.0.1, found "
-        f"{config.bind_host!r}; every client that reaches this address could read and "
-        f"change everything. Put http.is_insecure = true into the file if the network is trusted."
-    )
+    if problem := exposure_problem(config):
+        raise ConfigError(f"http.bind_host: expected {problem}, found {config.bind_host!r}")
 
 
 def _cannot_listen(config: HttpConfig, error: OSError) -> str:

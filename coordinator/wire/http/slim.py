@@ -11,7 +11,7 @@ complete; what it takes must mean the same to both, and the same bytes are answe
    that came whole with its header; an answer that is whole.
 2. One request after the other: what is sent ahead waits, and is bounded.
 3. A client that goes away cancels its request; one that takes nothing for ``idle_deadline_ms`` is
-   cut off; one that asks nothing for as long is let go.
+   cut off; one that asks nothing for as long is closed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,20 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from email.utils import formatdate
 from functools import cache
 from http import HTTPStatus
 
+from coordinator.errors import ThrottledError
+from coordinator.model.access import NOBODY
+from coordinator.service.turns import KEY
 from coordinator.wire import messages
 from coordinator.wire.admission import Admission, Place
 from coordinator.wire.arrival import Speaker, release
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.http.hosts import Names, is_known
-from coordinator.wire.request import Answer, LineStream
+from coordinator.wire.messages import AUTHORIZATION
+from coordinator.wire.request import Answer, LineStream, WhySilent
 from coordinator.wire.routes.answering import Answering
 
 _HEADERS_MAX = 32
@@ -96,7 +99,7 @@ class SlimDoor:
             self._all_gone.set_result(None)
 
     def close(self) -> None:
-        """Let go of who asks nothing; of the others when they were answered."""
+        """Close connections that ask nothing; the others when they were answered."""
         self.is_closing = True
         for each in list(self._connections):
             each.maybe_close()
@@ -116,7 +119,8 @@ class SlimDoor:
 class SlimRequest:
     """A plain request, as the routes see it."""
 
-    __slots__ = ("_body", "_connection", "headers", "method", "query", "target")
+    __slots__ = ("_body", "_connection", "caller", "cost", "headers", "key", "mark", "method",
+                 "query", "target")  # fmt: skip
 
     encoding = Encoding.JSON
     has_begun = False
@@ -134,7 +138,21 @@ class SlimRequest:
         self.target = target
         self.query = target.partition("?")[2].partition("#")[0]
         self.headers = headers
+        self.caller = NOBODY
         self._body = body
+        self.key = ""
+        self.mark = 0
+        self.cost = 1
+
+    @property
+    def authorization(self) -> str | None:
+        """What the client shows to prove who it is."""
+        return self.headers.get(AUTHORIZATION)
+
+    @property
+    def place(self) -> Place:
+        """That of its connection."""
+        return self._connection.place
 
     @property
     def remote(self) -> str:
@@ -174,7 +192,13 @@ class SlimRequest:
         """Whether the client is still there, as far as one can tell."""
         return self._connection.is_connected()
 
-    def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> LineStream:
+    def on_waiting(self) -> None:
+        """End its turn: it waits for somebody."""
+        self._connection.turns.end(self)
+
+    def lines(
+        self, labels: Mapping[str, str], why_silent: WhySilent, *, is_sse: bool = False
+    ) -> LineStream:
         """Fail: a request for a response that goes on is not plain."""
         raise AssertionError("a request for lines is not plain")
 
@@ -183,11 +207,12 @@ class SlimConnection(asyncio.Protocol):
     """A connection on which all was plain so far."""
 
     __slots__ = ("_at", "_buffer", "_door", "_heard_at", "_idle_timer", "_is_paused", "_loop",
-                 "_place", "_task", "_transport", "_write_timer", "remote")  # fmt: skip
+                 "_task", "_transport", "_write_timer", "place", "remote", "turns")  # fmt: skip
 
     def __init__(self, door: SlimDoor, place: Place, at: float) -> None:
         self._door = door
-        self._place = place
+        self.place = place
+        self.turns = door.answering.door.turns
         self._at = at
         """When it was made, until its first request was answered: the time of a header counts."""
         self._loop = asyncio.get_running_loop()
@@ -244,7 +269,7 @@ class SlimConnection(asyncio.Protocol):
         """End what is under way for a client that has gone."""
         transport, self._transport = self._transport, None
         self._end_timers()
-        self._door.admission.leave(self._place)
+        self._door.admission.leave(self.place)
         if transport is not None:
             release(transport)
         if self._task is None:
@@ -313,7 +338,7 @@ class SlimConnection(asyncio.Protocol):
         self._end_timers()
         self._door.leave(self)
         self._transport = None
-        protocol = self._door.aiohttp(self._place, self._at or self._loop.time())
+        protocol = self._door.aiohttp(self.place, self._at or self._loop.time())
         transport.set_protocol(protocol)
         if not transport.is_reading():
             transport.resume_reading()
@@ -323,9 +348,15 @@ class SlimConnection(asyncio.Protocol):
 
     async def _serve(self, request: SlimRequest) -> None:
         answered = None
-        with suppress(ConnectionError, asyncio.CancelledError):
-            # Its task ends by no error, which would hold on to all that it has passed through.
+        try:  # not `suppress`: it is entered and left for each request
+            await self.turns.turn(request)
+            KEY.set(request.key)
             answered = await self._door.answering.answer(request)
+        except ThrottledError as error:
+            answered = self._door.answering.door.problem(error)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # its task ends by no error, which would hold on to all that it has passed through
+        self.turns.end(request)
         self._task = None
         self._at = 0.0
         self._heard_at = self._loop.time()
@@ -366,7 +397,7 @@ class SlimConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def maybe_close(self) -> None:
-        """Let go of a client that asks nothing."""
+        """Close the connection if its client asks nothing."""
         if self._task is None and self._transport is not None:
             self._transport.close()
 

@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 
-from coordinator.errors import CoordinatorError
+from coordinator.errors import CoordinatorError, forget_frames
 from coordinator.model.events import StreamError
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
+from coordinator.wire.request import WhySilent
 from coordinator.wire.strict_json import encode_json
 
 logger = logging.getLogger("coordinator.http")
@@ -38,8 +39,16 @@ class HttpLines:
 
     status = 200
 
-    def __init__(self, request: web.Request, *, is_sse: bool, labels: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        request: web.Request,
+        why_silent: WhySilent,
+        *,
+        is_sse: bool,
+        labels: Mapping[str, str],
+    ) -> None:
         self._request = request
+        self._why_silent = why_silent
         self._is_sse = is_sse
         content_type = messages.EVENT_STREAM_TYPE if is_sse else messages.NDJSON_TYPE
         headers = {"Content-Type": content_type, **_HEADERS, **labels}
@@ -48,6 +57,7 @@ class HttpLines:
         self.is_open = False
         self.is_line_out = False
         """Whether the client may have read the last line that was sent, as a whole."""
+        self.ended_with: CoordinatorError | None = None
 
     async def send(self, body: Mapping[str, Any]) -> None:
         """Send one line; waits while the client's buffers are full."""
@@ -62,8 +72,14 @@ class HttpLines:
         else:
             await self._write(b"", line, b"\n")
 
+    def send_at_once(self, line: Callable[[], bytes]) -> bool:
+        """Return False: a line goes out in pieces, as its connection takes them."""
+        return False
+
     async def send_error(self, error: CoordinatorError) -> None:
         """Send the last line of a stream that ends with ``error``."""
+        self.ended_with = error
+        forget_frames(error)  # one of them holds this response, which is kept for the audit
         await self.send(to_body(StreamError(error)))
 
     async def keep_alive(self) -> None:
@@ -75,6 +91,7 @@ class HttpLines:
         await self.response.write_eof()
 
     async def _write(self, head: bytes, line: bytes, end: bytes) -> None:
+        self._refuse_when_silent()
         if not self.is_open:
             self.is_open = True
             await self.response.prepare(self._request)
@@ -87,6 +104,8 @@ class HttpLines:
         try:
             for part in parts:
                 for at in range(0, len(part), _PIECE_BYTES):
+                    if is_long:
+                        self._refuse_when_silent()
                     piece = part[at : at + _PIECE_BYTES]
                     await self.response.write(piece)
                     size -= len(piece)
@@ -98,6 +117,11 @@ class HttpLines:
         finally:
             if is_long and not is_whole and self._request.transport is not None:
                 self._request.transport.abort()  # half a line must not look like the last one
+
+    def _refuse_when_silent(self) -> None:
+        error = None if self.ended_with else self._why_silent()
+        if error is not None:
+            raise error
 
     def _keep_little(self) -> None:
         """Bound what is kept for a client that does not read."""

@@ -7,9 +7,9 @@
    longer be told is given back. ``stay``: the contender stays until abandoned or its session ends.
 3. ``lease_ms``: the session opened for this grant is kept alive while its client waits, begins its
    lease in full with the grant, and ends with an attempt that failed; not with one whose grant
-   may have been read, whatever becomes of the connection then. In a numbered request the session
-   is opened by the command that queues, and is the client's own to keep alive and to close: it
-   is named by the first line, by the grant, and by the error of an attempt that was queued.
+   may have been read, whatever becomes of the connection then. It is opened by the command that
+   queues. In a numbered request it is the client's own to keep alive and to close: it is named by
+   the first line, by the grant, and by the error of an attempt that was queued.
 4. When the door closes, the wait is given up with an indefinite error: the contender may stand.
 """
 
@@ -31,13 +31,22 @@ from coordinator.errors import (
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AcquireReply, Granted, GrantReply, Queued
 from coordinator.model.sessions import safe_ms
+from coordinator.service.access import Expiry
 from coordinator.service.kept_sessions import KeptSession, in_words_of_a_lease
 from coordinator.service.tasks import let_go
+from coordinator.service.timers import Deadline
 from coordinator.state.commands import OpenSession
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.request import KEEP_ALIVE_S, Answer, Answered, LineStream, Request, wants
+from coordinator.wire.request import (
+    KEEP_ALIVE_S,
+    Answer,
+    Answered,
+    IncomingRequest,
+    LineStream,
+    wants,
+)
 from coordinator.wire.routes.door import Door
 
 _CLIENT_ID, _NUMBER = 4, 5
@@ -50,6 +59,8 @@ class Entering(NamedTuple):
     opening: OpenSession | None
     on_queued: Callable[[str, int], None]
     on_position: Callable[[int], None] | None
+    kept: KeptSession | None = None
+    """The session that is opened and kept for an attempt without a number."""
 
 
 Begin = Callable[[Entering], Awaitable[GrantReply]]
@@ -65,7 +76,7 @@ class AcquireHandler:
     def __init__(
         self,
         door: Door,
-        request: Request,
+        request: IncomingRequest,
         asked: Acquire,
         begin: Begin,
         give_back: GiveBack,
@@ -79,7 +90,9 @@ class AcquireHandler:
         """The session opened for this grant, when the client gave a lease and no number."""
         self._queued_as = ""
         """The session that waits; empty if it did not have to."""
-        self._position = _Position()
+        self._waiting: _Waiting | None = None
+        """The lines of its wait, for a client that takes lines."""
+        self._scope = Deadline()
         self._leaves = asked.on_disconnect == "leave"
         self._is_told = False
         """Whether the client may have read that it was granted."""
@@ -95,11 +108,11 @@ class AcquireHandler:
                 "under an id of the client's is opened by a numbered one), found both"
             )
         address = self._door.address(self._request)
-        label = self._asked.session_label or self._asked.label
-        kept = self._door.member.kept_sessions.new(lease_ms, label, address)
+        kept = self._door.member.kept_sessions.new(
+            lease_ms, _session_label(self._asked), address, caller=self._request.caller
+        )
         self._kept = kept
         try:
-            await kept.open(self._door.deadline_ms(self._request))
             return await self._answer()
         finally:
             if not self._is_told:
@@ -109,7 +122,7 @@ class AcquireHandler:
         if not wants(self._request, messages.NDJSON_TYPE):
             return self._reply(await self._granted(None))
         takes_either = any(wants(self._request, each.value) for each in Encoding)
-        return await self._stream(None if takes_either else self._position.put)
+        return await self._stream(None if takes_either else self._tell)
 
     def _reply(self, grant: GrantReply) -> Answer:
         """Return the grant as the one answer."""
@@ -122,13 +135,18 @@ class AcquireHandler:
 
     async def _granted(self, on_position: Callable[[int], None] | None) -> GrantReply:
         """Return the grant; gives up when the door closes."""
+        scope, door = self._scope, self._door
+        expiry = Expiry(door.member.access, self._request.caller, scope.cut)
         try:
-            async with asyncio.timeout(None) as scope:
-                with self._door.told_of_closing(lambda: scope.reschedule(0)):
+            async with scope:
+                with door.told_of_closing(scope.cut), expiry:
                     return await self._begun(on_position)
         except TimeoutError:
-            if not scope.expired():
+            if not scope.is_expired:
                 raise
+            if self._waiting is not None and self._waiting.error is not None:
+                raise self._waiting.error from None
+            expiry.check()
             raise ConnectionLostError(
                 "this member is stopping; the attempt may still be queued. Repeat it at "
                 "another member with the same request number, or abandon it"
@@ -142,10 +160,12 @@ class AcquireHandler:
         """Return the grant, with what is promised of its lease when it is one of its own."""
         begin, kept, asked = self._begin, self._kept, self._asked
         if kept is not None:
-            async with kept.kept():
-                grant = await begin(
-                    Entering(kept.session_id, None, self._on_queued, on_position)
-                )
+            entering = Entering(kept.session_id, kept.begin(), self._on_queued, on_position, kept)
+            try:
+                async with kept.kept():
+                    grant = await begin(entering)
+            except BadArgumentsError as error:
+                raise in_words_of_a_lease(error) from None
             paths = [grant.path, *(each.path for each in grant.grants)]
             await kept.begin_in_full(paths)
             return _with_lease(grant, kept.lease_ms, kept.remaining_ms(paths))
@@ -153,7 +173,7 @@ class AcquireHandler:
         if asked.lease_ms is not None:
             opening = self._door.member.kept_sessions.opening(
                 asked.lease_ms,
-                asked.session_label or asked.label,
+                _session_label(asked),
                 self._door.request_id(self._request),
                 session_id=asked.session_id,
                 address=self._door.address(self._request),
@@ -168,7 +188,12 @@ class AcquireHandler:
 
     def _on_queued(self, session_id: str, position: int) -> None:
         self._queued_as = session_id
-        self._position.put(position)
+        self._request.on_waiting()
+        self._tell(position)
+
+    def _tell(self, position: int) -> None:
+        if self._waiting is not None:
+            self._waiting.tell(position, self._queued_as)
 
     async def _with_promise(self, grant: GrantReply) -> GrantReply:
         """Return the grant with what the leader promises of the session that the client brought.
@@ -197,48 +222,30 @@ class AcquireHandler:
 
     async def _stream(self, on_position: Callable[[int], None] | None) -> Answered:
         """Answer in lines; without ``on_position`` by the grant alone if it need not wait."""
-        stream = self._request.lines(self._door.labels())
-        waiting = asyncio.create_task(self._granted(on_position))
-        waiting.add_done_callback(self._position.wake)
+        stream = self._door.lines(self._request)
+        self._waiting = waiting = _Waiting(stream, self._scope.cut)
+        grant: GrantReply | None = None
         is_granting = False
         try:
-            while not waiting.done():
-                await self._tell_position(stream)
-            grant = waiting.result()
+            grant = await self._granted(on_position)
+            await waiting.end()
             if on_position is None and not stream.is_open:
-                return self._reply(grant)
+                granted, grant = grant, None
+                return self._reply(granted)
             is_granting = True
             await stream.send(to_body(Granted(grant), stream.encoding))
         except CoordinatorError as error:
+            await waiting.end()
             if not stream.is_open:
                 raise  # the status can still say it
             await stream.send_error(error)
         finally:
+            waiting.stop()
             self._is_told = self._is_told or (is_granting and stream.is_line_out)
-            if not self._is_told:
-                await self._give_up(waiting)
-            let_go(waiting)
+            if grant is not None and self._leaves and not self._is_told:
+                self._give_back(grant)
         await stream.end()
         return stream
-
-    async def _tell_position(self, stream: LineStream) -> None:
-        """Send the next position, or a blank line when there is none for a while."""
-        try:
-            async with asyncio.timeout(KEEP_ALIVE_S):
-                position = await self._position.get()
-        except TimeoutError:
-            await stream.keep_alive()
-            return
-        if position is not None:
-            line = Queued(position, self._queued_as)
-            await stream.send(to_body(line, stream.encoding))
-
-    async def _give_up(self, waiting: asyncio.Task[GrantReply]) -> None:
-        """End the wait of a client that is not there any more, and what came of it."""
-        waiting.cancel()
-        await asyncio.wait({waiting})
-        if self._leaves and not waiting.cancelled() and waiting.exception() is None:
-            self._give_back(waiting.result())
 
     # --- leaving nothing behind
 
@@ -249,6 +256,10 @@ class AcquireHandler:
         self._door.spawn(chore, f"give back {grant.grant_id}", is_lasting=is_lasting)
 
 
+def _session_label(asked: Acquire) -> str:
+    return asked.label if asked.session_label is None else asked.session_label
+
+
 def _with_lease(grant: GrantReply, lease_ms: int, remaining_ms: int) -> GrantReply:
     """Return the grant with what is promised of its lease."""
     grants = tuple([_with_lease(each, lease_ms, remaining_ms) for each in grant.grants])
@@ -256,28 +267,85 @@ def _with_lease(grant: GrantReply, lease_ms: int, remaining_ms: int) -> GrantRep
     return replace(grant, lease_ms=lease_ms, safe_ms=safe, grants=grants)
 
 
-def wait_deadline_ms(door: Door, request: Request, asked: Acquire) -> int:
+def wait_deadline_ms(door: Door, request: IncomingRequest, asked: Acquire) -> int:
     """Return until when to wait; a try is bounded as every request is."""
     return door.clock.monotonic_ms() + (asked.timeout_ms or door.timeout_ms(request))
 
 
-class _Position:
-    """The latest position that is not told yet; wakes its one reader."""
+class _Waiting:
+    """The lines that a client gets while it waits: where it is in the queue, and that the member
+    lives. A task of their own sends them, from when there is something to say.
 
-    def __init__(self) -> None:
-        self._latest: int | None = None
+    ``on_lost`` is called when one cannot be sent; ``error`` says why."""
+
+    def __init__(self, stream: LineStream, on_lost: Callable[[], None]) -> None:
+        self._stream = stream
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._beginning: asyncio.TimerHandle | None = self._loop.call_later(
+            KEEP_ALIVE_S, self._begin
+        )
+        self._latest: tuple[int, str] | None = None
+        """The position that is not told yet, and the session that waits."""
         self._woken = asyncio.Event()
+        self._is_sending = self._is_ending = False
+        self.error: Exception | None = None
 
-    def put(self, position: int) -> None:
-        self._latest = position
-        self._woken.set()
+    def tell(self, position: int, session_id: str) -> None:
+        """Send this position next, instead of one that is not sent yet."""
+        self._latest = position, session_id
+        if self._task is None:
+            self._begin()
+        else:
+            self._woken.set()
 
-    def wake(self, _done: object) -> None:
-        self._woken.set()
+    async def end(self) -> None:
+        """Send nothing more, once the line that is being sent is out."""
+        task = self._task
+        if task is not None and self._is_sending:
+            self._is_ending = True
+            await asyncio.wait({task})
+        self.stop()
 
-    async def get(self) -> int | None:
-        """Wait for something to tell; None when there is only the end."""
-        await self._woken.wait()
-        self._woken.clear()
-        position, self._latest = self._latest, None
-        return position
+    def stop(self) -> None:
+        """Send nothing more."""
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            task.add_done_callback(let_go)
+
+    def _begin(self) -> None:
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
+        self._task = self._loop.create_task(self._send_lines())
+
+    async def _send_lines(self) -> None:
+        try:
+            while not self._is_ending:
+                latest, self._latest = self._latest, None
+                self._woken.clear()
+                self._is_sending = True
+                if latest is None:
+                    await self._stream.keep_alive()
+                else:
+                    line = Queued(*latest)
+                    await self._stream.send(to_body(line, self._stream.encoding))
+                self._is_sending = False
+                if not self._is_ending:
+                    await self._something()
+        except Exception as error:
+            self.error = error
+            self._on_lost()
+
+    async def _something(self) -> None:
+        """Wait for something to tell, or until a line must say that the member lives."""
+        try:
+            async with asyncio.timeout(KEEP_ALIVE_S):
+                await self._woken.wait()
+        except TimeoutError:
+            pass

@@ -4,7 +4,10 @@
 2. Anything else is our mistake: 500 with the code ``Error`` and no details, and one traceback in
    the log. Its outcome is unknown, and the problem says so (``definite`` is false).
 3. A cancelled handler stays cancelled: its client has gone.
-4. Each request is counted, by the operation that it asked for, the status that it got, and its
+4. A request that names its session renews it, whatever else it comes to (``service.renewals``).
+5. A member that has been found to differ gives no answer any more (``silence``), however far it
+   had come with it.
+6. Each request is counted, by the operation that it asked for, the status that it got, and its
    door.
 """
 
@@ -12,14 +15,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from functools import cache
 
 from coordinator.errors import CoordinatorError, MethodNotAllowedError, ThrottledError
+from coordinator.service.renewals import LeaseRenewal
 from coordinator.wire.admission import ASKED_OF_A_FULL_MEMBER
-from coordinator.wire.request import Answer, Answered, Request
+from coordinator.wire.request import Answer, Answered, IncomingRequest
+from coordinator.wire.routes.auditing import note_answer
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.etags import refuse_preconditions
+from coordinator.wire.routes.gate import Gate, told
+from coordinator.wire.routes.renewing import begin_renewal, say_renewed
 from coordinator.wire.routes.route import Check, Route
+from coordinator.wire.routes.silence import silenced
 from coordinator.wire.routes.table import RouteTable
 
 logger = logging.getLogger("coordinator.http")
@@ -49,12 +56,13 @@ class Answering:
         checks_of: ChecksOf = own_checks,
     ) -> None:
         self.door = door
+        self._gate = Gate(door)
         self._name = name
         self._table = RouteTable(routes)
         self._checks = {route.operation_id: tuple(checks_of(route)) for route in routes}
-        self._counted = cache(door.member.metrics.requests.labels)
+        self._counted = door.member.metrics.requests.labels
 
-    async def answer(self, request: Request, full: str = "") -> Answered:
+    async def answer(self, request: IncomingRequest, full: str = "") -> Answered:
         """Return the answer, or the response that went on and has ended.
 
         ``full`` is why the connection is one too many, of a spare one.
@@ -63,6 +71,10 @@ class Answering:
             ConnectionError: nobody is left to answer, or what was begun cannot be finished.
         """
         operation_id, status = NO_ROUTE, GONE
+        route: Route | None = None
+        member = self.door.member
+        renewal: LeaseRenewal | None = None
+        refusal: CoordinatorError | None = None
         try:
             try:
                 route = self._table.find(request.method, request.target)
@@ -72,31 +84,45 @@ class Answering:
                 else:
                     for check in self._checks[operation_id]:
                         check(request)
+                    if not self._gate.recalls(request, route):
+                        await self._gate.admit(request, route)
+                    renewal = begin_renewal(self.door, request)
                     answered = await route.handler(request)
             except CoordinatorError as error:
-                answered = self._problem(error, request)
+                refusal = told(error, request)
+                answered = self._problem(refusal, request)
             except ConnectionError:
                 raise
             except Exception:
                 answered = self._failed(request, operation_id)
+            if member.difference and route is not None:
+                answered, refusal = silenced(self.door, request, route, answered, refusal)
+            note_answer(self.door, request, operation_id, answered, refusal)
             status = str(answered.status)
+            if renewal is not None:
+                await say_renewed(answered, renewal)
+                if member.difference and route is not None:
+                    answered, _ = silenced(self.door, request, route, answered, refusal)
+                    status = str(answered.status)
             return answered
         finally:
+            if renewal is not None:
+                renewal.stop()
             self._counted(operation_id, status, self._name).inc()
 
-    def _problem(self, error: CoordinatorError, request: Request) -> Answer:
+    def _problem(self, error: CoordinatorError, request: IncomingRequest) -> Answer:
         headers = None
         if isinstance(error, MethodNotAllowedError):
             headers = {"Allow": ", ".join(error.fields["allowed"])}
         return self.door.problem(error, headers, encoding=request.encoding)
 
-    def too_many(self, full: str, request: Request) -> Answer:
+    def too_many(self, full: str, request: IncomingRequest) -> Answer:
         """Return the answer to a spare connection that asks for what it may not ask for."""
         answer = self.door.problem(ThrottledError(full), encoding=request.encoding, status=503)
         answer.closes = True
         return answer
 
-    def _failed(self, request: Request, operation_id: str) -> Answer:
+    def _failed(self, request: IncomingRequest, operation_id: str) -> Answer:
         logger.exception("unexpected failure in %r %s", request.method, operation_id)
         if request.has_begun:
             # What was begun cannot become another response; its end says enough.

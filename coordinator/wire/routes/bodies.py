@@ -34,6 +34,11 @@ MANY = BodyBounds(sys.maxsize, 50_000)
 """Of a route that takes many operations or selectors."""
 
 
+def is_light(size: int) -> bool:
+    """Whether work on a body of ``size`` bytes may be done on the loop."""
+    return size <= _IN_PLACE_BYTES_MAX
+
+
 class HeavyWork:
     """Work on large bodies, off the loop.
 
@@ -42,10 +47,8 @@ class HeavyWork:
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
 
-    async def run(self, work: Callable[[], Done], size: int) -> Done:
-        """Return what ``work`` on a body of ``size`` bytes comes to."""
-        if size <= _IN_PLACE_BYTES_MAX:
-            return work()
+    async def run(self, work: Callable[[], Done]) -> Done:
+        """Return what ``work`` on a large body comes to."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

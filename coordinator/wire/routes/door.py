@@ -17,6 +17,7 @@ from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.errors import (
     BadArgumentsError,
+    ConnectionLostError,
     CoordinatorError,
     DataTooLargeError,
     OutcomeUnknownError,
@@ -34,10 +35,11 @@ from coordinator.service.slices import ITEMS_AT_ONCE, in_slices
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.addresses import network_of
+from coordinator.wire.client_turns import ClientTurns
 from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
-from coordinator.wire.request import Answer, Request
-from coordinator.wire.routes.bodies import SMALL, BodyBounds, HeavyWork
+from coordinator.wire.request import Answer, IncomingRequest, LineStream
+from coordinator.wire.routes.bodies import SMALL, BodyBounds, HeavyWork, is_light
 from coordinator.wire.routes.queries import parsed_integer
 from coordinator.wire.strict_json import shortened
 
@@ -49,6 +51,7 @@ _REQUEST_NUMBER = messages.REQUEST_NUMBER_HEADER.lower()
 _FLOOR_INDEX = messages.FLOOR_INDEX_HEADER.lower()
 _TIMEOUT = messages.TIMEOUT_HEADER.lower()
 _RETRY_AFTER_S = "1"
+_CHALLENGE = 'Bearer realm="coordinator"'
 _JSON_TYPES = frozenset({"application/json"})
 _MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
 _CHUNKED = "chunked"
@@ -70,6 +73,7 @@ class Door:
         self.is_closing = False
         self._partial_bytes = 0
         self._heavy = HeavyWork()
+        self.turns = ClientTurns(member, config.request_deadline_ms)
         self._chores: set[asyncio.Future[None]] = set()
         self._on_closing: set[Callable[[], None]] = set()
         self.member_id = member.labels()[0]
@@ -141,11 +145,11 @@ class Door:
 
     # --- what was asked
 
-    def deadline_ms(self, request: Request) -> int:
+    def deadline_ms(self, request: IncomingRequest) -> int:
         """Return when this request must be answered, on the member's clock."""
         return self.clock.monotonic_ms() + self.timeout_ms(request)
 
-    def timeout_ms(self, request: Request) -> int:
+    def timeout_ms(self, request: IncomingRequest) -> int:
         """Return how long this request may take in all."""
         text = request.headers.get(_TIMEOUT)
         if text is None:
@@ -154,15 +158,15 @@ class Door:
         return parsed_integer(text, messages.TIMEOUT_HEADER, minimum=1, maximum=maximum)
 
     @staticmethod
-    def address(request: Request) -> str:
+    def address(request: IncomingRequest) -> str:
         """Return where the client is, as bounds count it; headers of proxies are not believed."""
         return network_of(request.remote)
 
-    def request_id(self, request: Request) -> RequestId | None:
+    def request_id(self, request: IncomingRequest) -> RequestId | None:
         """Return what makes this write safe to repeat, None when the caller did not say."""
         headers = request.headers
         client_id = headers.get(_CLIENT_ID)
-        number = headers.get(_REQUEST_NUMBER)
+        number, floor_index = headers.get(_REQUEST_NUMBER), headers.get(_FLOOR_INDEX)
         if client_id is None and number is None:
             return None
         if client_id is None or number is None:
@@ -173,14 +177,12 @@ class Door:
         return RequestId(
             checked_client_id(client_id),
             parsed_integer(number, messages.REQUEST_NUMBER_HEADER, minimum=1),
-            parsed_integer(
-                headers.get(_FLOOR_INDEX) or "0",
-                messages.FLOOR_INDEX_HEADER,
-                minimum=0,
-            ),
+            parsed_integer(floor_index, messages.FLOOR_INDEX_HEADER, minimum=0)
+            if floor_index
+            else 0,
         )
 
-    async def raw_data(self, request: Request, bounds: BodyBounds) -> bytes:
+    async def raw_data(self, request: IncomingRequest, bounds: BodyBounds) -> bytes:
         """Return a body that is data itself, and says so: no page sends that without asking."""
         content_type = media_type(request)
         if content_type != messages.RAW_TYPE:
@@ -190,7 +192,7 @@ class Door:
             )
         return await self.raw_body(request, bounds)
 
-    async def raw_body(self, request: Request, bounds: BodyBounds = SMALL) -> bytes:
+    async def raw_body(self, request: IncomingRequest, bounds: BodyBounds = SMALL) -> bytes:
         """Return the bytes of the body, within the limits and the deadline for bodies."""
         if not request.has_body:
             return b""
@@ -215,13 +217,13 @@ class Door:
             raise _longer(maximum)
         return body
 
-    def refuse_body(self, request: Request) -> None:
+    def refuse_body(self, request: IncomingRequest) -> None:
         """Refuse a body with a request for a stream: nobody would read it, and it would wait in
         its buffers for as long as the stream goes on."""
         if request.has_unread_body:
             raise BadArgumentsError("body: expected none with a request for a stream, found one")
 
-    async def _slow_body(self, request: Request, maximum: int) -> bytes:
+    async def _slow_body(self, request: IncomingRequest, maximum: int) -> bytes:
         """Read what comes bit by bit. Many of those together are bounded, as one is: their number
         times their size could be more than there is memory."""
         config, body = self.config, bytearray()
@@ -239,23 +241,29 @@ class Door:
         finally:
             self._partial_bytes -= len(body)
 
-    async def body(self, request: Request, bounds: BodyBounds = SMALL) -> Any:
+    async def body(self, request: IncomingRequest, bounds: BodyBounds = SMALL) -> Any:
         """Return the decoded body; an empty one is an empty object."""
-        return await self.body_read(request, lambda decoded: decoded, bounds)
+        return await self.body_read(request, None, bounds)
 
     async def body_read(
-        self, request: Request, read: Callable[[Any], Any], bounds: BodyBounds = SMALL
+        self,
+        request: IncomingRequest,
+        read: Callable[[Any], Any] | None,
+        bounds: BodyBounds = SMALL,
     ) -> Any:
         """Return what ``read`` makes of the decoded body; of a large one off the loop."""
         raw = await self.raw_body(request, bounds)
         if not raw:
-            return read(_NO_BODY)
+            return _NO_BODY if read is None else read(_NO_BODY)
         encoding, depth_max = self.body_encoding(request), self.config.json_depth_max
-        return await self._heavy.run(
-            lambda: read(decode(raw, encoding, depth_max, bounds.items_max)), len(raw)
-        )
 
-    def body_encoding(self, request: Request) -> Encoding:
+        def work() -> Any:
+            decoded = decode(raw, encoding, depth_max, bounds.items_max)
+            return decoded if read is None else read(decoded)
+
+        return work() if is_light(len(raw)) else await self._heavy.run(work)
+
+    def body_encoding(self, request: IncomingRequest) -> Encoding:
         """Return what the Content-Type says; a form, a plain text, a compressed body are refused.
 
         A page in a browser can send those to a loopback address without asking anybody."""
@@ -278,7 +286,7 @@ class Door:
         )
 
     @staticmethod
-    def reply_encoding(request: Request) -> Encoding:
+    def reply_encoding(request: IncomingRequest) -> Encoding:
         """Return what Accept asks for; what the door speaks when it leaves it open."""
         accept = request.headers.get("accept")
         if accept is None or "msgpack" not in accept:
@@ -292,7 +300,7 @@ class Door:
 
     def reply(
         self,
-        request: Request,
+        request: IncomingRequest,
         body: Any,
         *,
         zxid: int,
@@ -300,7 +308,7 @@ class Door:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Return a response in the encoding the caller wants, labelled with where it stands.
+        """Return a response in the encoding the caller wants, labelled with zxid and index.
 
         ``body`` is a value of the model, or plain; one of bytes is encoded so already."""
         encoding = self.reply_encoding(request)
@@ -309,7 +317,7 @@ class Door:
 
     def reply_read(
         self,
-        request: Request,
+        request: IncomingRequest,
         body: Any,
         read: ReadReply[Any],
         headers: Mapping[str, str] | None = None,
@@ -321,7 +329,7 @@ class Door:
 
     async def reply_listed(
         self,
-        request: Request,
+        request: IncomingRequest,
         body: Mapping[str, Any],
         lists: Mapping[str, tuple[Sequence[Any], Callable[[Any, Encoding], Any]]],
         read: ReadReply[Any],
@@ -354,7 +362,7 @@ class Door:
 
     def reply_now(
         self,
-        request: Request,
+        request: IncomingRequest,
         body: Any,
         *,
         status: int = 200,
@@ -368,6 +376,17 @@ class Door:
         """Return a response about this member, of a body that is encoded already."""
         _, zxid, index = self.member.labels()
         return Answer(body, content_type, zxid, index)
+
+    def lines(self, request: IncomingRequest, *, is_sse: bool = False) -> LineStream:
+        """Return the response to ``request`` that goes on, until this member is found to differ."""
+        return request.lines(self.labels(), self._why_silent, is_sse=is_sse)
+
+    def _why_silent(self) -> CoordinatorError | None:
+        """Return why no line may go out any more; None while it may.
+
+        What was asked may have been done, so this is indefinite."""
+        difference = self.member.difference
+        return ConnectionLostError(f"{difference}; try another one") if difference else None
 
     def labels(self) -> dict[str, str]:
         """Return the headers that say who answers, and how far it has come."""
@@ -396,6 +415,8 @@ class Door:
             status = error.http_status
         else:
             problem["status"] = status
+        if status == 401:
+            headers = {**(headers or {}), "WWW-Authenticate": _CHALLENGE}
         if status in (429, 503):
             headers = {**(headers or {}), "Retry-After": _RETRY_AFTER_S}
         return Answer(
@@ -413,12 +434,12 @@ def _encoder(make: Callable[[Any, Encoding], Any], encoding: Encoding) -> Callab
     return lambda item: encode(make(item, encoding), encoding)
 
 
-def media_type(request: Request) -> str:
+def media_type(request: IncomingRequest) -> str:
     """Return what the Content-Type says, without its parameters; empty when there is none."""
     return (request.headers.get("content-type") or "").partition(";")[0].strip().lower()
 
 
-def refuse_too_long(request: Request, maximum: int) -> None:
+def refuse_too_long(request: IncomingRequest, maximum: int) -> None:
     """Refuse a body that is announced to be longer than ``maximum``."""
     length = request.body_length
     if length is not None and length > maximum:

@@ -10,9 +10,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.model.access import Caller
 from coordinator.model.events import Bookmark
 from coordinator.model.grants import GrantReply, ProclaimRequest
 from coordinator.model.views import Candidate, Elected, ElectionView
+from coordinator.service.access import Expiry
 from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.service import AcquireOptions
 from coordinator.wire import messages
@@ -20,7 +22,7 @@ from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.lock_requests import read_acquire
-from coordinator.wire.request import Answer, Answered, LineStream, Request, wants
+from coordinator.wire.request import Answer, Answered, IncomingRequest, LineStream, wants
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.routes.queues import QueueRoutes, grant_id_in, name_in
@@ -52,7 +54,7 @@ class ElectionRoutes(QueueRoutes):
             Route("DELETE", attempt, self.abandon, "abandon_campaign"),
         )
 
-    async def campaign(self, request: Request) -> Answered:
+    async def campaign(self, request: IncomingRequest) -> Answered:
         """Stand for election until elected, or the time is up."""
         door = self._door
         query = Query(request.query, CONDITIONS)
@@ -65,7 +67,7 @@ class ElectionRoutes(QueueRoutes):
 
         return await self._acquire(request, asked, conditions(query, body), enter)
 
-    async def proclaim(self, request: Request) -> Answer:
+    async def proclaim(self, request: IncomingRequest) -> Answer:
         """Publish another value; only while elected."""
         door = self._door
         query = Query(request.query, CONDITIONS)
@@ -76,11 +78,12 @@ class ElectionRoutes(QueueRoutes):
             from_body(ProclaimRequest, given, beside=IF_HELD).value,
             door.request_id(request),
             door.deadline_ms(request),
+            caller=request.caller,
             if_held=conditions(query, given),
         )
         return door.reply_now(request, done)
 
-    async def who(self, request: Request) -> Answered:
+    async def who(self, request: IncomingRequest) -> Answered:
         """Return who is elected and who else stands, once or each time it changes."""
         door = self._door
         query = Query(request.query, {*READ_MODES, "observe", "session_id"})
@@ -88,7 +91,11 @@ class ElectionRoutes(QueueRoutes):
         mode = query.read_mode()
         # An observer first sees what a read would have shown.
         read = await door.member.elections.who(
-            name, mode, door.deadline_ms(request), session_id=query.text("session_id")
+            name,
+            mode,
+            door.deadline_ms(request),
+            session_id=query.text("session_id"),
+            caller=request.caller,
         )
         if query.flag("observe"):
             return await self._observe(request, name)
@@ -97,7 +104,7 @@ class ElectionRoutes(QueueRoutes):
         lists = {"candidates": (_with_room(view.candidates), _candidate_body)}
         return await door.reply_listed(request, body, lists, read, at_once=_VALUES_AT_ONCE)
 
-    async def _observe(self, request: Request, name: str) -> Answered:
+    async def _observe(self, request: IncomingRequest, name: str) -> Answered:
         self._door.refuse_body(request)
         is_ndjson = wants(request, messages.NDJSON_TYPE)
         if not is_ndjson and not wants(request, messages.EVENT_STREAM_TYPE):
@@ -105,9 +112,9 @@ class ElectionRoutes(QueueRoutes):
                 f"Accept: expected {messages.NDJSON_TYPE} or {messages.EVENT_STREAM_TYPE} "
                 "with observe, found neither"
             )
-        stream = request.lines(self._door.labels(), is_sse=not is_ndjson)
+        stream = self._door.lines(request, is_sse=not is_ndjson)
         try:
-            await self._tell(stream, self._door.member.elections.observe(name))
+            await self._tell(stream, name, request.caller)
         except CoordinatorError as error:
             if not stream.is_open:
                 raise
@@ -115,13 +122,15 @@ class ElectionRoutes(QueueRoutes):
         await stream.end()
         return stream
 
-    async def _tell(
-        self, stream: LineStream, views: AsyncGenerator[ElectionView | Bookmark]
-    ) -> None:
-        """Send every view until the observation ends or the door closes."""
+    async def _tell(self, stream: LineStream, name: str, caller: Caller) -> None:
+        """Send every view until the observation ends, the door closes or the token expires."""
+        member = self._door.member
+        views: AsyncGenerator[ElectionView | Bookmark] = member.elections.observe(name, caller)
+        scope = asyncio.timeout(None)
+        expiry = Expiry(member.access, caller, lambda: scope.reschedule(0))
         try:
-            async with aclosing(views), asyncio.timeout(None) as scope:
-                with self._door.told_of_closing(lambda: scope.reschedule(0)):
+            async with aclosing(views), scope:
+                with self._door.told_of_closing(lambda: scope.reschedule(0)), expiry:
                     async for view in views:
                         if isinstance(view, Bookmark):
                             await stream.keep_alive()
@@ -131,6 +140,7 @@ class ElectionRoutes(QueueRoutes):
         except TimeoutError:
             if not scope.expired():
                 raise
+        expiry.check()
 
 
 def _with_room(views: Sequence[Candidate]) -> list[tuple[Candidate, bool]]:

@@ -1,6 +1,6 @@
 """ETags and preconditions: which data of which incarnation of a znode a client has seen.
 
-1. ``"<version>-<czxid>"``: a version alone comes again when a znode is deleted and created anew.
+1. ``"<version>-<czxid>"``: a version alone comes again when a znode is deleted and created again.
 2. ``If-Match`` also takes ``"<version>"``, which is ``expected_version`` by another name.
 3. A precondition that would not be judged is refused: a client that asked not to overwrite must not
    learn by the loss that nobody listened (RFC 9110, section 13.1).
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import ANY_VERSION, VERSION_MAX
 from coordinator.state.outcomes import Stat
-from coordinator.wire.request import Request
+from coordinator.wire.request import IncomingRequest
 from coordinator.wire.routes.paths import TREE_PREFIX
 from coordinator.wire.strict_json import shortened
 
@@ -36,18 +36,21 @@ class Expected:
     is_given: bool = False
 
 
+_NOTHING_EXPECTED = Expected()
+
+
 def etag_of(stat: Stat) -> str:
     """Return the ETag of a znode's data."""
     return f'"{stat.version}-{stat.czxid}"'
 
 
-def is_unchanged(request: Request, tag: str) -> bool:
+def is_unchanged(request: IncomingRequest, tag: str) -> bool:
     """Return whether ``If-None-Match`` names ``tag``, or anything."""
     named = [each.strip() for each in (request.headers.get("if-none-match") or "").split(",")]
     return tag in named or named == ["*"]
 
 
-def expected(request: Request) -> Expected:
+def expected(request: IncomingRequest) -> Expected:
     """Return what a change expects of the znode, by its headers.
 
     Raises:
@@ -61,7 +64,7 @@ def expected(request: Request) -> Expected:
             )
     given = request.header_values("if-match")
     if not given:
-        return Expected()
+        return _NOTHING_EXPECTED
     tag = given[0].strip()
     if len(given) == 1 and tag == "*":
         return Expected(is_given=True)
@@ -72,7 +75,7 @@ def expected(request: Request) -> Expected:
     return Expected(int(match[1]), None if match[2] is None else int(match[2]), is_given=True)
 
 
-def refuse_preconditions(request: Request) -> None:
+def refuse_preconditions(request: IncomingRequest) -> None:
     """Raise BadArgumentsError for a precondition of a change that knows none."""
     for each, name in _EVERY.items():
         if each in request.headers:
@@ -82,7 +85,7 @@ def refuse_preconditions(request: Request) -> None:
             )
 
 
-def refuse_on_create(request: Request) -> None:
+def refuse_on_create(request: IncomingRequest) -> None:
     """Raise BadArgumentsError for a precondition, beside the one that every create has anyway."""
     for each, name in _EVERY.items():
         value = request.headers.get(each)

@@ -12,7 +12,7 @@ from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.locks.history import GrantsWanted
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
-from coordinator.wire.request import Answer, Answered, Request, wants
+from coordinator.wire.request import Answer, Answered, IncomingRequest, wants
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.paths import name_at
 from coordinator.wire.routes.queries import READ_MODES, Query
@@ -43,9 +43,10 @@ class GrantRoutes:
         return (
             Route("GET", "/v1/grants", self.list, "list_grants"),
             Route("GET", "/v1/grants/{lock}/{grant_id}", self.story, "get_grant"),
+            Route("GET", "/v1/deadlocks", self.deadlocks, "list_deadlocks"),
         )
 
-    async def list(self, request: Request) -> Answered:
+    async def list(self, request: IncomingRequest) -> Answered:
         """Return the grants that the query asks for, those held now among them."""
         door = self._door
         query = Query(request.query, _QUERY)
@@ -54,24 +55,29 @@ class GrantRoutes:
             return await self._export(request, query, wanted)
         page = replace(wanted, limit=min(wanted.limit, PAGE_MAX))
         read = await door.member.grant_history.page(
-            page, query.read_mode(), door.deadline_ms(request)
+            page, query.read_mode(), door.deadline_ms(request), caller=request.caller
         )
         body = to_body(GrantPage((), read.value.next))
         return await door.reply_listed(
             request, body, {"grants": (read.value.grants, to_body)}, read
         )
 
-    async def _export(self, request: Request, query: Query, wanted: GrantsWanted) -> Answered:
+    async def _export(
+        self, request: IncomingRequest, query: Query, wanted: GrantsWanted
+    ) -> Answered:
         """Send everything that is asked for, a grant on each line, page by page."""
         door = self._door
         door.refuse_body(request)
         left = wanted.limit if "limit" in query else None
-        stream = request.lines(door.labels())
+        stream = door.lines(request)
         try:
             while left is None or left > 0:
                 limit = _EXPORT_PAGE if left is None else min(left, _EXPORT_PAGE)
                 read = await door.member.grant_history.page(
-                    replace(wanted, limit=limit), query.read_mode(), door.deadline_ms(request)
+                    replace(wanted, limit=limit),
+                    query.read_mode(),
+                    door.deadline_ms(request),
+                    caller=request.caller,
                 )
                 for each in read.value.grants:
                     await stream.send(to_body(GrantLine(**asdict(each)), stream.encoding))
@@ -89,7 +95,7 @@ class GrantRoutes:
         await stream.end()
         return stream
 
-    async def story(self, request: Request) -> Answer:
+    async def story(self, request: IncomingRequest) -> Answer:
         """Return what became of one grant, and who was granted next."""
         door = self._door
         query = Query(request.query, {*READ_MODES, "election"})
@@ -99,8 +105,14 @@ class GrantRoutes:
             name_at(request.target, _GRANT_ID, "grant_id"),
             query.read_mode(),
             door.deadline_ms(request),
+            caller=request.caller,
         )
         return door.reply_read(request, read.value, read)
+
+    async def deadlocks(self, request: IncomingRequest) -> Answer:
+        """Return the latest requests that were refused for a deadlock."""
+        Query(request.query)
+        return self._door.reply_now(request, self._door.member.deadlocks.latest(request.caller))
 
 
 def _wanted(query: Query) -> GrantsWanted:

@@ -8,7 +8,7 @@ from coordinator.service.proposals import Asked
 from coordinator.state.limits import LimitsRecord
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
-from coordinator.wire.request import Answer, Request
+from coordinator.wire.request import Answer, IncomingRequest
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
@@ -28,14 +28,16 @@ class LimitRoutes:
             Route("PATCH", "/v1/limits", self.change, "set_limits"),
         )
 
-    async def read(self, request: Request) -> Answer:
+    async def read(self, request: IncomingRequest) -> Answer:
         """Return the limits that hold, and who set them."""
         door = self._door
         query = Query(request.query, READ_MODES)
-        read = await door.member.limits.read(query.read_mode(), door.deadline_ms(request))
+        read = await door.member.limits.read(
+            query.read_mode(), door.deadline_ms(request), caller=request.caller
+        )
         return door.reply_read(request, _view(read.value), read)
 
-    async def change(self, request: Request) -> Answer:
+    async def change(self, request: IncomingRequest) -> Answer:
         """Set those that are named, and return all of them."""
         door = self._door
         query = Query(request.query, CONDITIONS)
@@ -50,6 +52,7 @@ class LimitRoutes:
             Asked(
                 door.request_id(request),
                 door.deadline_ms(request),
+                caller=request.caller,
                 if_held=conditions(query, body),
             ),
         )

@@ -9,7 +9,7 @@ from coordinator.service.proposals import Asked
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.lock_requests import read_revoke
-from coordinator.wire.request import Answer, Request
+from coordinator.wire.request import Answer, IncomingRequest
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.paths import name_at
@@ -36,7 +36,7 @@ class HoldingRoutes:
             Route("POST", f"{one}/revoke", self.revoke, "revoke_lock"),
         )
 
-    async def downgrade(self, request: Request) -> Answer:
+    async def downgrade(self, request: IncomingRequest) -> Answer:
         """Turn an exclusive grant into a shared one; again if need be."""
         body = await self._door.body(request)
         from_body(DowngradeRequest, body, beside=IF_HELD)
@@ -45,7 +45,7 @@ class HoldingRoutes:
         )
         return self._door.reply_now(request, AcquireReply(grant))
 
-    async def note(self, request: Request) -> Answer:
+    async def note(self, request: IncomingRequest) -> Answer:
         """Keep a checkpoint note with a grant."""
         body, grant_id = await self._door.body(request), _grant_id(request)
         note = from_body(NoteRequest, body, beside=IF_HELD).note
@@ -54,14 +54,14 @@ class HoldingRoutes:
         )
         return self._door.reply_now(request, reply)
 
-    async def resize(self, request: Request) -> Answer:
+    async def resize(self, request: IncomingRequest) -> Answer:
         """Change the size of a semaphore."""
         body, name = await self._door.body(request), _name(request)
         size = from_body(SizeRequest, body, beside=IF_HELD).size
         reply = await self._door.member.holding.resize(name, size, self._asked(request, body))
         return self._door.reply_now(request, reply)
 
-    async def revoke(self, request: Request) -> Answer:
+    async def revoke(self, request: IncomingRequest) -> Answer:
         """End a grant against its holder's will; recorded with who and why."""
         door = self._door
         body = await door.body(request)
@@ -71,18 +71,19 @@ class HoldingRoutes:
         )
         return door.reply_now(request, reply)
 
-    def _asked(self, request: Request, body: Any) -> Asked:
+    def _asked(self, request: IncomingRequest, body: Any) -> Asked:
         query = Query(request.query, CONDITIONS)
         return Asked(
             request=self._door.request_id(request),
             deadline_ms=self._door.deadline_ms(request),
+            caller=request.caller,
             if_held=conditions(query, body),
         )
 
 
-def _name(request: Request) -> str:
+def _name(request: IncomingRequest) -> str:
     return name_at(request.target, _NAME, "name")
 
 
-def _grant_id(request: Request) -> str:
+def _grant_id(request: IncomingRequest) -> str:
     return name_at(request.target, _GRANT_ID, "grant_id")

@@ -14,7 +14,7 @@ from coordinator.service.locks.service import AcquireOptions, LockService
 from coordinator.state.commands import HeldCondition
 from coordinator.wire.codec import to_body
 from coordinator.wire.lock_requests import read_acquire, read_acquire_several
-from coordinator.wire.request import Answer, Answered, Request
+from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.routes.queues import QueueRoutes, name_in
@@ -49,7 +49,7 @@ class LockRoutes(QueueRoutes):
             ),
         )
 
-    async def acquire(self, request: Request) -> Answered:
+    async def acquire(self, request: IncomingRequest) -> Answered:
         """Wait in the queue until the lock is granted, or the time is up."""
         query = Query(request.query, CONDITIONS)
         name = name_in(request)
@@ -57,7 +57,7 @@ class LockRoutes(QueueRoutes):
         asked = read_acquire(body)
         return await self._answer(request, name, asked, conditions(query, body))
 
-    async def acquire_several(self, request: Request) -> Answered:
+    async def acquire_several(self, request: IncomingRequest) -> Answered:
         """Wait until all of the locks are granted at once, or the time is up."""
         query = Query(request.query, CONDITIONS)
         body = await self._door.body(request)
@@ -67,7 +67,7 @@ class LockRoutes(QueueRoutes):
 
     async def _answer(
         self,
-        request: Request,
+        request: IncomingRequest,
         name: str | Sequence[str],
         asked: Acquire,
         if_held: tuple[HeldCondition, ...],
@@ -77,7 +77,7 @@ class LockRoutes(QueueRoutes):
 
         return await self._acquire(request, asked, if_held, enter)
 
-    async def look(self, request: Request) -> Answer:
+    async def look(self, request: IncomingRequest) -> Answer:
         """Return who holds and who waits; with a token only whether it is a current one."""
         door = self._door
         query = Query(request.query, {*READ_MODES, "fencing_token", "session_id"})
@@ -87,13 +87,14 @@ class LockRoutes(QueueRoutes):
             door.deadline_ms(request),
             fencing_token=query.integer("fencing_token", minimum=0),
             session_id=query.text("session_id"),
+            caller=request.caller,
         )
         view = read.value
         lists = {"holders": (view.holders, to_body), "queue": (view.queue, to_body)}
         body = to_body(replace(view, holders=(), queue=()), door.reply_encoding(request))
         return await door.reply_listed(request, body, lists, read)
 
-    async def list(self, request: Request) -> Answer:
+    async def list(self, request: IncomingRequest) -> Answer:
         """Return a page of the locks that anybody holds."""
         door = self._door
         query = Query(request.query, {*READ_MODES, "after", "limit", "held_ms_min"})
@@ -105,6 +106,7 @@ class LockRoutes(QueueRoutes):
             after=query.text("after"),
             limit=PAGE_MAX if limit is None else min(limit, PAGE_MAX),
             held_ms_min=held_ms_min or 0,
+            caller=request.caller,
         )
         page = read.value
         body = to_body(LockList((), page.next))

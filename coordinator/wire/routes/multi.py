@@ -9,7 +9,7 @@ from coordinator.state.commands import HeldCondition
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.multi import read_multi
-from coordinator.wire.request import Answer, Request
+from coordinator.wire.request import Answer, IncomingRequest
 from coordinator.wire.routes.bodies import MANY
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
@@ -29,14 +29,15 @@ class MultiRoutes:
         """Return the routes of several operations as one."""
         return (Route("POST", "/v1/multi", self.submit, "multi"),)
 
-    async def submit(self, request: Request) -> Answer:
+    async def submit(self, request: IncomingRequest) -> Answer:
         """Do all operations or none; of a guarded write, those of the branch that applies."""
         door = self._door
         query = Query(request.query, CONDITIONS)
         operation, if_held = await door.body_read(request, lambda body: _read(query, body), MANY)
-        committed = await door.member.submit(
+        committed = await door.member.proposer.submit(
             operation,
             request=door.request_id(request),
+            caller=request.caller,
             if_held=if_held,
             deadline_ms=door.deadline_ms(request),
         )

@@ -18,6 +18,9 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _PLAIN = re.compile(r"(/[A-Za-z0-9_\-~:@!$&'()*+,;=][A-Za-z0-9_.\-~:@!$&'()*+,;=]*)+")
 
 
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_\-~:@!$&'()*+,;=][A-Za-z0-9_.\-~:@!$&'()*+,;=]*")
+
+
 def target_path(target: str) -> str:
     """Return the path of a request target as sent, without query; also of an absolute-form one."""
     path = target.partition("?")[0]
@@ -53,6 +56,8 @@ def path_url(path: str) -> str:
 
 def decoded(segment: str, what: str) -> str:
     """Return ``segment`` percent-decoded once; raises BadArgumentsError for what is hostile."""
+    if _PLAIN_NAME.fullmatch(segment) is not None:
+        return segment
     if _BAD_ESCAPE.search(segment) is not None:
         raise BadArgumentsError(
             f"{what}: expected % to be followed by two hex digits, found {shortened(segment)!r}"

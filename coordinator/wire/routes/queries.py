@@ -27,12 +27,13 @@ CONDITIONS = tuple(IF_HELD_QUERY)
 class Query:
     """The parameters of one request. A flag is given by its name alone (``?stale``)."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "is_empty")
 
     def __init__(
         self, raw: str, known: Iterable[str] = (), repeatable: Iterable[str] = CONDITIONS
     ) -> None:
         self._values: dict[str, list[str]] = {}
+        self.is_empty = not raw
         if raw:
             self._read(raw, frozenset(known), frozenset(repeatable))
 
@@ -103,7 +104,7 @@ def parsed_integer(
     text: str, where: str, *, minimum: int = INTEGER_MIN, maximum: int = INTEGER_MAX
 ) -> int:
     """Return the integer written in ``text``: ASCII digits with at most a minus before them."""
-    digits = text[1:] if text.startswith("-") else text
+    digits = text.removeprefix("-")
     if digits.isascii() and digits.isdecimal() and len(digits) <= _INTEGER_DIGITS_MAX:
         number = int(text)
         if minimum <= number <= maximum:

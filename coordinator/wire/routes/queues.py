@@ -8,7 +8,7 @@ from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AbandonReply, GrantReply, ReleaseReply
 from coordinator.service.locks.service import AcquireOptions, QueueService
 from coordinator.state.commands import HeldCondition
-from coordinator.wire.request import Answer, Answered, Request
+from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.acquire import AcquireHandler, Entering, wait_deadline_ms
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door, checked_client_id
@@ -34,7 +34,7 @@ class QueueRoutes:
 
     async def _acquire(
         self,
-        request: Request,
+        request: IncomingRequest,
         asked: Acquire,
         if_held: tuple[HeldCondition, ...],
         enter: Enter,
@@ -50,9 +50,12 @@ class QueueRoutes:
                     "session_id": entering.session_id,
                     "opening": entering.opening,
                     "request": request_id,
+                    "caller": request.caller,
                     "wait_deadline_ms": deadline_ms,
                     "is_try": asked.timeout_ms == 0,
                     "if_held": if_held,
+                    "own_request": None if entering.kept is None else entering.kept.request,
+                    "on_entered": None if entering.kept is None else entering.kept.on_entered,
                     "on_queued": entering.on_queued,
                     "on_position": entering.on_position,
                     "leave_on_cancel": asked.on_disconnect == "leave",
@@ -66,12 +69,13 @@ class QueueRoutes:
                 grant.grant_id,
                 None,
                 deadline_ms,
+                caller=request.caller,
                 spares_repeated=request_id is not None,
             )
 
         return await AcquireHandler(door, request, asked, begin, give_back).answer()
 
-    async def release(self, request: Request) -> Answer:
+    async def release(self, request: IncomingRequest) -> Answer:
         """Release a grant, or leave the queue; again if need be, and never another client's."""
         door = self._door
         query = Query(request.query, CONDITIONS)
@@ -81,11 +85,12 @@ class QueueRoutes:
             grant_id,
             door.request_id(request),
             door.deadline_ms(request),
+            caller=request.caller,
             if_held=conditions(query),
         )
         return door.reply_now(request, ReleaseReply(grant_id))
 
-    async def abandon(self, request: Request) -> Answer:
+    async def abandon(self, request: IncomingRequest) -> Answer:
         """Undo an attempt whose answer never came."""
         door = self._door
         query = Query(request.query, ("floor_index",))
@@ -93,16 +98,21 @@ class QueueRoutes:
         number = parsed_integer(name_at(request.target, _NUMBER, "number"), "number", minimum=1)
         floor_index = query.integer("floor_index", minimum=0) or 0
         abandoned = await self._service.abandon(
-            name_in(request), client_id, number, floor_index, door.deadline_ms(request)
+            name_in(request),
+            client_id,
+            number,
+            floor_index,
+            door.deadline_ms(request),
+            caller=request.caller,
         )
         return door.reply_now(request, AbandonReply(abandoned.deleted_path))
 
 
-def name_in(request: Request) -> str:
+def name_in(request: IncomingRequest) -> str:
     """Return the name of the lock or election in the URL."""
     return name_at(request.target, _NAME, "name")
 
 
-def grant_id_in(request: Request) -> str:
+def grant_id_in(request: IncomingRequest) -> str:
     """Return the grant id in the URL."""
     return name_at(request.target, _GRANT_ID, "grant_id")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from coordinator.wire.request import Answered, Request
+from coordinator.wire.request import Answered, IncomingRequest
 from coordinator.wire.routes.paths import TREE_PREFIX
 
-Handler = Callable[[Request], Awaitable[Answered]]
-Check = Callable[[Request], None]
+Handler = Callable[[IncomingRequest], Awaitable[Answered]]
+Check = Callable[[IncomingRequest], None]
 """Refuses a request by raising."""
 
 
@@ -24,11 +24,19 @@ class Route:
     template: str
     handler: Handler
     operation_id: str
+    is_open: bool = False
+    """Whether anybody may ask it, without a credential, from anywhere: health, and the pages."""
+
+    @property
+    def is_of_member(self) -> bool:
+        """Whether it says something of the member itself, and nothing of what it holds."""
+        of_member = ("/v1/status", "/v1/members")
+        return self.template in of_member or not self.template.startswith("/v1/")
 
     @property
     def ignores_preconditions(self) -> bool:
         """Whether it is a change that judges no precondition, and so must refuse those it is given.
 
         Those of the tree judge them; reads may ignore them."""
-        is_read = self.method == "GET" or self.operation_id == "watch_many"
+        is_read = self.method in ("GET", "HEAD") or self.operation_id == "watch_many"
         return not is_read and not self.template.startswith(TREE_PREFIX)

@@ -18,7 +18,9 @@ from coordinator.model.sessions import (
     safe_ms,
 )
 from coordinator.wire.codec import from_body, to_body
-from coordinator.wire.request import Answer, Request
+from coordinator.wire.encoding import Encoding
+from coordinator.wire.request import Answer, IncomingRequest
+from coordinator.wire.routes.auditing import note_request
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.paths import name_at
@@ -50,7 +52,7 @@ class SessionRoutes:
             Route("POST", f"{one}/heartbeat", self.heartbeat, "heartbeat"),
         )
 
-    async def open(self, request: Request) -> Answer:
+    async def open(self, request: IncomingRequest) -> Answer:
         """Open a session; the member draws its id."""
         door = self._door
         query = Query(request.query, CONDITIONS)
@@ -64,6 +66,7 @@ class SessionRoutes:
             door.deadline_ms(request),
             address=door.address(request),
             by=asked.by,
+            caller=request.caller,
             if_held=conditions(query),
         )
         if asked.by:
@@ -76,44 +79,53 @@ class SessionRoutes:
         location = {"Location": f"/v1/sessions/{opened.session_id}"}
         return door.reply_now(request, lease, status=201, headers=location)
 
-    async def list(self, request: Request) -> Answer:
+    async def list(self, request: IncomingRequest) -> Answer:
         """Return a page of the open sessions."""
         door = self._door
         query = Query(request.query, {*READ_MODES, "after", "limit"})
         limit = query.integer("limit", minimum=1, maximum=PAGE_MAX)
-        read = await door.member.list_sessions(
+        read = await door.member.sessions.page(
             query.read_mode(),
             door.deadline_ms(request),
             after=query.integer("after", minimum=0) or 0,
             limit=limit or PAGE_MAX,
+            caller=request.caller,
         )
         body = to_body(SessionList((), read.value.next))
         return await door.reply_listed(
             request, body, {"sessions": (read.value.sessions, to_body)}, read
         )
 
-    async def look(self, request: Request) -> Answer:
+    async def look(self, request: IncomingRequest) -> Answer:
         """Return one session with the paths of its ephemerals."""
         door = self._door
         mode = Query(request.query, READ_MODES).read_mode()
         session_id = _session_id(request)
-        read = await door.member.session(session_id, mode, door.deadline_ms(request))
-        return door.reply_read(request, read.value, read)
+        read = await door.member.sessions.one(
+            session_id, mode, door.deadline_ms(request), caller=request.caller
+        )
+        info, encoding = read.value, door.reply_encoding(request)
+        body = to_body(replace(info, ephemerals=()), encoding)
+        lists = {"ephemerals": (info.ephemerals or (), _path_body)}
+        return await door.reply_listed(request, body, lists, read)
 
-    async def close(self, request: Request) -> Answer:
+    async def close(self, request: IncomingRequest) -> Answer:
         """End a session and all its ephemerals; again if need be.
 
         With ``failure`` it is a loss, for this reason: of a client that found itself unwell. With
-        ``by`` it is somebody else's wish, and on record.
+        ``by`` another person ends it, and that is on record.
         """
         door = self._door
         query = Query(request.query, (*CONDITIONS, "failure", "by"))
         failure, by = _text_of(query, "failure"), _text_of(query, "by")
+        session_id = _session_id(request)
+        owner = door.member.sessions.identity_of(session_id)
         ended = await door.member.close_session(
-            _session_id(request),
+            session_id,
             door.request_id(request),
             door.deadline_ms(request),
             failure=failure,
+            caller=request.caller,
             if_held=conditions(query),
         )
         if by and ended.was_open:
@@ -121,26 +133,38 @@ class SessionRoutes:
                 "session %s was ended by %a from %s: %a",
                 ended.session_id, by, request.remote, failure,
             )  # fmt: skip
+        if ended.was_open and (by or owner not in (None, request.caller.identity)):
+            note_request(
+                door, request, "session.ended_by_another", verb="admin", resource="@sessions",
+                detail={
+                    "session_id": ended.session_id, "by": by, "reason": failure,
+                    "identity": owner or "",
+                },
+            )  # fmt: skip
         return door.reply_now(request, SessionClosed(ended.session_id, ended.was_open))
 
-    async def heartbeat(self, request: Request) -> Answer:
+    async def heartbeat(self, request: IncomingRequest) -> Answer:
         """Extend the lease; answered once a quorum has agreed that the leader leads."""
         door = self._door
         Query(request.query)
         if await door.raw_body(request) not in (b"", b"{}"):
             raise BadArgumentsError("body: expected none, found one")
         sent_ms = door.clock.monotonic_ms()
-        lease = await door.member.heartbeat(_session_id(request), door.deadline_ms(request))
+        lease = await door.member.heartbeat(
+            _session_id(request), door.deadline_ms(request), caller=request.caller
+        )
         safe_ms = self._safe_ms(lease.timeout_ms, sent_ms)
         return door.reply_now(request, replace(lease, safe_ms=safe_ms))
 
-    async def heartbeats(self, request: Request) -> Answer:
+    async def heartbeats(self, request: IncomingRequest) -> Answer:
         """Extend the leases of many sessions, in one round of the quorum."""
         door = self._door
         Query(request.query)
         asked = from_body(HeartbeatsRequest, await door.body(request))
         sent_ms = door.clock.monotonic_ms()
-        acks = await door.member.heartbeats(asked.session_ids, door.deadline_ms(request))
+        acks = await door.member.heartbeats(
+            asked.session_ids, door.deadline_ms(request), caller=request.caller
+        )
         left_ms = door.clock.monotonic_ms() - sent_ms
         leases = [
             replace(each, safe_ms=safe_ms(each.timeout_ms, each.timeout_ms - left_ms))
@@ -156,7 +180,7 @@ class SessionRoutes:
         return safe_ms(timeout_ms, ends_ms - self._door.clock.monotonic_ms())
 
 
-def _session_id(request: Request) -> str:
+def _session_id(request: IncomingRequest) -> str:
     return name_at(request.target, _ID_POSITION, "session_id")
 
 
@@ -169,3 +193,7 @@ def _text_of(query: Query, name: str) -> str:
             f"query.{name}: expected 1 to {FAILURE_CHARACTERS_MAX} characters, found {len(text)}"
         )
     return text
+
+
+def _path_body(path: str, _encoding: Encoding) -> str:
+    return path

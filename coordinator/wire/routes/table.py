@@ -17,6 +17,7 @@ from coordinator.errors import (
     MethodNotAllowedError,
     UnknownRouteError,
 )
+from coordinator.wire.routes.access import AccessRoutes
 from coordinator.wire.routes.admin import OperationRoutes
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.elections import ElectionRoutes
@@ -25,6 +26,7 @@ from coordinator.wire.routes.limits import LimitRoutes
 from coordinator.wire.routes.lock_admin import HoldingRoutes
 from coordinator.wire.routes.locks import LockRoutes
 from coordinator.wire.routes.multi import MultiRoutes
+from coordinator.wire.routes.pages import PageRoutes
 from coordinator.wire.routes.paths import target_path
 from coordinator.wire.routes.route import Route
 from coordinator.wire.routes.sessions import SessionRoutes
@@ -49,7 +51,9 @@ def all_routes(door: Door, document: Callable[[], dict[str, Any]]) -> tuple[Rout
         *GrantRoutes(door).routes(),
         *ElectionRoutes(door).routes(),
         *LimitRoutes(door).routes(),
+        *AccessRoutes(door).routes(),
         *OperationRoutes(door, document).routes(),
+        *PageRoutes(door).routes(),
     )
 
 

@@ -7,15 +7,16 @@ from typing import Any
 from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import ANY_VERSION, VERSION_MAX
 from coordinator.model.operations import Check, Create, Delete, Guarded, SetData
-from coordinator.model.znodes import Child, Children, Written, Znode
+from coordinator.model.znodes import Child, Children, Subtree, Written, Znode
 from coordinator.service.proposals import Committed
+from coordinator.service.subtree_reads import PAGE_MAX as SUBTREE_PAGE_MAX
 from coordinator.state.commands import HeldCondition, Operation
 from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
 from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.if_held import IF_HELD
-from coordinator.wire.request import Answer, Request
+from coordinator.wire.request import Answer, IncomingRequest
 from coordinator.wire.routes.bodies import DATA
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
@@ -35,7 +36,7 @@ CHILDREN_LIMIT_MAX = 10_000
 STATS_PAGE_MAX = 1_000
 """A page with Stats of a greater limit is shorter than asked for, and goes on as any does."""
 
-_READ_QUERY = frozenset({*READ_MODES, "raw", "children", "after", "limit", "stat"})
+_READ_QUERY = frozenset({*READ_MODES, "raw", "children", "after", "limit", "stat", "subtree"})
 _CREATE_QUERY = frozenset({"raw", "mode", "session_id", "ttl_ms", "parents", *CONDITIONS})
 _SET_QUERY = frozenset({"raw", "create", "expected_version", *CONDITIONS})
 _DELETE_QUERY = frozenset({"recursive", "expected_version", "expected_czxid", *CONDITIONS})
@@ -60,17 +61,21 @@ class TreeRoutes:
             Route("DELETE", "/v1/tree/{path}", self.delete, "delete_znode"),
         )
 
-    async def read(self, request: Request) -> Answer:
+    async def read(self, request: IncomingRequest) -> Answer:
         """Return the data and Stat of a znode, or a page of its children."""
         path = znode_path(request.target)
         query = Query(request.query, _READ_QUERY)
         if query.flag("children"):
             return await self._list(request, path, query)
+        if query.flag("subtree"):
+            return await self._subtree(request, path, query)
         for name in ("after", "limit", "stat"):
             if name in query:
                 raise BadArgumentsError(f"query: expected {name} with children, found it alone")
         door = self._door
-        read = await door.member.get(path, query.read_mode(), door.deadline_ms(request))
+        read = await door.member.get(
+            path, query.read_mode(), door.deadline_ms(request), caller=request.caller
+        )
         data, stat = read.value
         etag = {"ETag": etag_of(stat)}
         if is_unchanged(request, etag["ETag"]):
@@ -80,10 +85,12 @@ class TreeRoutes:
             return door.reply_bytes(read, data, headers, content_type=messages.RAW_TYPE)
         return door.reply_read(request, Znode(path, data, stat), read, etag)
 
-    async def _list(self, request: Request, path: str, query: Query) -> Answer:
+    async def _list(self, request: IncomingRequest, path: str, query: Query) -> Answer:
         door = self._door
         if query.flag("raw"):
             raise BadArgumentsError("query: expected children or raw, found both")
+        if query.flag("subtree"):
+            raise BadArgumentsError("query: expected children or subtree, found both")
         limit = query.integer("limit", minimum=1, maximum=CHILDREN_LIMIT_MAX)
         if limit is not None and query.flag("stat"):
             limit = min(limit, STATS_PAGE_MAX)
@@ -94,6 +101,7 @@ class TreeRoutes:
             after=query.text("after"),
             limit=CHILDREN_LIMIT_DEFAULT if limit is None else limit,
             with_stat=query.flag("stat"),
+            caller=request.caller,
         )
         page = read.value
         listed = Children(path, page.names, page.stat, page.next)
@@ -103,7 +111,25 @@ class TreeRoutes:
         body = to_body(listed)
         return await door.reply_listed(request, body, {"children": (children, _child_body)}, read)
 
-    async def create(self, request: Request) -> Answer:
+    async def _subtree(self, request: IncomingRequest, path: str, query: Query) -> Answer:
+        door = self._door
+        for name in ("raw", "stat"):
+            if query.flag(name):
+                raise BadArgumentsError(f"query: expected subtree or {name}, found both")
+        limit = query.integer("limit", minimum=0, maximum=SUBTREE_PAGE_MAX)
+        read = await door.member.subtrees.page(
+            path,
+            query.read_mode(),
+            door.deadline_ms(request),
+            after=query.text("after"),
+            limit=SUBTREE_PAGE_MAX if limit is None else limit,
+            caller=request.caller,
+        )
+        page = read.value
+        body = to_body(Subtree(path, (), page.zxid, page.next))
+        return await door.reply_listed(request, body, {"znodes": (page.znodes, to_body)}, read)
+
+    async def create(self, request: IncomingRequest) -> Answer:
         """Create a znode; a sequential mode answers with the full name."""
         door = self._door
         path = znode_path(request.target)
@@ -122,7 +148,7 @@ class TreeRoutes:
         committed = await self._submit(request, operation, if_held)
         return self._written(request, committed, committed.outcome.unwrap(), status=201)
 
-    async def set_data(self, request: Request) -> Answer:
+    async def set_data(self, request: IncomingRequest) -> Answer:
         """Replace the data of a znode; with ``?create`` also where there is none."""
         door = self._door
         path = znode_path(request.target)
@@ -131,12 +157,14 @@ class TreeRoutes:
         if query.flag("raw"):
             body, data = None, await door.raw_data(request, DATA)
             given = _queried_version(query)
+            asked = SetData(path, data, given)
         else:
             _refuse_without_raw(query, ("expected_version",))
             body = await door.body(request, DATA)
             asked = from_body(SetData, body, given={"path": path}, beside=IF_HELD)
             data, given = asked.data, asked.expected_version
-        operation = SetData(path, data, _one_version(tag.version, given))
+        version = _one_version(tag.version, given)
+        operation = asked if version == given else SetData(path, data, version)
         if_held = conditions(query, body)
         if query.flag("create"):
             if tag.is_given or given != ANY_VERSION:
@@ -149,7 +177,7 @@ class TreeRoutes:
 
     async def _upsert(
         self,
-        request: Request,
+        request: IncomingRequest,
         operation: SetData,
         if_held: tuple[HeldCondition, ...],
     ) -> Answer:
@@ -163,7 +191,7 @@ class TreeRoutes:
         status = 201 if done.is_then else 200
         return self._written(request, committed, done.results[0], status=status)
 
-    async def delete(self, request: Request) -> Answer:
+    async def delete(self, request: IncomingRequest) -> Answer:
         """Delete a znode, with ``?recursive`` and all below it."""
         door = self._door
         path = znode_path(request.target)
@@ -184,20 +212,21 @@ class TreeRoutes:
 
     async def _submit(
         self,
-        request: Request,
+        request: IncomingRequest,
         operation: Operation,
         if_held: tuple[HeldCondition, ...],
     ) -> Committed:
         door = self._door
-        return await door.member.submit(
+        return await door.member.proposer.submit(
             operation,
             request=door.request_id(request),
+            caller=request.caller,
             deadline_ms=door.deadline_ms(request),
             if_held=if_held,
         )
 
     def _written(
-        self, request: Request, committed: Committed, result: Any, *, status: int
+        self, request: IncomingRequest, committed: Committed, result: Any, *, status: int
     ) -> Answer:
         headers = {"ETag": etag_of(result.stat)}
         if status == 201:

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.events import (
+    BOOKMARK_MS_MAX,
+    BOOKMARK_MS_MIN,
     Change,
+    EventType,
     Watching,
     WatchKind,
     WatchRequest,
     WatchSelector,
 )
-from coordinator.service.watch_stream import WatchStream
+from coordinator.service.access import Expiry
+from coordinator.service.watch_stream import Wanted, WatchItem, WatchStream
 from coordinator.wire import messages
 from coordinator.wire.codec import encoded, reader, to_body
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.request import Answered, Request, wants
+from coordinator.wire.request import Answered, IncomingRequest, LineStream, wants
 from coordinator.wire.routes.bodies import MANY
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.queries import Query, parsed_integer
 from coordinator.wire.routes.route import Route
 
-_QUERY = frozenset({"path", "kind", "from_zxid", "one_shot"})
+_QUERY = frozenset(
+    {"path", "kind", "from_zxid", "one_shot", "values", "only", "prefix", "bookmark_ms"}
+)
 _LINES_MAX = 256
 _LINES_BYTES_MAX = 4 * 1024 * 1024
 
@@ -41,25 +48,37 @@ class WatchRoutes:
             Route("POST", "/v1/watch", self.watch_body, "watch_many"),
         )
 
-    async def watch_query(self, request: Request) -> Answered:
+    async def watch_query(self, request: IncomingRequest) -> Answered:
         """Stream the changes of the paths in the query, all of one kind."""
         self._door.refuse_body(request)
-        query = Query(request.query, _QUERY, repeatable=("path",))
+        query = Query(request.query, _QUERY, repeatable=("path", "only"))
         kind = query.text("kind") or "znode"
         if kind not in set(WatchKind):
             raise BadArgumentsError(
                 f"query.kind: expected one of {', '.join(WatchKind)}, found {kind[:20]!r}"
             )
+        only = query.texts("only")
+        for each in only:
+            if each not in set(EventType):
+                raise BadArgumentsError(
+                    f"query.only: expected one of {', '.join(EventType)}, found {each[:20]!r}"
+                )
         asked = WatchRequest(
             watches=tuple(WatchSelector(path, WatchKind(kind)) for path in query.texts("path")),
             from_zxid=query.integer("from_zxid", minimum=0),
             is_one_shot=query.flag("one_shot"),
+            has_values=query.flag("values"),
+            only=tuple(EventType(each) for each in only),
+            prefix=query.text("prefix") or "",
+            bookmark_ms=query.integer(
+                "bookmark_ms", minimum=BOOKMARK_MS_MIN, maximum=BOOKMARK_MS_MAX
+            ),
         )
         watch = await self._begun(request, asked)
         del asked, query
         return await self._stream(request, watch)
 
-    async def watch_body(self, request: Request) -> Answered:
+    async def watch_body(self, request: IncomingRequest) -> Answered:
         """Stream the changes that the selectors in the body ask for."""
         Query(request.query)
         asked = await self._door.body_read(request, reader(WatchRequest), MANY)
@@ -67,7 +86,7 @@ class WatchRoutes:
         del asked  # thousands of selectors, which nobody asks for again while it streams
         return await self._stream(request, watch)
 
-    async def _begun(self, request: Request, asked: WatchRequest) -> WatchStream:
+    async def _begun(self, request: IncomingRequest, asked: WatchRequest) -> WatchStream:
         door = self._door
         from_zxid = _resumed(request, asked.from_zxid)
         if from_zxid is not None:
@@ -76,21 +95,27 @@ class WatchRoutes:
             asked.watches,
             from_zxid=from_zxid,
             is_one_shot=asked.is_one_shot,
+            wanted=Wanted(asked.has_values, frozenset(asked.only), asked.prefix),
+            bookmark_ms=asked.bookmark_ms,
+            caller=request.caller,
         )
 
-    async def _stream(self, request: Request, watch: WatchStream) -> Answered:
+    async def _stream(self, request: IncomingRequest, watch: WatchStream) -> Answered:
         door = self._door
         is_sse = not wants(request, messages.NDJSON_TYPE)
-        stream = request.lines(door.labels(), is_sse=is_sse)
+        stream = door.lines(request, is_sse=is_sse)
         try:
-            with door.told_of_closing(watch.close):
+            expiry = Expiry(door.member.access, request.caller, watch.close)
+            with door.told_of_closing(watch.close), expiry:
                 await stream.send(to_body(Watching(watch.start_zxid), stream.encoding))
+                watch.hand_to(partial(self._sent_at_once, stream))
                 async for item in watch:
                     if isinstance(item, Change):
                         line = self._lines.of(item, stream.encoding)
                         await stream.send_encoded(line, "change", item.zxid)
                     else:
                         await stream.send(to_body(item, stream.encoding))
+            expiry.check()
         except CoordinatorError as error:
             if not stream.is_open:
                 raise
@@ -99,6 +124,12 @@ class WatchRoutes:
             watch.close()
         await stream.end()
         return stream
+
+    def _sent_at_once(self, stream: LineStream, item: WatchItem) -> bool:
+        """Send a change if nothing must be waited for; return whether that was so."""
+        if not isinstance(item, Change):
+            return False
+        return stream.send_at_once(lambda: self._lines.of(item, stream.encoding))
 
 
 class ChangeLines:
@@ -123,7 +154,7 @@ class ChangeLines:
         return line
 
 
-def _resumed(request: Request, from_zxid: int | None) -> int | None:
+def _resumed(request: IncomingRequest, from_zxid: int | None) -> int | None:
     """Return where to go on: a browser that reconnects says so in Last-Event-ID."""
     last_event_id = request.headers.get("last-event-id")
     if last_event_id is None:

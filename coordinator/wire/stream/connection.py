@@ -8,16 +8,13 @@
    as an idle connection. Of a client that does not read nothing more is read or begun, and it is
    cut off after ``idle_deadline_ms``, or when more waits for it than ``UNSENT_BYTES_MAX``.
 5. What breaks docs/stream.md gets GOAWAY, and the connection closes.
-6. Lists and other long answers of one connection are made one after the other, as over HTTP: a
-   hundred of them in one pass would hold the loop for long. What is short does not wait for them.
+6. Requests take turns, within the connection (``turns``) and between clients (``client_turns``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from contextlib import suppress
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -26,6 +23,7 @@ from coordinator.errors import (
     ThrottledError,
     to_problem,
 )
+from coordinator.service.turns import KEY
 from coordinator.wire import messages
 from coordinator.wire.admission import Place
 from coordinator.wire.arrival import release, spare_s
@@ -34,6 +32,7 @@ from coordinator.wire.stream import frames
 from coordinator.wire.stream.door import StreamDoor
 from coordinator.wire.stream.frames import FRAMES_AT_ONCE, FromClient, FromServer
 from coordinator.wire.stream.request import StreamRequest
+from coordinator.wire.stream.turns import RequestTurns
 
 logger = logging.getLogger("coordinator.stream")
 
@@ -46,9 +45,6 @@ _PARTIAL_BYTES_FREE = 16 * 1024
 """So much of a frame in part is everyone's: others who send long ones cut no heartbeat off."""
 _FULL_BYTES = 256 * 1024
 """Beyond it lines wait."""
-_WATCH = "/v1/watch"
-_ZNODES = "/v1/tree"
-_EXPORT = "/v1/grants"
 _MSGPACK = "application/msgpack"
 _ZXID = messages.ZXID_HEADER.lower()
 _INDEX = messages.INDEX_HEADER.lower()
@@ -59,24 +55,22 @@ class StreamConnection(asyncio.Protocol):
 
     __slots__ = (
         "_at", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer",
-        "_is_flush_due", "_is_held", "_is_leaving", "_is_long_served", "_is_paused",
-        "_is_turn_due", "_last_id", "_leader_url", "_long", "_loop", "_out", "_partial_bytes",
+        "_is_flush_due", "_is_held", "_is_leaving", "_is_paused",
+        "_is_turn_due", "_last_id", "_leader_url", "_loop", "_out", "_partial_bytes",
         "_place", "_preface_left", "_reader", "_room", "_running", "_spare_timer", "_transport",
-        "_write_timer", "window_bytes",
+        "_turns", "_unsent_max", "_write_timer", "authorization", "window_bytes",
     )  # fmt: skip
 
     def __init__(self, door: StreamDoor, place: Place, at: float) -> None:
         self._door = door
         self._place = place
+        self._turns = RequestTurns(door.turns, self, self._take)
         self._at = at
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = frames.from_client()
         self._out = frames.FrameWriter()
         self._running: dict[int, StreamRequest] = {}
-        self._long: deque[StreamRequest] = deque()
-        """Those that take turns, and have not begun."""
-        self._is_long_served = False
         self._last_id = 0
         self._leader_url: str | None = None
         """As its client was told last."""
@@ -92,6 +86,7 @@ class StreamConnection(asyncio.Protocol):
         """Whether GOAWAY was sent: nothing more is begun."""
         self._is_paused = False
         """Whether its client does not take what is sent."""
+        self._unsent_max = UNSENT_BYTES_MAX
         self._room: list[asyncio.Future[None]] = []
         self._heard_at = at
         self._frame_timer: asyncio.TimerHandle | None = None
@@ -99,6 +94,8 @@ class StreamConnection(asyncio.Protocol):
         self._spare_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self.window_bytes = frames.WINDOW_BYTES
+        self.authorization: str | None = None
+        """What its client shows now to prove who it is."""
 
     # --- the life of the connection, told by asyncio
 
@@ -139,6 +136,7 @@ class StreamConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Read on, and wake those who wait for room."""
         self._is_paused = False
+        self._unsent_max = UNSENT_BYTES_MAX
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
@@ -156,7 +154,7 @@ class StreamConnection(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
         running, self._running = self._running, {}
-        self._long.clear()
+        self._turns.close()
         for request in running.values():
             if request.task is not None:
                 self._door.end(request.task)
@@ -171,8 +169,8 @@ class StreamConnection(asyncio.Protocol):
 
     def _take(self) -> None:
         """Begin what has come, so much of it as one pass may begin."""
-        if self._is_paused and self._has_hello:
-            self._is_turn_due = self._is_held = True
+        if self._has_hello and (self._is_paused or self._turns.has_to_hold()):
+            self._is_turn_due, self._is_held = True, self._is_paused
             self._read_or_not()
             return
         self._is_turn_due = False
@@ -205,10 +203,8 @@ class StreamConnection(asyncio.Protocol):
         for frame in self._reader.take(1):
             if type(frame) is not frames.Hello:
                 raise BadArgumentsError("stream: expected HELLO first, found another frame")
-            if frame.version != frames.VERSION:
-                raise BadArgumentsError(
-                    f"stream: expected version {frames.VERSION}, found {frame.version}"
-                )
+            if (found := frame.version) != frames.VERSION:
+                raise BadArgumentsError(f"stream: expected version {frames.VERSION}, found {found}")
             self._has_hello = True
             self.window_bytes = frame.settings.window_bytes
             self._reader.frame_bytes_max = self._door.frame_bytes_max
@@ -222,7 +218,7 @@ class StreamConnection(asyncio.Protocol):
         return 0
 
     def _begin(self, frame: FromClient) -> None:
-        if isinstance(frame, frames.Request):
+        if isinstance(frame, frames.RequestFrame):
             self._begin_request(frame)
         elif isinstance(frame, frames.Credit):
             request = self._running.get(frame.id)
@@ -233,19 +229,19 @@ class StreamConnection(asyncio.Protocol):
             if request is not None:
                 if request.task is not None:
                     self._end(request, request.task)
-                elif request in self._long:
-                    self._long.remove(request)
+                else:
+                    self._turns.forget(request)
                 self._maybe_done()
-        elif isinstance(frame, frames.Ping):
+        elif isinstance(frame, frames.PingFrame):
             self.send(frames.Pong(frame.number))
+        elif isinstance(frame, frames.Credential):
+            self.authorization = frame.authorization or None
         else:
             raise BadArgumentsError("stream: expected HELLO once, found it again")
 
-    def _begin_request(self, frame: frames.Request) -> None:
-        if frame.id <= self._last_id:
-            raise BadArgumentsError(
-                f"stream: expected an id above {self._last_id}, found {frame.id}"
-            )
+    def _begin_request(self, frame: frames.RequestFrame) -> None:
+        if frame.id <= (last := self._last_id):
+            raise BadArgumentsError(f"stream: expected an id above {last}, found {frame.id}")
         self._last_id = frame.id
         if self._is_leaving:
             self._refuse(frame.id, ShuttingDownError("this member is stopping; try another one"))
@@ -255,48 +251,48 @@ class StreamConnection(asyncio.Protocol):
         else:
             request = StreamRequest(frame, self)
             self._running[frame.id] = request
-            if not is_long(frame):
-                request.task = self._loop.create_task(self._serve(request))
-            else:
-                self._long.append(request)
-                if not self._is_long_served:
-                    self._serve_long()
+            self._turns.start(request)
+
+    def on_waiting(self, request: StreamRequest) -> None:
+        """End the turn of a request that waits for somebody."""
+        self._turns.end(request)
 
     def on_lines(self, number: int) -> None:
         """Let the next long answer begin: this one is an observation, which may never end."""
         request = self._running.get(number)
-        if request is not None and request.is_long and not request.target.startswith(_EXPORT):
-            request.is_long = False
-            self._serve_long()
+        if request is not None:
+            self._turns.on_lines(request)
 
     def _end(self, request: StreamRequest, task: asyncio.Task[None]) -> None:
         self._door.end(task)
         request.task = None
-        if request.is_long:
-            self._serve_long()
+        self._turns.over(request)
 
-    def _serve_long(self) -> None:
-        """Begin the next of the requests that take turns, if there is one."""
-        self._is_long_served = False
-        while self._long and not self._is_long_served:
-            request = self._long.popleft()
-            if self._running.get(request.id) is request:
-                self._is_long_served = request.is_long = True
-                request.task = self._loop.create_task(self._serve(request))
+    def serve(self, request: StreamRequest) -> None:
+        """Begin to answer a request: it is its turn."""
+        request.task = self._loop.create_task(self._serve(request))
+
+    def give_up(self, request: StreamRequest, error: ThrottledError) -> None:
+        """Refuse a request that had no turn."""
+        del self._running[request.id]
+        self._refuse(request.id, error)
+        self._maybe_done()
 
     # --- what goes out
 
     async def _serve(self, request: StreamRequest) -> None:
         answered = None
-        with suppress(ConnectionError, asyncio.CancelledError):
-            # Its task ends by no error, which would hold on to all that it has passed through.
+        KEY.set(request.key)
+        try:  # not `suppress`: it is entered and left for each request
             answered = await self._door.answering.answer(request, self._place.full)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # its task ends by no error, which would hold on to all that it has passed through
+        self._turns.end(request)
         is_waited_for = self._running.pop(request.id, None) is request
         request.task = None  # it holds on to us: no cycle is left for the collector
-        if request.is_long and is_waited_for:
-            self._serve_long()
         if not is_waited_for:
             return
+        self._turns.over(request)
         if isinstance(answered, Answer):
             self._answer(request, answered)
         elif answered is None and request.has_begun:
@@ -312,22 +308,23 @@ class StreamConnection(asyncio.Protocol):
             said = f"{self._unsent()} bytes of answers wait for this client to read them"
             self._refuse(request.id, ThrottledError(said))
             return
+        if len(body) > UNSENT_BYTES_MAX:  # one may be longer by itself, and is read all the same
+            self._unsent_max = UNSENT_BYTES_MAX + len(body)
         headers = {_ZXID: str(answer.zxid), _INDEX: str(answer.index)}
         if answer.content_type != _MSGPACK and answer.content_type is not None:
             headers["content-type"] = answer.content_type
         if answer.headers is not None:
             for name, value in answer.headers.items():
                 headers[name.lower()] = value
-        self.send(frames.Answer(request.id, answer.status, headers, body))
+        self.send(frames.AnswerFrame(request.id, answer.status, headers, body))
         if self._place.full:
             self.go_away(ThrottledError(self._place.full))
 
     def _refuse(self, number: int, error: CoordinatorError) -> None:
         answer = self._door.problem(error)
         headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
-        headers[_ZXID] = str(answer.zxid)
-        headers[_INDEX] = str(answer.index)
-        self.send(frames.Answer(number, answer.status, headers, answer.body or b""))
+        headers |= {_ZXID: str(answer.zxid), _INDEX: str(answer.index)}
+        self.send(frames.AnswerFrame(number, answer.status, headers, answer.body or b""))
 
     def send(self, frame: FromServer) -> None:
         """Send ``frame`` with what else is sent in this pass."""
@@ -347,7 +344,7 @@ class StreamConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._transport.write(sent)
-        if self._is_paused and self._unsent() > UNSENT_BYTES_MAX:
+        if self._is_paused and self._unsent() > self._unsent_max:
             self.abort()
 
     # --- how much waits for a client
@@ -357,9 +354,9 @@ class StreamConnection(asyncio.Protocol):
         return len(self._out) + (0 if transport is None else transport.get_write_buffer_size())
 
     @property
-    def address(self) -> str:
-        """The address of the client."""
-        return self._place.address
+    def place(self) -> Place:
+        """Where its client is, and what it was admitted with."""
+        return self._place
 
     @property
     def is_full(self) -> bool:
@@ -414,8 +411,8 @@ class StreamConnection(asyncio.Protocol):
         if count != self._partial_bytes:
             added, self._partial_bytes = count - self._partial_bytes, count
             if not self._door.count_partial(added) and added > 0:
-                error = ThrottledError("too many bytes of requests have come in part already")
-                self._go_away_at_once(error)
+                said = "too many bytes of requests have come in part already"
+                self._go_away_at_once(ThrottledError(said))
 
     def _frame_in_time(self) -> None:
         if self._frame_timer is not None:
@@ -450,6 +447,11 @@ class StreamConnection(asyncio.Protocol):
 
     # --- the end
 
+    @property
+    def is_certified(self) -> bool:
+        """Whether its client has shown a certificate."""
+        return self._place.has_certificate
+
     def go_away(self, error: CoordinatorError) -> None:
         """Take no more requests, and close when those under way are answered."""
         if not self._is_leaving:
@@ -478,13 +480,3 @@ class StreamConnection(asyncio.Protocol):
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
-
-
-def is_long(frame: frames.Request) -> bool:
-    """Whether an answer may be long to make: of a read of more than one znode."""
-    if frame.method != "GET" or frame.target.startswith(_WATCH):
-        return False
-    if not frame.target.startswith(_ZNODES):
-        return True
-    query = frame.target.partition("?")[2]
-    return "children" in query or "%" in query  # which may spell it

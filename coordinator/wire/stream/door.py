@@ -21,11 +21,16 @@ REQUESTS_MAX = 1_024
 """Of one connection, under way at once."""
 
 
-class Connection(Protocol):
+class ServedConnection(Protocol):
     """A connection, as its door sees it."""
 
     def tell_leader(self, url: str | None) -> None:
         """Say who leads, unless it has been said."""
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether its client has shown a certificate."""
+        ...
 
     def go_away(self, error: CoordinatorError) -> None:
         """Begin nothing more; close once what is under way was answered."""
@@ -44,9 +49,10 @@ class StreamDoor:
         self.admission = admission
         self.config = config
         self.answering = Answering(door, routes, "stream")
+        self.turns = door.turns
         self.frame_bytes_max = config.body_bytes_max + frames.REQUEST_OVERHEAD_BYTES
         self.requests_max = REQUESTS_MAX
-        self._connections: set[Connection] = set()
+        self._connections: set[ServedConnection] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._partial_bytes = 0
         self._all_gone: asyncio.Future[None] | None = None
@@ -73,13 +79,13 @@ class StreamDoor:
 
     # --- the connections
 
-    def enter(self, connection: Connection) -> None:
+    def enter(self, connection: ServedConnection) -> None:
         """A connection was made."""
         self._connections.add(connection)
         if self._door.is_closing:
             connection.go_away(_stopping())
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: ServedConnection) -> None:
         """A connection was lost."""
         self._connections.discard(connection)
         self._maybe_all_gone()
@@ -110,6 +116,11 @@ class StreamDoor:
 
     # --- the end
 
+    def part_with_certified(self) -> None:
+        """Have clients that showed a certificate connect again: who is trusted has changed."""
+        certified = [each for each in self._connections if each.is_certified]
+        in_turns(certified, lambda each: each.go_away(_trust_changed()))
+
     def close(self) -> None:
         """Begin nothing more; what is under way is answered, while ``closed`` is waited for."""
         in_turns(list(self._connections), lambda each: each.go_away(_stopping()))
@@ -122,13 +133,18 @@ class StreamDoor:
     async def closed(self) -> None:
         """Wait until the last connection has gone; ``abort`` sees to that in the end."""
         if self._connections or self._ending:
-            self._all_gone = asyncio.get_running_loop().create_future()
-            await self._all_gone
+            if self._all_gone is None or self._all_gone.done():
+                self._all_gone = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._all_gone)  # others may wait for it, too
 
     def _maybe_all_gone(self) -> None:
         gone = self._all_gone
         if gone is not None and not gone.done() and not (self._connections or self._ending):
             gone.set_result(None)
+
+
+def _trust_changed() -> ShuttingDownError:
+    return ShuttingDownError("the certificates that count here have changed; connect again")
 
 
 def _stopping() -> ShuttingDownError:

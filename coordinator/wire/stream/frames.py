@@ -29,6 +29,7 @@ FRAMES_AT_ONCE = 100
 """How many frames of one connection are taken in one pass, so that others have their turn."""
 TARGET_CHARACTERS_MAX = 8 * 1024
 HEADERS_MAX = 32
+AUTHORIZATION_CHARACTERS_MAX = 8 * 1024
 HELLO_BYTES_MAX = 4 * 1024
 """A frame of a client before WELCOME was sent to it, the bounds of which it does not know yet."""
 REQUEST_OVERHEAD_BYTES = 16 * 1024
@@ -73,7 +74,7 @@ class Hello(_Frame, frozen=True, tag=1):
     settings: HelloSettings
 
 
-class Request(_Frame, frozen=True, tag=2):
+class RequestFrame(_Frame, frozen=True, tag=2):
     """A request as docs/http-api.md describes it. Header names are in lower case.
 
     The body is msgpack if ``content-type`` is not there, and so is the answer without ``accept``.
@@ -99,10 +100,21 @@ class Credit(_Frame, frozen=True, tag=4):
     amount: Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
-class Ping(_Frame, frozen=True, tag=5):
+class PingFrame(_Frame, frozen=True, tag=5):
     """To be answered with a PONG of the same number."""
 
     number: Count
+
+
+class Credential(_Frame, frozen=True, tag=6):
+    """Who asks from now on: what the header ``authorization`` of a request says that has none.
+
+    An empty text is nobody in particular, as before the first of these."""
+
+    authorization: Annotated[str, Meta(max_length=AUTHORIZATION_CHARACTERS_MAX)]
+
+    def __repr__(self) -> str:
+        return "Credential(...)"  # a secret
 
 
 # --- what a server sends
@@ -129,7 +141,7 @@ class Welcome(_Frame, frozen=True, tag=11):
     settings: WelcomeSettings
 
 
-class Answer(_Frame, frozen=True, tag=12):
+class AnswerFrame(_Frame, frozen=True, tag=12):
     """A whole response. Its body is msgpack if ``content-type`` is not there."""
 
     id: Id
@@ -177,8 +189,8 @@ class Pong(_Frame, frozen=True, tag=18):
     number: Count
 
 
-FromClient: TypeAlias = Hello | Request | Cancel | Credit | Ping
-FromServer: TypeAlias = Welcome | Answer | Head | Line | End | Leader | GoAway | Pong
+FromClient: TypeAlias = Hello | RequestFrame | Cancel | Credit | Credential | PingFrame
+FromServer: TypeAlias = Welcome | AnswerFrame | Head | Line | End | Leader | GoAway | Pong
 FrameT = TypeVar("FrameT")
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -8,14 +8,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from coordinator.errors import CoordinatorError
+from coordinator.errors import CoordinatorError, forget_frames
+from coordinator.model.access import NOBODY
 from coordinator.model.events import StreamError
+from coordinator.wire.admission import Place
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding, encode
-from coordinator.wire.messages import MEMBER_HEADER
+from coordinator.wire.messages import AUTHORIZATION, MEMBER_HEADER
+from coordinator.wire.request import WhySilent
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import FromServer
 
@@ -26,8 +29,12 @@ class Sender(Protocol):
     """The connection, as its requests see it."""
 
     @property
-    def address(self) -> str:
-        """The address of the client."""
+    def place(self) -> Place:
+        """Where its client is, and what it was admitted with."""
+
+    @property
+    def authorization(self) -> str | None:
+        """What its client shows now to prove who it is."""
 
     @property
     def window_bytes(self) -> int:
@@ -43,6 +50,9 @@ class Sender(Protocol):
     def on_lines(self, number: int) -> None:
         """The lines of a request begin."""
 
+    def on_waiting(self, request: StreamRequest) -> None:
+        """A request waits for somebody."""
+
     async def room(self) -> None:
         """Wait until it is not full any more."""
 
@@ -53,18 +63,21 @@ class Sender(Protocol):
 class StreamRequest:
     """A request of a frame."""
 
-    __slots__ = ("_body", "_sender", "headers", "id", "is_long", "method", "query", "stream",
-                 "target", "task")  # fmt: skip
+    __slots__ = ("_body", "_sender", "authorization", "caller", "cost", "headers", "id", "is_long",
+                 "key", "mark", "method", "query", "stream", "target", "task")  # fmt: skip
 
     encoding = Encoding.MSGPACK
 
-    def __init__(self, frame: frames.Request, sender: Sender) -> None:
+    def __init__(self, frame: frames.RequestFrame, sender: Sender) -> None:
         self.id = frame.id
         self.method = frame.method
         self.target = frame.target
         # As HTTP's parser has it: what follows a "#" is no part of the query.
         self.query = frame.target.partition("?")[2].partition("#")[0]
         self.headers = frame.headers
+        # As it was when the request was sent: the connection may show another one later.
+        self.authorization = frame.headers.get(AUTHORIZATION) or sender.authorization
+        self.caller = NOBODY
         # Nobody reads the body of a GET, which may wait for long: what is kept shows that it came.
         self._body = frame.body[:1] if frame.body and frame.method == "GET" else frame.body
         self._sender = sender
@@ -72,11 +85,20 @@ class StreamRequest:
         self.task: asyncio.Task[None] | None = None
         self.is_long = False
         """Whether others wait for it to be answered."""
+        self.key = ""
+        self.mark = 0
+        """Of the turn in which it was begun."""
+        self.cost = 1
 
     @property
     def remote(self) -> str:
         """The address of the client."""
-        return self._sender.address
+        return self._sender.place.address
+
+    @property
+    def place(self) -> Place:
+        """That of its connection."""
+        return self._sender.place
 
     @property
     def has_body(self) -> bool:
@@ -116,21 +138,33 @@ class StreamRequest:
         """Say whether the client can still be answered."""
         return self._sender.is_waited_for(self.id)
 
-    def lines(self, labels: Mapping[str, str], *, is_sse: bool = False) -> StreamLines:
+    def on_waiting(self) -> None:
+        """End its turn: it waits for somebody."""
+        self._sender.on_waiting(self)
+
+    def lines(
+        self, labels: Mapping[str, str], why_silent: WhySilent, *, is_sse: bool = False
+    ) -> StreamLines:
         """Return an answer of many lines, to be sent one by one."""
-        self.stream = StreamLines(self.id, self._sender, labels)
+        self.stream = StreamLines(self.id, self._sender, labels, why_silent)
         return self.stream
 
 
 class StreamLines:
     """A response that goes on; opened with its first line."""
 
-    __slots__ = ("_credit", "_granted", "_id", "_labels", "_sender", "is_line_out", "is_open")
+    __slots__ = (
+        "_credit", "_granted", "_id", "_labels", "_sender", "_why_silent", "ended_with",
+        "is_line_out", "is_open",
+    )  # fmt: skip
 
     status = 200
     encoding = Encoding.MSGPACK
 
-    def __init__(self, number: int, sender: Sender, labels: Mapping[str, str]) -> None:
+    def __init__(
+        self, number: int, sender: Sender, labels: Mapping[str, str], why_silent: WhySilent
+    ) -> None:
+        self._why_silent = why_silent
         self._sender = sender
         self._labels = labels
         self._id = number
@@ -139,18 +173,33 @@ class StreamLines:
         """Set while the next line waits for credit."""
         self.is_open = False
         self.is_line_out = False
+        self.ended_with: CoordinatorError | None = None
 
     async def send(self, body: Mapping[str, Any]) -> None:
         """Send one line; wait while the client takes no more."""
+        self._refuse_when_silent()
         await self._write(encode(body, self.encoding))
 
     async def send_encoded(self, line: bytes, kind: str, zxid: int | None) -> None:
         """Send a line that is encoded already."""
+        self._refuse_when_silent()
         await self._write(line)
+
+    def send_at_once(self, line: Callable[[], bytes]) -> bool:
+        """Send a line, if there is credit and room and a client; return whether it was sent."""
+        sender = self._sender
+        if self._credit <= 0 or sender.is_full or not sender.is_waited_for(self._id):
+            return False
+        if self._why_silent() is not None:
+            return False  # which says it, then
+        self._put(line())
+        return True
 
     async def send_error(self, error: CoordinatorError) -> None:
         """Send an error as the last line."""
-        await self.send(to_body(StreamError(error), self.encoding))
+        self.ended_with = error
+        forget_frames(error)  # one of them holds this response, which is kept for the audit
+        await self._write(encode(to_body(StreamError(error), self.encoding), self.encoding))
 
     async def keep_alive(self) -> None:
         """Open it, if it is not; PING and PONG say that the connection lives."""
@@ -167,6 +216,10 @@ class StreamLines:
         if self._credit > 0 and self._granted is not None and not self._granted.done():
             self._granted.set_result(None)
 
+    def _refuse_when_silent(self) -> None:
+        if (error := self._why_silent()) is not None:
+            raise error
+
     async def _write(self, line: bytes) -> None:
         self._open()
         self.is_line_out = False
@@ -175,8 +228,13 @@ class StreamLines:
                 await self._credited()
             else:
                 await self._sender.room()
+            if self.ended_with is None:
+                self._refuse_when_silent()
         if not self._sender.is_waited_for(self._id):
             raise ConnectionResetError("the client went away")
+        self._put(line)
+
+    def _put(self, line: bytes) -> None:
         self._credit -= len(line)
         self._sender.send(frames.Line(self._id, line))
         self.is_line_out = True

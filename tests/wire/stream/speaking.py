@@ -54,12 +54,14 @@ class Speaker:
         """Send frames, all in one packet."""
         self.writer.write(before + b"".join(map(frames.encoded, sent)))
 
-    def request(self, method: str, target: str, body: Any = None, **headers: str) -> frames.Request:
+    def request(
+        self, method: str, target: str, body: Any = None, **headers: str
+    ) -> frames.RequestFrame:
         """Return a request with the next id."""
         self.last_id += 1
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         raw = body if body is None or isinstance(body, bytes) else msgspec.msgpack.encode(body)
-        return frames.Request(self.last_id, method, target, named, raw)
+        return frames.RequestFrame(self.last_id, method, target, named, raw)
 
     async def next(self) -> FromServer | None:
         """Return the next frame; None when the server has closed."""
@@ -86,7 +88,7 @@ class Speaker:
         """Send one request and return its whole answer."""
         request = self.request(method, target, body, **headers)
         self.send(request)
-        answer = await self.expect(frames.Answer)
+        answer = await self.expect(frames.AnswerFrame)
         assert answer.id == request.id
         return Reply(answer.status, answer.headers, answer.body)
 

@@ -32,7 +32,7 @@ def conversation(session_id: str, number: int) -> bytes:
         asked("POST", "/v1/locks/held", asked.wish(), accept=LINES),
         asked("POST", "/v1/locks/other", {"lease_ms": 60_000, "timeout_ms": 60_000}),
         asked("GET", "/v1/elections/e?observe", accept=LINES),
-        frames.Ping(7),
+        frames.PingFrame(7),
         frames.Credit(3, 100),
         frames.Cancel(4),
     ]
@@ -56,10 +56,10 @@ class _Asked:
 
     def __call__(
         self, method: str, target: str, body: object = None, **headers: str
-    ) -> frames.Request:
+    ) -> frames.RequestFrame:
         self._id += 1
         raw = None if body is None else msgspec.msgpack.encode(body)
-        return frames.Request(self._id, method, target, headers, raw)
+        return frames.RequestFrame(self._id, method, target, headers, raw)
 
 
 @pytest.fixture
@@ -75,13 +75,13 @@ async def held() -> AsyncIterator[tuple[Api, str]]:
 
 async def _is_as_before(api: Api, tasks: int) -> bool:
     metrics = api.member.metrics
-    if api.server.connection_count > 1 or metrics.contenders_waiting._value.get():
+    if api.server.connection_count > 1 or metrics.contenders_waiting.value:
         return False  # the one is that of HTTP
     streams = api.server._streams
     assert streams is not None
     if streams.connection_count or streams._ending or streams._partial_bytes:
         return False
-    if metrics.watch_streams._value.get() or len(asyncio.all_tasks()) > tasks:
+    if metrics.watch_streams.value or len(asyncio.all_tasks()) > tasks:
         return False
     queued = [len((await api.get(f"/v1/locks/{name}")).body["queue"]) for name in ("held", "other")]
     return queued == [0, 0]
@@ -124,4 +124,5 @@ async def test_a_whole_conversation_is_answered(held: tuple[Api, str]) -> None:
     speaker.break_off()
 
     assert kinds[0] == "Welcome"
-    assert sorted(kinds[1:]) == ["Answer", "Answer", "Head", "Head", "Head", "Line", "Line", "Pong"]
+    expected = ["AnswerFrame", "AnswerFrame", "Head", "Head", "Head", "Line", "Line", "Pong"]
+    assert sorted(kinds[1:]) == expected

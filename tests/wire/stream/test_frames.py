@@ -77,7 +77,7 @@ def test_every_kind_is_in_the_table() -> None:
     """No frame is left without its bytes."""
     kinds = {json.loads(rest)[0] for _, _, sign, rest in rows() if sign == "="}
 
-    assert kinds == {1, 2, 3, 4, 5, 11, 12, 13, 14, 15, 16, 17, 18}
+    assert kinds == {1, 2, 3, 4, 5, 6, 11, 12, 13, 14, 15, 16, 17, 18}
 
 
 def conversation() -> Iterator[tuple[str, bytes, str]]:
@@ -163,9 +163,9 @@ def test_what_was_whole_before_a_mistake_is_read() -> None:
 def test_a_long_frame_in_many_pieces() -> None:
     """A frame near its limit arrives in pieces, beside short ones; one byte more is refused."""
     body = bytes(range(256)) * 1000
-    request = frames.Request(1, "PUT", "/v1/tree/a", {}, body)
+    request = frames.RequestFrame(1, "PUT", "/v1/tree/a", {}, body)
     raw = frames.encoded(request)
-    stream = frames.encoded(frames.Ping(1)) + raw + frames.encoded(frames.Ping(2))
+    stream = frames.encoded(frames.PingFrame(1)) + raw + frames.encoded(frames.PingFrame(2))
     reading = frames.from_client(len(raw) - 4)
 
     found: list[Any] = []
@@ -173,7 +173,7 @@ def test_a_long_frame_in_many_pieces() -> None:
         reading.feed(stream[at : at + 1000])
         found += reading.take()
 
-    assert found == [frames.Ping(1), request, frames.Ping(2)]
+    assert found == [frames.PingFrame(1), request, frames.PingFrame(2)]
     reading = frames.from_client(len(raw) - 5)
     reading.feed(raw[:4])
     with pytest.raises(BadArgumentsError, match=f"at most {len(raw) - 5} bytes, found"):
@@ -184,12 +184,12 @@ def test_a_long_frame_in_many_pieces() -> None:
     ("most", "beyond"),
     [
         (
-            frames.Request(1, "G" * 16, "/", {str(each): "" for each in range(32)}, None),
-            frames.Request(1, "G" * 16, "/", {str(each): "" for each in range(33)}, None),
+            frames.RequestFrame(1, "G" * 16, "/", {str(each): "" for each in range(32)}, None),
+            frames.RequestFrame(1, "G" * 16, "/", {str(each): "" for each in range(33)}, None),
         ),
         (
-            frames.Request(1, "GET", "/" * 8192, {}, None),
-            frames.Request(1, "GET", "/" * 8193, {}, None),
+            frames.RequestFrame(1, "GET", "/" * 8192, {}, None),
+            frames.RequestFrame(1, "GET", "/" * 8193, {}, None),
         ),
         (frames.Cancel(2**63 - 1), frames.Cancel(2**63)),
     ],
@@ -218,11 +218,11 @@ def test_depth_is_bounded() -> None:
 def test_a_writer_collects_the_frames_of_a_pass() -> None:
     """What was added leaves as one piece of bytes, once."""
     writer = FrameWriter()
-    writer.add(frames.Ping(1))
+    writer.add(frames.PingFrame(1))
     writer.add(frames.Cancel(2))
 
     assert len(writer) == 14
-    assert writer.take() == frames.encoded(frames.Ping(1)) + frames.encoded(frames.Cancel(2))
+    assert writer.take() == frames.encoded(frames.PingFrame(1)) + frames.encoded(frames.Cancel(2))
     assert writer.take() == b""
 
 
@@ -247,9 +247,11 @@ def test_random_bytes_raise_nothing_else() -> None:
 
 def test_a_frame_that_cannot_be_written_leaves_nothing_behind() -> None:
     writer = frames.FrameWriter()
-    writer.add(frames.Ping(1))
+    writer.add(frames.PingFrame(1))
     with pytest.raises(UnicodeEncodeError):
-        writer.add(frames.Request(1, "GET", "/\ud800", {}, None))
-    writer.add(frames.Ping(2))
+        writer.add(frames.RequestFrame(1, "GET", "/\ud800", {}, None))
+    writer.add(frames.PingFrame(2))
 
-    assert writer.take() == frames.encoded(frames.Ping(1)) + frames.encoded(frames.Ping(2))
+    assert writer.take() == frames.encoded(frames.PingFrame(1)) + frames.encoded(
+        frames.PingFrame(2)
+    )

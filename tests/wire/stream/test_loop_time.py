@@ -48,6 +48,7 @@ class Streamed:
     def __init__(self, scene: Crowded) -> None:
         self._scene = scene
         self.loop = scene.loop
+        self.member = scene.member
         self.made = scene.made
         self.made_at_once = scene.made_at_once
         self.enter = scene.enter
@@ -67,9 +68,11 @@ class Streamed:
     def _asked(self, method: str, path: str, raw: bytes | None, headers: dict[str, str]) -> bytes:
         server = self._scene.server
         assert server is not None
-        one = frames.encoded(frames.Request(1, method, path, headers, raw))
+        one = frames.encoded(frames.RequestFrame(1, method, path, headers, raw))
         count = max(1, min(self.times_max, _READ_BYTES // len(one)))
-        asked = [frames.Request(number + 1, method, path, headers, raw) for number in range(count)]
+        asked = [
+            frames.RequestFrame(number + 1, method, path, headers, raw) for number in range(count)
+        ]
         with socket.create_connection(("127.0.0.1", server.port), 20) as connection:
             connection.settimeout(20)
             hello = frames.encoded(frames.Hello(frames.VERSION, frames.HelloSettings()))
@@ -91,8 +94,8 @@ def _next(
         reader.feed(data)
         while taken := reader.take():
             for each in taken:
-                count -= isinstance(each, frames.Welcome | frames.Answer | frames.Head)
-                if isinstance(each, frames.Answer):
+                count -= isinstance(each, frames.Welcome | frames.AnswerFrame | frames.Head)
+                if isinstance(each, frames.AnswerFrame):
                     assert each.status != 500, each
                     first = first or each.body
     return first

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from coordinator.config import HttpConfig
+from coordinator.wire import client_turns
 from coordinator.wire.stream import connection as stream_connection
 from coordinator.wire.stream import frames
 from tests.patience import patient
@@ -34,7 +36,7 @@ async def test_requests_follow_the_preface_in_one_packet(api: Api) -> None:
         speaker.send(hello, create, before=frames.PREFACE)
 
         welcome = await speaker.expect(frames.Welcome)
-        answer = await speaker.expect(frames.Answer)
+        answer = await speaker.expect(frames.AnswerFrame)
 
     assert welcome.settings.member_id == "1"
     assert (answer.id, answer.status) == (create.id, 201)
@@ -54,7 +56,7 @@ async def test_a_connection_in_drips_is_one(api: Api) -> None:
             await asyncio.sleep(0)
 
         await speaker.expect(frames.Welcome)
-        assert (await speaker.expect(frames.Answer)).status == 200
+        assert (await speaker.expect(frames.AnswerFrame)).status == 200
 
 
 async def test_answers_do_not_wait_for_each_other(api: Api) -> None:
@@ -67,10 +69,10 @@ async def test_answers_do_not_wait_for_each_other(api: Api) -> None:
         quick = speaker.request("GET", "/health/live")
         release = speaker.request("DELETE", f"/v1/locks/a/grants/{first['grant']['grant_id']}")
         speaker.send(waiting, quick)
-        assert (await speaker.expect(frames.Answer)).id == quick.id
+        assert (await speaker.expect(frames.AnswerFrame)).id == quick.id
 
         speaker.send(release)
-        answers = [await speaker.expect(frames.Answer) for _ in range(2)]
+        answers = [await speaker.expect(frames.AnswerFrame) for _ in range(2)]
 
     assert {each.id for each in answers} == {release.id, waiting.id}
     assert {each.status for each in answers} == {200}
@@ -84,11 +86,11 @@ async def test_a_cancelled_request_ends_as_its_client_had_gone(api: Api) -> None
         await speaker.call("POST", "/v1/locks/a", wish)
         waiting = speaker.request("POST", "/v1/locks/a", {**wish, "on_disconnect": "leave"})
         speaker.send(waiting)
-        await until(lambda: api.member.metrics.contenders_waiting._value.get() == 1)
+        await until(lambda: api.member.metrics.contenders_waiting.value == 1)
         looked = (await speaker.call("GET", "/v1/locks/a")).body
 
         speaker.send(frames.Cancel(waiting.id))
-        await until(lambda: api.member.metrics.contenders_waiting._value.get() == 0)
+        await until(lambda: api.member.metrics.contenders_waiting.value == 0)
         async with asyncio.timeout(PATIENCE_S):
             while (await speaker.call("GET", "/v1/locks/a")).body["queue"]:
                 pass
@@ -109,7 +111,7 @@ async def test_a_watch_goes_on_beside_other_requests(api: Api) -> None:
 
     assert (head.id, head.status, first.id) == (watch.id, 200, watch.id)
     kinds = [type(each) for each in found]
-    assert sorted(kinds, key=str) == sorted([frames.Answer, frames.Line, frames.End], key=str)
+    assert sorted(kinds, key=str) == sorted([frames.AnswerFrame, frames.Line, frames.End], key=str)
     assert kinds.index(frames.Line) < kinds.index(frames.End)
 
 
@@ -158,7 +160,7 @@ async def test_long_frames_in_part_are_bounded_and_short_ones_are_not_refused() 
         short.writer.write(asked[9:])
 
         assert away.problem["code"] == "Throttled"
-        assert (await short.expect(frames.Answer)).status == 200
+        assert (await short.expect(frames.AnswerFrame)).status == 200
 
 
 async def test_the_body_of_a_read_does_not_wait_with_it() -> None:
@@ -166,12 +168,12 @@ async def test_the_body_of_a_read_does_not_wait_with_it() -> None:
     async with serving() as api, speaking(api.server.port) as speaker:
         (connection,) = api.server._streams._connections
         assert isinstance(connection, stream_connection.StreamConnection)
-        connection._is_long_served = True  # as by an export that waits for credit
+        connection._turns._is_long_served = True  # as by an export that waits for credit
         for _ in range(3):
             speaker.send(speaker.request("GET", "/v1/locks", b"x" * 500_000))
-        await until(lambda: len(connection._long) == 3)
+        await until(lambda: len(connection._turns._long) == 3)
 
-        assert [len(each._body or b"") for each in connection._long] == [1, 1, 1]
+        assert [len(each._body or b"") for each in connection._turns._long] == [1, 1, 1]
 
 
 async def test_a_silent_client_is_let_go() -> None:
@@ -181,10 +183,12 @@ async def test_a_silent_client_is_let_go() -> None:
         speaking(api.server.port) as silent,
         speaking(api.server.port) as alive,
     ):
-        for number in range(5):
-            await asyncio.sleep(0.1)
-            alive.send(frames.Ping(number))
-            assert await alive.expect(frames.Pong) == frames.Pong(number)
+        numbers = count()
+        async with asyncio.timeout(PATIENCE_S):
+            while api.server.connection_count == 2:
+                number = next(numbers)
+                alive.send(frames.PingFrame(number))
+                assert await alive.expect(frames.Pong) == frames.Pong(number)
 
         assert await silent.rest() == []
         assert (await alive.call("GET", "/health/live")).status == 200
@@ -202,7 +206,7 @@ async def test_too_many_requests_are_refused_one_by_one() -> None:
         heads = {(await speaker.expect(frames.Head)).id for _ in range(count * 0 + 1)}
         one_more = speaker.request("GET", "/health/live")
         speaker.send(one_more)
-        while not isinstance(frame := await speaker.next(), frames.Answer):
+        while not isinstance(frame := await speaker.next(), frames.AnswerFrame):
             assert frame is not None
 
         assert heads
@@ -210,7 +214,7 @@ async def test_too_many_requests_are_refused_one_by_one() -> None:
         speaker.send(frames.Cancel(observe[0].id))
         again = speaker.request("GET", "/health/live")
         speaker.send(again)
-        while not isinstance(frame := await speaker.next(), frames.Answer):
+        while not isinstance(frame := await speaker.next(), frames.AnswerFrame):
             assert frame is not None
         assert (frame.id, frame.status) == (again.id, 200)
 
@@ -233,7 +237,7 @@ async def test_a_stopping_member_says_so_and_answers_what_is_short() -> None:
     goaway = said[0]
     assert isinstance(goaway, frames.GoAway)
     assert goaway.problem["code"] == "ShuttingDown"
-    answers = [each for each in said if isinstance(each, frames.Answer)]
+    answers = [each for each in said if isinstance(each, frames.AnswerFrame)]
     assert [(each.id, each.status) for each in answers] == [(waiting.id, 504)]
     assert frames.End(watch.id) in said
 
@@ -311,13 +315,21 @@ async def _flooded(api: Api, speaker: Speaker, data_bytes: int, count: int) -> N
     speaker.send(*asked)
 
 
+async def _stuck(api: Api) -> None:
+    """Return once the member has answered all that it begins for a client that reads nothing."""
+    assert api.server._streams is not None
+    (connection,) = api.server._streams._connections
+    assert isinstance(connection, stream_connection.StreamConnection)
+    await until(lambda: connection._is_paused and not connection._running)
+
+
 async def test_large_answers_that_are_not_read_are_refused(api: Api) -> None:
     """A member keeps a few of them; the others may be asked for again. Small ones are kept."""
     async with speaking(api.server.port) as speaker:
         await _flooded(api, speaker, 1_000_000, 60)
-        await asyncio.sleep(0.2)
+        await _stuck(api)
         speaker.writer.transport.resume_reading()  # type: ignore[attr-defined]
-        answers = [await speaker.expect(frames.Answer) for _ in range(60)]
+        answers = [await speaker.expect(frames.AnswerFrame) for _ in range(60)]
 
         statuses = [each.status for each in answers]
         assert set(statuses) == {200, 429}
@@ -339,9 +351,9 @@ async def test_what_has_come_is_not_begun_before_answers_are_taken(api: Api) -> 
     """So many middling answers at once cost a client that reads them no connection."""
     async with speaking(api.server.port) as speaker:
         await _flooded(api, speaker, 60_000, 1_000)
-        await asyncio.sleep(0.2)
+        await _stuck(api)
         speaker.writer.transport.resume_reading()  # type: ignore[attr-defined]
-        answers = [await speaker.expect(frames.Answer) for _ in range(1_000)]
+        answers = [await speaker.expect(frames.AnswerFrame) for _ in range(1_000)]
 
     assert [each.id for each in answers] == list(range(2, 1_002))
     assert sum(each.status == 200 for each in answers) >= 100
@@ -359,7 +371,7 @@ async def test_what_a_write_came_to_is_never_refused(
         multi = speaker.request("POST", "/v1/multi", {"operations": creates})
         reads = [speaker.request("GET", "/v1/tree/a") for _ in range(3)]
         speaker.send(multi, *reads)
-        answers = [await speaker.expect(frames.Answer) for _ in range(4)]
+        answers = [await speaker.expect(frames.AnswerFrame) for _ in range(4)]
 
     statuses = {each.id: each.status for each in answers}
     assert statuses.pop(multi.id) == 200
@@ -371,14 +383,14 @@ async def test_what_is_given_up_before_its_turn_is_forgotten(api: Api) -> None:
     async with speaking(api.server.port) as speaker:
         (connection,) = api.server._streams._connections
         assert isinstance(connection, stream_connection.StreamConnection)
-        connection._is_long_served = True  # as by an export that waits for credit
+        connection._turns._is_long_served = True  # as by an export that waits for credit
         for _ in range(50):
             given_up = speaker.request("GET", "/v1/locks", b"x" * 1_000)
             speaker.send(given_up, frames.Cancel(given_up.id))
         await speaker.call("GET", "/v1/tree/a")
 
         assert not connection._running
-        assert not connection._long
+        assert not connection._turns._long
 
 
 @pytest.mark.parametrize(
@@ -393,8 +405,7 @@ async def test_what_is_given_up_before_its_turn_is_forgotten(api: Api) -> None:
     ],
 )
 def test_lists_are_long_however_they_are_spelt(target: str, is_long: bool) -> None:
-    request = frames.Request(1, "GET", target, {}, None)
-    assert stream_connection.is_long(request) is is_long
+    assert client_turns.is_long("GET", target) is is_long
 
 
 async def test_a_client_that_takes_nothing_for_long_is_cut_off() -> None:
@@ -418,7 +429,7 @@ async def test_long_answers_take_turns_and_short_ones_do_not_wait(api: Api) -> N
         speaker.send(*lists, watching, after, short, frames.Cancel(lists[1].id))
         found = [await speaker.next() for _ in range(8)]
 
-    answers = [each.id for each in found if isinstance(each, frames.Answer)]
+    answers = [each.id for each in found if isinstance(each, frames.AnswerFrame)]
     assert sorted(answers) == sorted([*(each.id for each in lists), after.id, short.id])[:1] + [
         each.id for each in (*lists[2:], after, short)
     ]

@@ -1,0 +1,158 @@
+"""The turns of clients, as the doors ask for them: whose a request is, what it counts as, its rate.
+
+1. A client is the identity that it proves, else its address (of IPv6 the /64).
+2. What keeps a session, gives something back or asks for the health of the member is *urgent*: it
+   is never refused for its rate, and goes first among what its client asks.
+3. A turn ends with the answer, or as soon as the request waits for somebody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from coordinator.errors import ThrottledError
+from coordinator.service.access import Proof
+from coordinator.service.member import Member
+from coordinator.service.turns import LONG_COST
+from coordinator.wire.addresses import network_of
+from coordinator.wire.admission import Place
+
+_TREE = "/v1/tree"
+_WATCH = "/v1/watch"
+_PAGES = ("/console", "/learn")
+_URGENT = ("/v1/sessions", "/v1/locks", "/v1/elections", "/health")
+
+
+class Asked(Protocol):
+    """A request, as its turns see it."""
+
+    key: str
+    """Of its client, once it was looked at."""
+    mark: int
+    """Of its turn; 0 while it has none."""
+    cost: int
+
+    @property
+    def method(self) -> str:
+        """In capitals."""
+
+    @property
+    def target(self) -> str:
+        """As sent."""
+
+    @property
+    def remote(self) -> str:
+        """The address of the client."""
+
+    @property
+    def authorization(self) -> str | None:
+        """What the client shows to prove who it is, None if nothing."""
+
+    @property
+    def place(self) -> Place | None:
+        """That of its connection."""
+
+
+def is_open(target: str) -> bool:
+    """Whether a request is for the health of the member, which is always answered."""
+    return target.startswith("/health")
+
+
+def is_urgent(method: str, target: str) -> bool:
+    """Whether a request keeps a session, gives something back, or asks how the member is."""
+    if target.startswith(_TREE) or not target.startswith(_URGENT):
+        return False
+    if method == "DELETE" or target.startswith("/health"):
+        return True
+    return target.startswith("/v1/sessions/") and "/heartbeat" in target
+
+
+def is_long(method: str, target: str) -> bool:
+    """Whether an answer may be long to make: of a read of more than one znode."""
+    if method != "GET" or target.startswith((_WATCH, "/health", *_PAGES)):
+        return False
+    if not target.startswith(_TREE):
+        return True
+    query = target.partition("?")[2]
+    return "children" in query or "%" in query  # which may spell it
+
+
+class ClientTurns:
+    """The turns of a member's clients, as its doors ask for them."""
+
+    def __init__(self, member: Member, wait_ms: int) -> None:
+        self._turns = member.turns
+        self._access = member.access
+        self._wait_s = wait_ms / 1_000
+
+    def key(self, request: Asked) -> str:
+        """Return whose request this is: the identity that its connection has proved, else its
+        network. Nothing is proved here: a token counts from the second request on."""
+        place = request.place
+        if place is None:
+            return network_of(request.remote)
+        identity, proved = "", place.proved
+        if isinstance(proved, Proof) and proved.authorization == request.authorization:
+            identity = proved.caller.identity  # it is judged again before it is answered
+        elif place.certificate_names:
+            identity = self._access.identity(place.certificate_names)
+        return f"identity {identity}" if identity else network_of(request.remote)
+
+    def begin(self, request: Asked) -> bool:
+        """Give a request its turn now, or return False: it has to wait.
+
+        Raises:
+            ThrottledError: its client sends too many a second."""
+        method, target = request.method, request.target
+        is_first = is_urgent(method, target)
+        request.cost = cost = LONG_COST if is_long(method, target) else 1
+        request.key = key = self.key(request)
+        self._turns.charge(key, cost, is_urgent=is_first)
+        request.mark = self._turns.begin(key, cost, is_urgent=is_first)
+        return request.mark > 0
+
+    def wait(self, request: Asked, begin: Callable[[], bool]) -> None:
+        """Call ``begin`` when it is the turn of ``request``, or when it has waited for too long: it
+        has no mark then. It returns whether somebody still waits for the answer."""
+        is_first = is_urgent(request.method, request.target)
+        marked = partial(_marked, request, begin)
+        self._turns.wait(request.key, marked, self._wait_s, request.cost, is_urgent=is_first)
+
+    async def turn(self, request: Asked) -> None:
+        """Wait for the turn of ``request``.
+
+        Raises:
+            ThrottledError: its client sends too many a second, or there was no turn in time."""
+        if not self.begin(request):
+            is_first = is_urgent(request.method, request.target)
+            request.mark = await self._turns.turn(
+                request.key, self._wait_s, request.cost, is_urgent=is_first
+            )
+            if not request.mark:
+                raise no_turn()
+
+    def end(self, request: Asked) -> None:
+        """A request was answered, or waits for somebody. Idempotent."""
+        mark, request.mark = request.mark, 0
+        if mark:
+            self._turns.end(request.key, mark, request.cost)
+
+    def is_line_full(self, key: str) -> bool:
+        """Whether no more of what this client sends should be read."""
+        return self._turns.is_line_full(key)
+
+    def hold(self, key: str, go_on: Callable[[], None]) -> None:
+        """Have ``go_on`` called when more of what this client sends may be read."""
+        self._turns.hold(key, go_on)
+
+
+def no_turn() -> ThrottledError:
+    """Return the error of a request that waited too long; nothing of it was done."""
+    return ThrottledError("other requests of this client took all its turns for too long")
+
+
+def _marked(request: Asked, begin: Callable[[], bool], mark: int) -> bool:
+    request.mark = mark
+    return begin()

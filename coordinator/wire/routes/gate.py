@@ -1,0 +1,76 @@
+"""Who asks, before a route is asked: found out in one place, for every door.
+
+What a caller may do is judged where it is done: at apply, and where the state is read. Here only
+who shows a credential that is worth nothing is refused, and who shows none where nothing is allowed
+without. Until access rights are on, callers from other machines are refused, unless the operator
+has said that they need not be (``http.access``).
+"""
+
+from __future__ import annotations
+
+from coordinator.errors import AuthFailedError, CoordinatorError, NoAuthError
+from coordinator.service.access import Proof
+from coordinator.wire.request import IncomingRequest
+from coordinator.wire.routes.door import Door
+from coordinator.wire.routes.route import Route
+
+
+class Gate:
+    """That of one door."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._is_wide = door.config.access == "off"
+        """Whether all who reach it may do everything until access rights are on."""
+
+    def recalls(self, request: IncomingRequest, route: Route) -> bool:
+        """Know who asks from the last request of the same connection, if that counts still."""
+        if route.is_open:
+            return True
+        place, authorization = request.place, request.authorization
+        proved = None if place is None or authorization is None else place.proved
+        if not isinstance(proved, Proof) or proved.authorization != authorization:
+            return False
+        if not self._door.member.access.holds(proved):
+            return False
+        request.caller = proved.caller
+        return True
+
+    async def admit(self, request: IncomingRequest, route: Route) -> None:
+        """Find out who asks.
+
+        Raises:
+            NoAuthError: access rights are not on, and it is from another machine.
+            RequestForgottenError: it was sent before, and its credential is gone.
+            AuthFailedError: what was shown proves nobody, or nothing was shown where something is
+                needed.
+        """
+        if self.recalls(request, route):
+            return
+        door, place = self._door, request.place
+        access, deadline_ms = door.member.access, door.deadline_ms(request)
+        is_near = place is None or place.is_local or self._is_wide
+        if not is_near and await access.is_off(deadline_ms):
+            raise NoAuthError(
+                "access rights are not on yet, so callers from other machines get /health alone: "
+                "run `coordinator access init` on the member's machine, or put "
+                'access = "off" into its [http] if the network is trusted'
+            )
+        names = () if place is None else place.certificate_names
+        authorization = request.authorization
+        try:
+            request.caller = caller = await access.caller(authorization, names, deadline_ms)
+        except AuthFailedError as error:
+            if (repeated := door.request_id(request)) is not None:
+                access.refuse_repeat(repeated, error)
+            raise
+        if place is not None and authorization is not None:
+            place.proved = access.proof(authorization, caller)
+
+
+def told(error: CoordinatorError, request: IncomingRequest) -> CoordinatorError:
+    """Return what a client is told of ``error``: without the right, and without a credential, that
+    one is needed."""
+    if type(error) is not NoAuthError or "verb" not in error.fields or request.caller.credential:
+        return error
+    return AuthFailedError(f"a credential is needed: {error.message}", **error.fields)

@@ -1,0 +1,28 @@
+"""The renewal of the session that a request names, and the header that says so."""
+
+from __future__ import annotations
+
+from coordinator.service.renewals import LeaseRenewal
+from coordinator.wire import messages
+from coordinator.wire.request import Answer, Answered, IncomingRequest
+from coordinator.wire.routes.door import Door
+
+_SESSION_ID = messages.SESSION_ID_HEADER.lower()
+
+
+def begin_renewal(door: Door, request: IncomingRequest) -> LeaseRenewal | None:
+    """Renew the session that the request names, if it does; who calls stops that in the end."""
+    session_id = request.headers.get(_SESSION_ID)
+    return (
+        None
+        if session_id is None
+        else door.member.kept_sessions.renewal(session_id, request.caller)
+    )
+
+
+async def say_renewed(answered: Answered, renewal: LeaseRenewal) -> None:
+    """Let an answer say for how long the session is safe, if it was renewed."""
+    if isinstance(answered, Answer):
+        safe_ms = await renewal.safe_ms()
+        if safe_ms is not None:
+            answered.headers = {**(answered.headers or {}), messages.SAFE_HEADER: str(safe_ms)}

@@ -1,0 +1,130 @@
+"""Turns and rates of clients at the doors: each is known by the address it comes from."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import replace
+
+from coordinator.config import MemberLimits
+from coordinator.service.turns import LINE_MAX, MODEST_MAX
+from coordinator.wire.stream import frames
+from coordinator.wire.stream.connection import StreamConnection
+from tests.wire.serving import Api, serving
+from tests.wire.stream.speaking import Speaker
+
+MODEST, RAGING = "127.0.0.2", "127.0.0.3"
+
+
+async def speaker_from(address: str, port: int) -> Speaker:
+    opened = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+    speaker = Speaker(*opened)
+    speaker.send(frames.Hello(frames.VERSION, frames.HelloSettings()), before=frames.PREFACE)
+    speaker.welcome = await speaker.expect(frames.Welcome)
+    return speaker
+
+
+def of(api: Api, address: str) -> list[StreamConnection]:
+    """Return the connections of a client."""
+    assert api.server._streams is not None
+    found = [each for each in api.server._streams._connections if each._place.address == address]  # type: ignore[attr-defined]
+    return found  # type: ignore[return-value]
+
+
+def several_ask(api: Api) -> None:
+    """Have the member believe that others ask, for as long as the test takes."""
+    api.member.turns._shared_until_s = math.inf
+    api.member.turns._elsewhere_until_s = math.inf
+
+
+async def test_who_asks_little_does_not_wait_for_who_asks_by_the_thousand(api: Api) -> None:
+    raging = [await speaker_from(RAGING, api.server.port) for _ in range(3)]
+    modest = await speaker_from(MODEST, api.server.port)
+    several_ask(api)
+    for each in raging:
+        each.send(*[each.request("PUT", "/v1/tree/a?create", {"data": b""}) for _ in range(100)])
+    while not api.member.turns.waits_total:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    answers = [await modest.call("GET", "/health/ready"), await modest.call("GET", "/v1/tree/")]
+
+    waiting = [len(each._running) + each._reader.has_rest for each in of(api, RAGING)]
+    assert [each.status for each in answers] == [200, 200]
+    assert sum(waiting) > LINE_MAX, "the others' line is long, and nobody waited for it"
+    for each in raging:
+        for _ in range(100):
+            assert (await each.expect(frames.AnswerFrame)).status in (200, 201), "all in the end"
+        each.writer.close()
+    modest.writer.close()
+
+
+async def test_what_waits_for_a_lock_holds_no_turn(api: Api) -> None:
+    speaker = await speaker_from(MODEST, api.server.port)
+    several_ask(api)
+    opened = (await speaker.call("POST", "/v1/sessions", {"timeout_ms": 60_000})).body
+    wish = {"session_id": opened["session_id"], "timeout_ms": 60_000}
+    held = (await speaker.call("POST", "/v1/locks/a", wish)).body["grant"]["grant_id"]
+    waiting = [speaker.request("POST", "/v1/locks/a", wish) for _ in range(MODEST_MAX // 2)]
+    watching = speaker.request("GET", "/v1/watch?path=/a", accept="application/x-ndjson")
+    speaker.send(*waiting, watching)
+    assert isinstance(await speaker.next(), frames.Head)
+    while any(each.mark for each in of(api, MODEST)[0]._running.values()):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+    (client,) = [each for key, each in api.member.turns._clients.items() if key == MODEST]
+    assert client.begun + client.before == 0
+    assert client.heavy_until_s == 0.0
+    assert held
+    speaker.writer.close()
+
+
+async def test_what_is_cancelled_in_its_line_is_not_begun(api: Api) -> None:
+    speaker = await speaker_from(RAGING, api.server.port)
+    several_ask(api)
+    writes = [speaker.request("POST", f"/v1/tree/c{n}", {"data": b""}) for n in range(40)]
+    speaker.send(*writes, *[frames.Cancel(each.id) for each in writes[MODEST_MAX:]])
+    for _ in range(MODEST_MAX):
+        assert (await speaker.expect(frames.AnswerFrame)).status == 201
+    answer = await speaker.call("GET", "/v1/tree/?children")
+
+    assert len(answer.body["children"]) == MODEST_MAX
+    speaker.writer.close()
+
+
+async def test_a_rate_refuses_what_is_beyond_it_at_every_door() -> None:
+    """But not what keeps a session, gives something back, or asks for the health."""
+    limits = replace(MemberLimits(), requests_per_second_max=20)
+    async with serving(limits=limits) as api:
+        speaker = await speaker_from(MODEST, api.server.port)
+        opened = (await speaker.call("POST", "/v1/sessions", {"timeout_ms": 60_000})).body
+        one = f"/v1/sessions/{opened['session_id']}"
+        speaker.send(*[speaker.request("GET", "/v1/tree/") for _ in range(60)])
+        answers = [await speaker.expect(frames.AnswerFrame) for _ in range(60)]
+        refused = [each for each in answers if each.status == 429]
+        beat, health = (
+            await speaker.call("POST", f"{one}/heartbeat"),
+            await speaker.call("GET", "/health/live"),
+        )
+        released = await speaker.call("DELETE", one)
+
+        by_http = []
+        for accept in ("application/json", "application/x-ndjson, application/json"):
+            read, write = await asyncio.open_connection(
+                "127.0.0.1", api.server.port, local_addr=(MODEST, 0)
+            )
+            head = f"GET /v1/tree/?stale HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n"
+            for _ in range(30):
+                write.write(head.encode())
+                said = await read.readuntil(b"\r\n\r\n")
+                length = int(said.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                await read.readexactly(length)
+                if b" 429 " in said.split(b"\r\n")[0]:
+                    by_http.append(said)
+                    break
+            write.close()
+
+    assert 20 <= len(refused) <= 45, "twenty at once, and twenty a second"
+    assert refused[0].headers["retry-after"] == "1"
+    assert b"requests_per_second_max" in refused[0].body
+    assert [beat.status, health.status, released.status] == [200, 200, 200]
+    assert len(by_http) == 2
+    assert all(b"\r\nRetry-After: 1\r\n" in each for each in by_http)
