@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coordinator.client.connecting import connect as connect
     from coordinator.client.in_process import InProcessTransport as InProcessTransport
     from coordinator.client.locks.observing import ElectionStream as ElectionStream
-    from coordinator.client.probing import Probe as Probe
+    from coordinator.client.probing import HealthProbe as HealthProbe
     from coordinator.client.retry import RetryPolicy as RetryPolicy
     from coordinator.client.session import Session as Session
     from coordinator.client.session import SessionState as SessionState
@@ -38,6 +38,13 @@ if TYPE_CHECKING:
     from coordinator.client.transport import Response as Response
     from coordinator.client.transport import Transport as Transport
     from coordinator.client.watching import ChangeStream as ChangeStream
+    from coordinator.model.access import IdentityView as IdentityView
+    from coordinator.model.access import RoleView as RoleView
+    from coordinator.model.access import Rule as Rule
+    from coordinator.model.access import Verb as Verb
+    from coordinator.model.access_requests import Me as Me
+    from coordinator.model.access_requests import TokenReply as TokenReply
+    from coordinator.model.access_requests import Verdict as Verdict
     from coordinator.model.events import Change as Change
     from coordinator.model.events import Event as Event
     from coordinator.model.grants import RevokeReply as RevokeReply
@@ -45,6 +52,8 @@ if TYPE_CHECKING:
     from coordinator.model.history import GrantRecord as GrantRecord
     from coordinator.model.history import GrantStory as GrantStory
     from coordinator.model.history import Previous as Previous
+    from coordinator.model.manual_holds import EndedManualHold as EndedManualHold
+    from coordinator.model.manual_holds import ManualHold as ManualHold
     from coordinator.model.operations import Check as Check
     from coordinator.model.operations import Create as Create
     from coordinator.model.operations import Delete as Delete
@@ -68,6 +77,7 @@ if TYPE_CHECKING:
     from coordinator.model.znodes import Children as Children
     from coordinator.model.znodes import CreateMode as CreateMode
     from coordinator.model.znodes import Stat as Stat
+    from coordinator.model.znodes import Subtree as Subtree
     from coordinator.model.znodes import Written as Written
     from coordinator.model.znodes import Znode as Znode
 
@@ -77,7 +87,7 @@ _HOMES = {
     "coordinator.client.connecting": ("Connector", "connect"),
     "coordinator.client.in_process": ("InProcessTransport",),
     "coordinator.client.locks.observing": ("ElectionStream",),
-    "coordinator.client.probing": ("Probe",),
+    "coordinator.client.probing": ("HealthProbe",),
     "coordinator.client.retry": ("RetryPolicy",),
     "coordinator.client.session": ("Session", "SessionState"),
     "coordinator.client.sync_and_async": ("AnyClientT", "ClientT", "both", "expect_client"),
@@ -86,6 +96,7 @@ _HOMES = {
     "coordinator.client.watching": ("ChangeStream",),
     "coordinator.model.history": ("GrantRecord", "GrantStory", "Previous"),
     "coordinator.model.grants": ("RevokeReply", "SizeReply"),
+    "coordinator.model.manual_holds": ("EndedManualHold", "ManualHold"),
     "coordinator.model.views": (
         "Candidate",
         "Closed",
@@ -107,10 +118,12 @@ _HOMES = {
         "Result",
         "SetData",
     ),
+    "coordinator.model.access": ("IdentityView", "RoleView", "Rule", "Verb"),
+    "coordinator.model.access_requests": ("Me", "TokenReply", "Verdict"),
     "coordinator.model.sessions": ("SessionInfo",),
     "coordinator.model.status": ("MemberInfo", "Status"),
     "coordinator.model.events": ("Change", "Event"),
-    "coordinator.model.znodes": ("Children", "CreateMode", "Stat", "Written", "Znode"),
+    "coordinator.model.znodes": ("Children", "CreateMode", "Stat", "Subtree", "Written", "Znode"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -120,7 +133,7 @@ __all__ = [
     "Client",
     "AsyncClient",
     "RetryPolicy",
-    "Probe",
+    "HealthProbe",
     # what a program may ask for in one write
     "Operation",
     "Create",
@@ -138,6 +151,7 @@ __all__ = [
     "Written",
     "Deleted",
     "Children",
+    "Subtree",
     "Result",
     "MultiReply",
     "Change",
@@ -152,12 +166,22 @@ __all__ = [
     "GrantStory",
     "RevokeReply",
     "SizeReply",
+    "ManualHold",
+    "EndedManualHold",
     "Elected",
     "Candidate",
     "ElectionView",
     "SessionInfo",
     "Status",
     "MemberInfo",
+    # access rights
+    "Rule",
+    "Verb",
+    "RoleView",
+    "IdentityView",
+    "TokenReply",
+    "Verdict",
+    "Me",
     # being alive, and listening
     "Session",
     "SessionState",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
+from coordinator.client.access import AccessVerbs
 from coordinator.client.calls import (
     PACKED,
     Call,
@@ -18,10 +18,12 @@ from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.current_session import CurrentSession
 from coordinator.client.delivery import Delivery
 from coordinator.client.hints import CLIENT, answering, missing
+from coordinator.client.home import Home
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.lock_queue import LockQueue
 from coordinator.client.locks.observing import ElectionStream
 from coordinator.client.locks.verbs import LockVerbs
+from coordinator.client.modes import EventWord as EventWord
 from coordinator.client.modes import Mode as Mode
 from coordinator.client.modes import WatchKind as WatchKind
 from coordinator.client.operating import OperatorVerbs
@@ -52,7 +54,7 @@ from coordinator.model.operations import (
 )
 from coordinator.model.sessions import SessionList
 from coordinator.model.views import LockList
-from coordinator.model.znodes import Children, Stat, Written, Znode
+from coordinator.model.znodes import Children, Stat, Subtree, Written, Znode
 from coordinator.wire.codec import reader, to_body
 from coordinator.wire.if_held import if_held_body, if_held_query
 
@@ -62,7 +64,7 @@ PageT = TypeVar("PageT", LockList, GrantPage, SessionList)
 _CLOSE_MS_MAX = 2_000
 
 
-class AsyncClient(LockVerbs, OperatorVerbs):
+class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
     """A client of the cluster in the running event loop; made by ``async with connect(...)``.
 
     Every verb has one overall deadline (``timeout``, in seconds, of ``connect``), is sent to
@@ -80,8 +82,11 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         self.chores = Chores()
         self.leftovers = Leftovers()
         self._shared: dict[Callable[[], Any], Any] = {}
-        self.loop = asyncio.get_running_loop()
-        self._delivery = delivery
+        self.home = Home()
+        self.loop = self.home.loop
+        self.by_threads: Delivery | None = None
+        """What calls go by that begin in a thread, of the core of a sync client; see ``home``."""
+        self._delivery = self._counted_by = delivery
         self._session = CurrentSession(delivery, settings, self.chores)
         self._is_closed = False
 
@@ -105,6 +110,9 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         ``undo`` is for a sync client: here nothing can come between a result and its caller.
         """
         return work
+
+    begin = call
+    """The same: a task is in its loop from the beginning."""
 
     # --- znodes
 
@@ -250,6 +258,25 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         call = packed("GET", tree_target(path, query), is_for_any=stale)
         return await self._read(call, reader(Children))
 
+    @answering
+    async def subtree(
+        self, path: str, *, after: str | None = None, limit: int = 1_000, stale: bool = False
+    ) -> Subtree:
+        """Return a page of all znodes at and below ``path`` that this client may read and watch.
+
+        ``limit`` 0 to 1000; a page may be shorter. Go on with ``after=page.next`` until it is None;
+        each page has its own zxid. A path that does not exist has an empty page.
+
+        Raises:
+            NoAuthError: this client may read nothing there.
+            UnavailableError: no member answered in time.
+        """
+        query = [("subtree", ""), ("limit", str(limit)), *read_mode(stale, None)]
+        if after is not None:
+            query.append(("after", after))
+        call = packed("GET", tree_target(path, query), is_for_any=stale)
+        return await self._read(call, reader(Subtree))
+
     async def multi(
         self,
         operations: Sequence[Operation],
@@ -333,15 +360,23 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         kind: WatchKind = "znode",
         from_zxid: int | None = None,
         one_shot: bool = False,
+        values: bool = False,
+        only: Sequence[EventWord] = (),
+        prefix: str = "",
+        bookmark_ms: int | None = None,
         contact_timeout: float | None = None,
     ) -> ChangeStream:
         """Watch paths, from now or from after ``from_zxid``; resumes by itself at any member.
 
         It is watching after ``async with client.watch("/a") as changes``, or after
-        ``changes = await client.watch("/a")``.
+        ``changes = await client.watch("/a")``. ``values``: each event has the data after and
+        before it, of what this client may read. ``only``: events of these types, ``prefix``: of
+        paths that begin so. ``bookmark_ms`` (100 to 10,000): also a Change without events, so
+        often, while there are no others.
 
         Raises:
-            CompactedError: while iterating; the members do not know any more what was missed.
+            CompactedError: while iterating; the members do not know any more what was missed, or
+                its values; or other rights count for this client. Read again.
             UnavailableError: no member for ``contact_timeout`` seconds (None: it keeps trying).
         """
         self._refuse_when_closed()
@@ -350,6 +385,10 @@ class AsyncClient(LockVerbs, OperatorVerbs):
             [WatchSelector(path, cast(EventKind, kind)) for path in paths],
             from_zxid=from_zxid,
             is_one_shot=one_shot,
+            has_values=values,
+            only=only,
+            prefix=prefix,
+            bookmark_ms=bookmark_ms,
             contact_timeout_ms=_maybe_ms(contact_timeout),
         )
 
@@ -376,7 +415,9 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         """
         self._refuse_when_closed()
         return LockQueue(
+            self.home,
             self._delivery,
+            self.by_threads,
             self.chores,
             self.leftovers,
             self._session,
@@ -431,7 +472,7 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
     ) -> T:
         self._refuse_when_closed()
-        self._delivery.writes_begun += 1
+        self._counted_by.writes_begun += 1
         timeout_ms = self.settings.timeout_ms if timeout is None else int(timeout * 1000)
         return await self._delivery.write(call, parse, timeout_ms)
 
@@ -440,8 +481,12 @@ class AsyncClient(LockVerbs, OperatorVerbs):
         def __getattr__(self, name: str) -> NoReturn:
             raise missing(self, name, CLIENT)
 
+    @property
+    def _takes_calls(self) -> bool:
+        return not self._is_closed
+
     def _refuse_when_closed(self) -> None:
-        if self._is_closed:
+        if not self._takes_calls:
             raise ClientClosedError("this client is closed; connect() makes another one")
 
 

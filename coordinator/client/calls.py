@@ -12,7 +12,7 @@ from coordinator.client.transport import Headers, Request
 from coordinator.errors import BadArgumentsError
 from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.messages import TIMEOUT_HEADER
+from coordinator.wire.messages import AUTHORIZATION, TIMEOUT_HEADER
 
 PACKED = Encoding.MSGPACK
 """What carries the data of znodes: bytes as they are."""
@@ -23,7 +23,8 @@ class Call(NamedTuple):
     """What to ask; ``target`` is percent-encoded.
 
     ``body`` is a value of the model, or plain; None sends none. ``encoding`` None leaves it to the
-    transport. ``is_for_any``: the leader answers it no better than any other member.
+    transport. ``is_for_any``: the leader answers it no better than any other member. ``renews``: it
+    is a heartbeat, so it need not renew the session beside.
     """
 
     method: str
@@ -33,21 +34,25 @@ class Call(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
     accept: str = ""
     is_for_any: bool = False
+    renews: bool = False
 
     def request(
         self,
         timeout_ms: int | None,
         ids: RequestIds | None,
         usual: Encoding = Encoding.JSON,
+        authorization: str | None = None,
     ) -> Request:
         """Return the request that says this, with the deadline and the id it is sent under.
 
         ``usual`` is how bodies travel that may travel in either way; msgpack goes without saying
-        where it is usual."""
+        where it is usual. ``authorization`` shows who asks."""
         encoding = self.encoding or usual
         headers = Headers(self.headers)
         if ids is not None:
             ids.add_to(headers)
+        if authorization is not None:
+            headers[AUTHORIZATION] = authorization
         if timeout_ms is not None:
             headers[_TIMEOUT] = str(timeout_ms)
         if self.accept:

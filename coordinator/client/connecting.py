@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from yarl import URL
 
 from coordinator.client.async_client import AsyncClient
+from coordinator.client.credentials import Credentials, credentials_of
 from coordinator.client.delivery import Delivery
 from coordinator.client.hints import answering
 from coordinator.client.lease import MARGIN_RATIO
-from coordinator.client.probing import Probe
+from coordinator.client.probing import HealthProbe
 from coordinator.client.retry import RetryPolicy
+from coordinator.client.securing import ClientTls
 from coordinator.client.settings import ClientSettings
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.sync_client import Client
 from coordinator.client.transport import HttpTransport, Transport
 from coordinator.clock import Clock, SystemClock
-from coordinator.errors import BadArgumentsError
+from coordinator.errors import BadArgumentsError, ConfigError
+from coordinator.tls.files import TlsFiles
+from coordinator.wire.addresses import is_local
 from coordinator.wire.encoding import Encoding
 
 ENDPOINTS_VARIABLE = "COORDINATOR_ENDPOINTS"
 TRANSPORT_VARIABLE = "COORDINATOR_TRANSPORT"
+FILE_VARIABLES = {
+    "ca_file": "COORDINATOR_CA_FILE",
+    "cert_file": "COORDINATOR_CERT_FILE",
+    "key_file": "COORDINATOR_KEY_FILE",
+}
 DEFAULT_ENDPOINT = "http://127.0.0.1:7071"
-DEFAULT_TRANSPORT = "http"
+DEFAULT_TRANSPORT = "auto"
 TIMEOUT_S_MAX = 1e9
+
+log = logging.getLogger("coordinator.client")
 
 TransportName: TypeAlias = Literal["auto", "stream", "http"]
 _NAMES: tuple[TransportName, ...] = ("auto", "stream", "http")
@@ -44,8 +57,13 @@ def connect(
     lease_margin_ratio: float = MARGIN_RATIO,
     transport: Transport | TransportName | None = None,
     clock: Clock | None = None,
-    probe: Probe | Callable[[], object] | None = None,
+    probe: HealthProbe | Callable[[], object] | None = None,
     operator: str = "",
+    ca_file: str | os.PathLike[str] | None = None,
+    cert_file: str | os.PathLike[str] | None = None,
+    key_file: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    token_file: str | os.PathLike[str] | None = None,
 ) -> Connector:
     """Say which cluster to use; nothing is sent before the first verb.
 
@@ -64,16 +82,27 @@ def connect(
             than the cluster (0.025 covers clocks that run 1 % apart; at least 50 ms are taken).
         transport: how requests travel. ``auto`` is the stream (docs/stream.md), and HTTP at members
             that do not know it; ``stream`` and ``http`` are one of them alone. None takes that of
-            ``COORDINATOR_TRANSPORT`` from the environment, then ``http``. Another one may be passed
+            ``COORDINATOR_TRANSPORT`` from the environment, then ``auto``. Another one may be passed
             as an object; it belongs to the client that opens it.
         clock: for tests; the machine's own otherwise.
         probe: asked from time to time whether this program is well. Once it fails too often its
-            session is ended as a loss, and it gets another one only when it is well; see Probe.
-
-    Raises:
-        BadArgumentsError: an argument is out of its range, or an endpoint is no URL of a member.
+            session is ended as a loss, and it gets another one only when it is well: see
+            ``HealthProbe``.
         operator: who is at work here, if it is a person who mends the cluster: on record, and the
             only one who gets a session when all but the reserve of them are open.
+        ca_file: of ``https://`` endpoints, the CA that their certificates are from (PEM); None
+            takes ``COORDINATOR_CA_FILE`` from the environment, then the CAs of this machine.
+        cert_file: what this client shows members that want a certificate; None takes
+            ``COORDINATOR_CERT_FILE``. It is read again when it has changed.
+        key_file: the key of it, mode 0600; None takes ``COORDINATOR_KEY_FILE``.
+        token: proves who this client is (docs/access.md). Better is a file.
+        token_file: a file with the token. It is read again when it changes, so a token is replaced
+            without a restart. None takes the file that ``COORDINATOR_TOKEN_FILE`` names, if it
+            does; ``token=""`` shows no token whatever the environment says.
+
+    Raises:
+        BadArgumentsError: an argument is out of its range, an endpoint is no URL of a member, or a
+            file cannot be what it should be.
     """
     # Said this way round, NaN is refused as well.
     if not (0 < timeout <= TIMEOUT_S_MAX and 0 < session_timeout <= TIMEOUT_S_MAX):
@@ -85,29 +114,30 @@ def connect(
         raise BadArgumentsError(
             f"connect: expected lease_margin_ratio from 0 to 0.5, found {lease_margin_ratio}"
         )
+    if transport is None or isinstance(transport, str):
+        transport = transport_name(transport)
+    urls, retry, clock = _urls(endpoints, transport), retry or RetryPolicy(), clock or SystemClock()
+    tls = client_tls(urls, ca_file, cert_file, key_file)
     settings = ClientSettings(
         timeout_ms=max(1, round(timeout * 1000)),
         session_timeout_ms=max(1, round(session_timeout * 1000)),
         label=label if label is not None else f"pid {os.getpid()}",
         lease_margin_ratio=lease_margin_ratio,
-        probe=probe if probe is None or isinstance(probe, Probe) else Probe(probe),
+        probe=probe if probe is None or isinstance(probe, HealthProbe) else HealthProbe(probe),
         operator=operator,
+        tls=tls,
     )
-    transport = _transport(transport)
-    urls, retry, clock = _urls(endpoints, transport), retry or RetryPolicy(), clock or SystemClock()
+    credentials = credentials_of(token, token_file)
+    if host := token_in_clear(urls, credentials):
+        _warn_once(host)
 
     async def open_client() -> AsyncClient:
-        if isinstance(transport, str) and transport != "http":
-            http = HttpTransport() if transport == "auto" else None
-            leader: KnownLeader | None = KnownLeader()
-            stream = StreamTransport(leader, label=settings.label, http=http)
-            packed = Encoding.MSGPACK
-            delivery = Delivery(stream, urls, clock, retry, leader, encoding=packed)
-        else:
-            sent_over = HttpTransport() if isinstance(transport, str) else transport
-            leader = getattr(sent_over, "leader", None)
-            encoding = Encoding.JSON if leader is None else Encoding.MSGPACK
-            delivery = Delivery(sent_over, urls, clock, retry, leader, encoding=encoding)
+        over = _opened(transport, settings) if isinstance(transport, str) else transport
+        leader: KnownLeader | None = getattr(over, "leader", None)  # who has one is a stream
+        encoding = Encoding.JSON if leader is None else Encoding.MSGPACK
+        delivery = Delivery(
+            over, urls, clock, retry, leader, encoding=encoding, credentials=credentials
+        )
         return AsyncClient(delivery, settings)
 
     return Connector(open_client)
@@ -162,13 +192,71 @@ async def _with_the_loop(client: AsyncClient) -> AsyncGenerator[None, None]:
         await client.close()
 
 
-def _transport(transport: Transport | TransportName | None) -> Transport | TransportName:
-    if transport is None:
+def _opened(name: TransportName, settings: ClientSettings) -> Transport:
+    tls = settings.tls
+    if name == "http":
+        return HttpTransport(tls=tls)
+    http = HttpTransport(tls=tls) if name == "auto" else None
+    return StreamTransport(label=settings.label, http=http, tls=tls)
+
+
+def client_tls(
+    urls: Sequence[str],
+    ca_file: str | os.PathLike[str] | None = None,
+    cert_file: str | os.PathLike[str] | None = None,
+    key_file: str | os.PathLike[str] | None = None,
+) -> ClientTls | None:
+    """Return what to connect with to ``https://`` endpoints; None if there are none."""
+    given = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
+    if not any(url.startswith("https:") for url in urls):
+        for name, path in given.items():
+            if path is not None:
+                raise BadArgumentsError(
+                    f"connect: expected https:// endpoints beside {name}, found {', '.join(urls)}"
+                )
+        return None
+    paths: dict[str, str | None] = {
+        name: os.fspath(path) if path is not None else os.environ.get(FILE_VARIABLES[name]) or None
+        for name, path in given.items()
+    }
+    tls = ClientTls(TlsFiles(paths["cert_file"], paths["key_file"], paths["ca_file"]))
+    if any(paths.values()):
+        try:
+            tls.check()
+        except ConfigError as error:
+            raise BadArgumentsError(f"connect: {error.message}") from None
+    return tls
+
+
+def token_in_clear(urls: Sequence[str], credentials: Credentials) -> str:
+    """Return a host to which the token goes so that others can read it on its way; "" if none."""
+    hosts = (URL(url).host or "" for url in urls if not _is_hidden(url))
+    return "" if credentials.authorization() is None else next(hosts, "")
+
+
+@lru_cache(maxsize=64)
+def _warn_once(host: str) -> None:
+    log.warning(
+        "the token of this client goes to %s in clear text, and whoever can listen has it: give "
+        "the members certificates (coordinator certs), and the client https:// endpoints",
+        host,
+    )
+
+
+def _is_hidden(url: str) -> bool:
+    """Whether nobody on the way can read what goes there."""
+    host = URL(url).host or ""
+    return url.startswith("https:") or host.lower() == "localhost" or is_local(host)
+
+
+def transport_name(name: str | None = None) -> TransportName:
+    """Return the name of a transport; None is that of the environment, then the default.
+
+    Raises:
+        BadArgumentsError: there is no such transport.
+    """
+    if name is None:
         name = os.environ.get(TRANSPORT_VARIABLE) or DEFAULT_TRANSPORT
-    elif isinstance(transport, str):
-        name = transport
-    else:
-        return transport
     for each in _NAMES:
         if name == each:
             return each

@@ -100,7 +100,7 @@ class CurrentSession:
         The caller ends it in any case.
         """
         settings, opening = self._settings, self._opening
-        if self._prober is not None or settings.operator or not settings.label:
+        if self._prober is not None or settings.operator:
             return None  # more is to be said of it, or to be asked before
         if opening is not None and not _is_over(opening):
             return None
@@ -118,6 +118,14 @@ class CurrentSession:
         session = await begun.is_known
         return await self._open() if session is None else session
 
+    @property
+    def open_now(self) -> Session | None:
+        """The session, if there is one; safe to ask from any thread."""
+        opening = self._opening
+        if opening is None or not opening.done() or _is_over(opening):
+            return None
+        return opening.result()
+
     async def get(self, timeout_s: float | None) -> Session:
         """Return the session, opening it if need be, within ``timeout_s``."""
         opening = self._opening
@@ -125,10 +133,7 @@ class CurrentSession:
             # A task of its own: all callers share it, and one that gives up does not end it.
             opening = self._opening = self._chores.start(self._open(), "open a session")
         if not opening.done():
-            begun = self._with_attempt
-            if begun is not None:
-                begun.waiting += 1
-            await asyncio.wait({opening}, timeout=timeout_s)
+            await self._wait(opening, timeout_s)
         if not opening.done():
             failure = self._delivery.last_failure
             because = "" if failure is None else f": {failure.message}"
@@ -136,6 +141,17 @@ class CurrentSession:
         if opening.cancelled():  # a cancellation of the caller's own is raised by the wait
             raise ClientClosedError("this client was closed while a session was being opened")
         return opening.result()
+
+    async def _wait(self, opening: asyncio.Task[Session], timeout_s: float | None) -> None:
+        begun = self._with_attempt
+        if begun is None:
+            await asyncio.wait({opening}, timeout=timeout_s)
+            return
+        begun.waiting += 1
+        try:
+            await asyncio.wait({opening}, timeout=timeout_s)
+        finally:
+            begun.waiting -= 1  # nobody opens a session for who has given up
 
     async def _open(self) -> Session:
         settings, prober = self._settings, self._prober

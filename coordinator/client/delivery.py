@@ -11,7 +11,13 @@
    or deaf member is left in time for the others.
 5. ``RequestForgotten`` on a first attempt is no retry: the request gets a new id and is sent
    again. On a later attempt it is the truth, and raised.
-6. When the client is closed no call waits for another attempt: each ends at once, with what is
+6. A request may name the client's session, and so renew it (``renewing``). The lease counts from
+   when that very attempt was sent, whatever it came to.
+7. A refusal for want of rights says nothing of an earlier attempt whose outcome is open: the rights
+   may have ended in between. So the write's outcome stays unknown (see 3).
+8. A refusal that says that the credential is gone, which had been accepted, ends the session: its
+   locks are being granted to others (``Acceptance``).
+9. When the client is closed no call waits for another attempt: each ends at once, with what is
    known of it (see 3).
 """
 
@@ -26,17 +32,23 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from coordinator.client.calls import Call
+from coordinator.client.credentials import Acceptance, Credentials
+from coordinator.client.endpoints import Endpoints
+from coordinator.client.renewal import Renewal, Renewing
 from coordinator.client.request_ids import RequestIdPool, RequestIds
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
+from coordinator.client.turns import Turn, Turns
 from coordinator.clock import Clock
 from coordinator.errors import (
+    AuthFailedError,
     BadArgumentsError,
     ClientClosedError,
     ConnectionLostError,
     CoordinatorError,
+    NoAuthError,
     NoLeaderError,
     OutcomeUnknownError,
     RequestError,
@@ -47,7 +59,7 @@ from coordinator.errors import (
 )
 from coordinator.wire.codec import BodyReader
 from coordinator.wire.encoding import Encoding, decode
-from coordinator.wire.messages import INDEX_HEADER
+from coordinator.wire.messages import INDEX_HEADER, NDJSON_TYPE
 from coordinator.wire.packed import packed_reader
 
 T = TypeVar("T")
@@ -61,30 +73,6 @@ _SERVER_DEADLINE_MS_MAX = 60_000
 _INDEX = INDEX_HEADER.lower()
 _PACKED: str = Encoding.MSGPACK.value
 _EXPECTED = (RequestError, SessionError, UnavailableError, OutcomeUnknownError)
-
-
-class Endpoints:
-    """The members' URLs: one is current and kept while it serves."""
-
-    def __init__(self, urls: Sequence[str], shuffle: Callable[[list[str]], None]) -> None:
-        if not urls:
-            raise BadArgumentsError("endpoints: expected the URL of one member or more, found none")
-        self._urls = [url.rstrip("/") for url in urls]
-        shuffle(self._urls)
-        self._at = 0
-
-    @property
-    def current(self) -> str:
-        """The URL of the member that is asked now."""
-        return self._urls[self._at]
-
-    def avoid(self, url: str) -> None:
-        """Go on with the next one, if ``url`` is still the current one."""
-        if self.current == url:
-            self._at = (self._at + 1) % len(self._urls)
-
-    def __len__(self) -> int:
-        return len(self._urls)
 
 
 @dataclass(slots=True)
@@ -122,6 +110,23 @@ class Reader(Protocol):
         ...
 
 
+class Mortal(Protocol):
+    """A session, as far as a wait for it is concerned."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+    def remaining_safe_ms(self) -> int:
+        """Return for how long it certainly goes on."""
+        ...
+
+    def on_state(self, callback: Callable[[Any], None]) -> Callable[[], None]:
+        """Call ``callback`` at each change; returns how to stop that."""
+        ...
+
+
 class Delivery:
     """All calls of one client go through here."""
 
@@ -134,6 +139,7 @@ class Delivery:
         leader: KnownLeader | None = None,
         *,
         encoding: Encoding = Encoding.JSON,
+        credentials: Credentials | None = None,
     ) -> None:
         self.clock = clock
         self.retry = retry
@@ -145,12 +151,28 @@ class Delivery:
         self.writes_begun = 0
         """How many writes of the tree and of locks the program has asked for, for its watches."""
         self.request_ids = RequestIdPool(lambda: self.index_seen)
+        self.renewing: Renewing | None = None
+        """The client's session; None before there is one."""
         self.readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         """The readers of streams, notified when no more lines will come."""
+        self.latest_line: tuple[tuple[object, ...], Any] | None = None
+        """The line of a stream that was read last, and what it says."""
+        self.credentials = Credentials() if credentials is None else credentials
+        self.acceptance = Acceptance()
         self._transport = transport
         self._leader = KnownLeader() if leader is None else leader
+        self._leader.stay_within(self.endpoints.urls)
         self._encoding = encoding
         self._closed = asyncio.Event()
+        self._turns = Turns()
+
+    async def turn(self, limit_ms: int) -> Turn:
+        """Wait until this client may send one more attempt that has no answer yet.
+
+        Raises:
+            UnavailableError: not within ``limit_ms``; nothing was sent.
+        """
+        return await self._turns.take(limit_ms)
 
     async def read(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
         """Return the parsed answer of a call that changes nothing."""
@@ -172,9 +194,19 @@ class Delivery:
         it fails."""
         endpoint = self._endpoint(call)
         try:
-            request = call.request(_server_ms(timeout_ms), ids, self._encoding)
+            request = self._said(call, _server_ms(timeout_ms), ids)
+            renewal = None if call.renews else self.renewal()
+            if renewal is not None:
+                request = renewal.added_to(request)
+            sent_ms = self.clock.monotonic_ms()
             response = await self._transport.request(endpoint, request, timeout_ms)
+            self.acceptance.note(request, response.status, self.clock.monotonic_ms())
+            if renewal is not None:
+                renewal.heed(response.headers)
             parsed = self._parsed(endpoint, response, parse)
+        except AuthFailedError as error:
+            self.heed(error, request, sent_ms)
+            raise
         except (UnavailableError, OutcomeUnknownError) as error:
             self.last_failure = error
             if not isinstance(error, RequestForgottenError):
@@ -197,8 +229,30 @@ class Delivery:
         arrive.
         """
         endpoint = self._endpoint(call)
-        request = call.request(_server_ms(timeout_ms) if is_bounded else None, ids, self._encoding)
-        return Streaming(self, endpoint, request, timeout_ms)
+        request = self._said(call, _server_ms(timeout_ms) if is_bounded else None, ids)
+        return Streaming(self, endpoint, request, timeout_ms, self.renewal())
+
+    def _said(self, call: Call, timeout_ms: int | None, ids: RequestIds | None) -> Request:
+        """Return ``call`` as a request, with what it proves its identity by."""
+        return call.request(timeout_ms, ids, self._encoding, self.credentials.authorization())
+
+    def renewal(self) -> Renewal | None:
+        """Return what makes the request that is sent now renew the session, if it should."""
+        renewing = self.renewing
+        if renewing is None:
+            return None
+        now_ms = self.clock.monotonic_ms()
+        return Renewal(renewing, now_ms) if renewing.wants_renewal(now_ms) else None
+
+    def heed(self, error: AuthFailedError, request: Request, sent_ms: int) -> None:
+        """End the session if ``error`` says that its credential is gone."""
+        if self.acceptance.is_over(error, request, sent_ms):
+            self.end_session(f"its credential was revoked; the member says: {error.message}")
+
+    def end_session(self, reason: str) -> None:
+        """Let the client's session be lost, as a member says; in any thread."""
+        if self.renewing is not None:
+            self.renewing.on_ended(reason)
 
     def leave(self, endpoint: str) -> None:
         """Go on with another member, after ``endpoint`` has failed."""
@@ -219,6 +273,26 @@ class Delivery:
     def is_by_stream(self) -> bool:
         """Whether the members are reached over the stream."""
         return isinstance(self._transport, StreamTransport)
+
+    async def line(
+        self, stream: ResponseStream, limit_ms: int, session: Mortal | None = None
+    ) -> bytes | None:
+        """Return the next line, None at the end of the stream; TimeoutError after ``limit_ms``.
+
+        ``session``: whose end ends the wait; in the loop that is the business of ``while_alive``.
+        """
+        async with asyncio.timeout(limit_ms / 1000):
+            return await stream.line()
+
+    async def rest(self, stream: ResponseStream, limit_ms: int) -> bytes:
+        """Return all the rest of the stream; TimeoutError after ``limit_ms``."""
+        async with asyncio.timeout(limit_ms / 1000):
+            return await stream.read()
+
+    @property
+    def either(self) -> str:
+        """Accepts one answer as bodies usually travel, or lines."""
+        return f"{self._encoding.value}, {NDJSON_TYPE}"
 
     async def send(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         """Send one request as it is; nothing is tried again."""
@@ -276,6 +350,10 @@ class Delivery:
                     raise
                 ids.renew(self.index_seen)
                 continue
+            except (AuthFailedError, NoAuthError) as error:
+                if ids is None or trouble.unknown is None:
+                    raise
+                raise trouble.unknown from error  # its rights may have ended after it was done
             except (UnavailableError, OutcomeUnknownError) as error:
                 trouble.note(error)
             if not await self.pause(trouble, deadline_ms):
@@ -301,7 +379,7 @@ class Delivery:
         if encoding is Encoding.MSGPACK and type(parse) is BodyReader:
             read_packed = packed_reader(parse.kind)
             if read_packed is not None:
-                with suppress(ValueError):
+                with suppress(ValueError, RecursionError):
                     return read_packed(response.body)  # type: ignore[no-any-return]
         try:
             return parse(decode(response.body, encoding))
@@ -324,9 +402,19 @@ class Streaming:
     """
 
     def __init__(
-        self, delivery: Delivery, endpoint: str, request: Request, timeout_ms: int
+        self,
+        delivery: Delivery,
+        endpoint: str,
+        request: Request,
+        timeout_ms: int,
+        renewal: Renewal | None = None,
     ) -> None:
         self._delivery = delivery
+        self._renewal = renewal
+        if renewal is not None:
+            request = renewal.added_to(request)
+        self._request = request
+        self._sent_ms = delivery.clock.monotonic_ms()
         self._endpoint = endpoint
         self._timeout_ms = timeout_ms
         self._opening = delivery.open_stream(endpoint, request, timeout_ms)
@@ -338,10 +426,16 @@ class Streaming:
             self._leave(error)
             raise
         try:
-            self._delivery.note_index(stream.headers)
+            delivery = self._delivery
+            delivery.acceptance.note(self._request, stream.status, delivery.clock.monotonic_ms())
+            delivery.note_index(stream.headers)
+            if self._renewal is not None:
+                self._renewal.heed(stream.headers)
             if stream.status >= 400:
                 raise await self._problem(stream)
         except BaseException as error:
+            if isinstance(error, AuthFailedError):
+                self._delivery.heed(error, self._request, self._sent_ms)
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
         return stream
@@ -363,8 +457,7 @@ class Streaming:
 
     async def _problem(self, stream: ResponseStream) -> CoordinatorError:
         try:
-            async with asyncio.timeout(self._timeout_ms / 1000):
-                body = await stream.read()
+            body = await self._delivery.rest(stream, self._timeout_ms)
         except TimeoutError:
             return ConnectionLostError(f"{self._endpoint}: no answer in {self._timeout_ms} ms")
         return problem_in(self._endpoint, Response(stream.status, stream.headers, body))

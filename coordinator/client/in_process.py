@@ -1,16 +1,17 @@
 """Members in this process, reached without sockets: for tests, and for a program that embeds one.
 
-The HTTP client and the HTTP server are joined back to back in memory: each writes into a pipe whose
-other end is fed to the other's parser. So everything but the kernel is the real thing, streams and
-broken connections included, and it runs as well on an event loop with a clock of its own.
+Client and server are joined back to back in memory: each writes into a pipe whose other end is fed
+to the other's parser. So everything but the kernel is the real thing, streams and broken
+connections included, and it runs as well on an event loop with a clock of its own. They speak the
+stream; an application that does not know it (not one of ``create_app``) is asked over HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Any
 
 import aiohttp
@@ -18,7 +19,10 @@ from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
 
 from coordinator.client.memory_pipe import PipeEnd, joined
+from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import HttpTransport, Request, Response, ResponseStream
+from coordinator.wire.http.keys import STREAM, Speaking
 
 
 class _MemoryConnector(aiohttp.BaseConnector):
@@ -60,13 +64,8 @@ class _Streaming:
         await self._start()
         return await self._streaming.__aenter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._streaming.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *exception: Any) -> None:
+        await self._streaming.__aexit__(*exception)
 
 
 class InProcessTransport:
@@ -79,7 +78,10 @@ class InProcessTransport:
     def __init__(self, members: Mapping[str, web.Application]) -> None:
         self._members = dict(members)
         self._runners: dict[str, web.AppRunner] = {}
-        self._http = HttpTransport(connector=lambda: _MemoryConnector(self._connect, self._keep))
+        self._speaking: dict[str, Speaking] = {}
+        self.leader = KnownLeader()
+        http = HttpTransport(connector=lambda: _MemoryConnector(self._connect, self._keep))
+        self._stream = StreamTransport(self.leader, http=http, connect=self._connect_stream)
         self._starting = asyncio.Lock()
         self._is_started = False
         self._pipes: dict[str, list[PipeEnd]] = {}
@@ -92,15 +94,15 @@ class InProcessTransport:
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         """Send a request to a member and return the whole response."""
         await self._start()
-        return await self._http.request(endpoint, request, timeout_ms)
+        return await self._stream.request(endpoint, request, timeout_ms)
 
     def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _Streaming:
         """Send a request to a member and return its response line by line."""
-        return _Streaming(self._start, self._http.stream(endpoint, request, timeout_ms))
+        return _Streaming(self._start, self._stream.stream(endpoint, request, timeout_ms))
 
     async def close(self) -> None:
         """Close the connections; the members live on."""
-        await self._http.close()
+        await self._stream.close()
         for runner in self._runners.values():
             await runner.cleanup()
         self._runners.clear()
@@ -108,6 +110,7 @@ class InProcessTransport:
     def remove(self, url: str) -> None:
         """Let the member die for this client: its connections break, new ones are refused."""
         self._runners.pop(url, None)
+        self._speaking.pop(url, None)
         for pipe in self._pipes.pop(url, []):
             pipe.close()
 
@@ -119,6 +122,8 @@ class InProcessTransport:
                 runner = web.AppRunner(application, handler_cancellation=True, access_log=None)
                 await runner.setup()
                 self._runners[url] = runner
+                if (stream := application.get(STREAM)) is not None:
+                    self._speaking[url] = stream()
             self._is_started = True
 
     def _connect(self, url: str) -> asyncio.Protocol | None:
@@ -126,6 +131,14 @@ class InProcessTransport:
         if runner is None or runner.server is None:
             return None
         return runner.server()
+
+    async def _connect_stream(self, url: str, make: Callable[[], asyncio.Protocol]) -> object:
+        server = self._speaking[url]() if url in self._speaking else self._connect(url)
+        if server is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "no such member")
+        client = make()
+        self._keep(url, joined(asyncio.get_running_loop(), client, server))
+        return client
 
     def _keep(self, url: str, pipe: PipeEnd) -> None:
         pipes = [each for each in self._pipes.get(url, []) if not each.is_closing()]

@@ -40,6 +40,14 @@ class Lease:
         """How often to send a heartbeat: three chances in each lease."""
         return max(1, self.timeout_ms // 3)
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time for a heartbeat."""
+        return now_ms - self.sent_ms >= self.interval_ms
+
+    def may_ride(self, now_ms: int) -> bool:
+        """Whether a request that is sent now anyway should renew it, and so save a heartbeat."""
+        return 2 * (now_ms - self.sent_ms) >= self.interval_ms
+
     @property
     def attempt_ms(self) -> int:
         """How long one heartbeat is waited for."""

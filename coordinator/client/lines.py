@@ -24,7 +24,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.model.events import StreamError
-from coordinator.wire.encoding import decode
+from coordinator.wire.encoding import Encoding, decode
 
 T = TypeVar("T")
 
@@ -108,13 +108,13 @@ class Lines(Generic[T]):
                 self._silence.reschedule(asyncio.get_running_loop().time())
 
     async def close(self) -> None:
-        """Let go of the stream; ``next`` would open it again."""
+        """Close the stream; ``next`` would open it again."""
         opening, self._opening, self._stream = self._opening, None, None
         if opening is not None:
             await opening.__aexit__(None, None, None)
 
     async def _drop(self, error: CoordinatorError) -> None:
-        """Let go of a stream that failed; the delivery leaves its member for that."""
+        """Close a stream that failed; the delivery leaves its member for that."""
         opening, self._opening, self._stream = self._opening, None, None
         if opening is not None:
             await opening.__aexit__(type(error), error, error.__traceback__)
@@ -138,10 +138,24 @@ class Lines(Generic[T]):
                 raise ConnectionLostError("the stream ended")
             if not raw.strip():
                 continue  # a keep-alive
-            try:
-                said = self._parse(decode(raw, encoding_of(self._stream.headers)))
-            except BadArgumentsError as error:
-                raise ConnectionLostError(f"a line could not be read: {error.message}") from error
+            said = self._said(raw, encoding_of(self._stream.headers))
             if isinstance(said, StreamError):
                 raise said.error
             return said
+
+    def _said(self, raw: bytes, encoding: Encoding) -> T | StreamError:
+        """Return what a line says; many streams of a client are told the same, which is read once.
+
+        What is read never changes, so they may share it."""
+        key = raw, encoding, self._parse
+        kept = self._delivery.latest_line
+        if kept is not None and kept[0] == key:
+            shared: T | StreamError = kept[1]
+            return shared
+        try:
+            said = self._parse(decode(raw, encoding))
+        except BadArgumentsError as error:
+            raise ConnectionLostError(f"a line could not be read: {error.message}") from error
+        if not isinstance(said, StreamError):  # which is raised, and keeps where it was
+            self._delivery.latest_line = key, said
+        return said

@@ -7,17 +7,23 @@
    end of the child does not touch what the parent's loop runs.
 3. A call that is under way when the loop is stopped ends by itself within a bounded time, or is
    cancelled; its outcome is then unknown.
+4. ``begin_here`` runs in the thread that calls what needs no loop (see ``home``); for the main
+   thread, where Ctrl-C comes between any two steps, a ``Deputy`` does it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
+import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextvars import Context
 from typing import Any, TypeVar
 
+from coordinator.client.deputy import Deputy, DeputyCall
 from coordinator.client.locks.owner import context_of_caller
 from coordinator.errors import (
     BadArgumentsError,
@@ -72,6 +78,7 @@ class LoopThread:
         """What threads want to be called in the loop, in their order."""
         self._is_woken = False
         """Whether the loop is about to look into it: one wake-up serves many threads."""
+        self._deputy = Deputy(self._run_for_deputy)
         self._thread = threading.Thread(target=self._main, name="coordinator client", daemon=True)
         self._thread.start()
 
@@ -86,20 +93,62 @@ class LoopThread:
         undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
     ) -> T:
         """Run ``work`` to its end and return what it returns; see invariant 1 for Ctrl-C."""
+        self.refuse(work)
+        return self._run(work, undo, context_of_caller())
+
+    def begin_here(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    ) -> T:
+        """Run ``work`` in this thread, and from its ``await home.enter()`` on in the loop."""
+        self.refuse(work)
+        if threading.get_ident() == threading.main_thread().ident:
+            if self._deputy.is_busy:
+                return self._run(work, undo, context_of_caller())
+            return self._by_deputy(work, undo)
+        return self._begun(work, undo, context_of_caller())
+
+    def _begun(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+        context: Context,
+        deputised: DeputyCall | None = None,
+    ) -> T:
         try:
-            self.refuse_where_it_cannot_run()
-        except BaseException:
-            work.close()
+            context.run(work.send, None)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        except CoordinatorError as error:
+            raise error.with_traceback(None)  # noqa: B904 - the caller's lines, not ours
+        rest = _rest_of(work)
+        try:
+            return self._run(rest, undo, context, deputised)
+        except ClientClosedError:
+            if inspect.getcoroutinestate(work) == inspect.CORO_SUSPENDED:
+                return _ended_without_loop(work)
             raise
+
+    def _run(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+        context: Context,
+        deputised: DeputyCall | None = None,
+    ) -> T:
         done = _Latch()
         started: list[asyncio.Task[T]] = []
-        context = context_of_caller()
 
         def start() -> None:
             task = self._loop.create_task(work, context=context)
             started.append(task)
             self._calls.add(task)
             task.add_done_callback(ended)
+            if deputised is not None and not deputised.is_told:
+                deputised.on_cancel = lambda: self._soon(task.cancel)
+                if deputised.is_cancelled:
+                    task.cancel()
 
         def ended(task: asyncio.Task[T]) -> None:
             self._calls.discard(task)
@@ -128,11 +177,52 @@ class LoopThread:
         except CoordinatorError as error:
             raise error.with_traceback(None)  # noqa: B904 - the caller's lines, not the loop's
 
+    def _by_deputy(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+    ) -> T:
+        call = DeputyCall(work, context_of_caller())
+        try:  # an interrupt may come at any moment from here on
+            self._deputy.begin(call)
+            while not call.wait(_LOOK_S):
+                pass
+            if call.error is None:
+                return call.result  # type: ignore[no-any-return]
+        except BaseException as error:
+            self._deputy.ring()  # it may not have been woken
+            self._interrupt_deputy(call, undo, error)
+            raise
+        if isinstance(call.error, CoordinatorError):
+            raise call.error.with_traceback(None)
+        raise call.error
+
+    def _run_for_deputy(self, call: DeputyCall) -> Any:
+        if call.is_cancelled:
+            call.work.close()
+            raise asyncio.CancelledError
+        return self._begun(call.work, None, call.context, call)
+
+    def _interrupt_deputy(
+        self,
+        call: DeputyCall,
+        undo: Callable[[Any], Coroutine[Any, Any, object]] | None,
+        error: BaseException,
+    ) -> None:
+        call.cancel()
+        if not call.wait(_CLEAN_UP_S_MAX) or undo is None or call.error is not None:
+            return
+        try:
+            self.run(undo(call.result))
+        except Exception as failure:
+            error.add_note(f"and what the call had acquired is not released yet: {failure}")
+
     def stop(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
         """Run ``last``, for a bounded time, then end the loop and its thread; idempotent."""
         if self._is_stopped or not self.is_ours:
             return
         self._is_stopped = True
+        self._deputy.stop()
 
         async def finish() -> None:
             try:
@@ -188,6 +278,14 @@ class LoopThread:
             except Exception as failure:
                 error.add_note(f"and what the call had acquired is not released yet: {failure}")
 
+    def refuse(self, work: Coroutine[Any, Any, object]) -> None:
+        """Raise what ``refuse_where_it_cannot_run`` does; ``work`` is closed then."""
+        try:
+            self.refuse_where_it_cannot_run()
+        except BaseException:
+            work.close()
+            raise
+
     def refuse_where_it_cannot_run(self) -> None:
         """Raise what a call gets in a forked child, after the end, or in the loop's own thread.
 
@@ -219,6 +317,26 @@ class LoopThread:
                 self._loop.run_until_complete(asyncio.wait(rest, timeout=_CLEAN_UP_S_MAX))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
+
+
+@types.coroutine
+def _resumed(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Go on with a coroutine that has begun, which ``await`` alone would refuse."""
+    return (yield from work)  # type: ignore[no-any-return]
+
+
+async def _rest_of(work: Coroutine[Any, Any, T]) -> T:
+    return await _resumed(work)
+
+
+def _ended_without_loop(work: Coroutine[Any, Any, T]) -> T:
+    """End a coroutine that cannot go on; each time it asks for the loop it gets the same answer."""
+    closed = ClientClosedError("this client was closed while the call was under way")
+    while True:
+        try:
+            work.throw(closed)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
 
 
 def _closed_under(started: Sequence[object]) -> CoordinatorError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 WatchKind = Literal["znode", "children", "subtree"]
+EventWord = Literal["NodeCreated", "NodeDeleted", "NodeDataChanged"]
 Mode = Literal[
     "persistent",
     "persistent_sequential",

@@ -26,7 +26,7 @@ _TEXT_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class HealthProbe:
     """What to ask the program, how often, and for how long it may be unwell.
 
     Args:
@@ -60,7 +60,7 @@ class Probe:
 class Prober:
     """Runs one probe, for one client."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: HealthProbe) -> None:
         self._probe = probe
         self._run: asyncio.Task[str] | None = None
         self._has_returned: threading.Event | None = None

@@ -15,12 +15,17 @@
 4. A session whose client is not well is lost at once, and never renewed again. It is ended in the
    cluster when its holders have stopped, at the latest when the safe time of its last heartbeat is
    over. If the cluster cannot be reached, the lease runs out.
-5. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
+5. A request that is sent anyway renews it, too, when half of the time to the next heartbeat is
+   over; a client that is busy sends no heartbeats.
+6. A revoked credential ends it at once, whichever request was told so (``delivery``).
+7. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
+   ``while_alive`` is for the loop, and for a thread whose call began there (``home``).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -30,11 +35,14 @@ from urllib.parse import quote
 
 from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery, Trouble
+from coordinator.client.home import Home
 from coordinator.client.lease import Lease, margin_ms
 from coordinator.client.locks.grant_watch import GrantWatch
 from coordinator.client.probing import Prober
 from coordinator.errors import (
+    AuthFailedError,
     CoordinatorError,
+    NoAuthError,
     OutcomeUnknownError,
     SessionError,
     SessionExpiredError,
@@ -49,6 +57,10 @@ from coordinator.model.sessions import (
 from coordinator.wire.codec import reader
 
 T = TypeVar("T")
+
+
+class WaitOverError(Exception):
+    """A thread's wait was ended, because the session has ended for which it waited."""
 
 
 class SessionState(StrEnum):
@@ -78,10 +90,12 @@ class Session:
         self._state = SessionState.CONNECTED
         self._announced = SessionState.CONNECTED
         self._guard = threading.Lock()
-        self._loop = asyncio.get_running_loop()
+        self.home = Home()
+        """Where its heartbeats are sent."""
+        self._loop = self.home.loop
         self._ended = asyncio.Event()
         self._callbacks: dict[int, Callable[[SessionState], None]] = {}
-        self._callback_number = 0
+        self._callback_numbers = itertools.count(1)
         self._failure = ""
         """What is wrong with the client, if that is why the session ended."""
         self._is_end_told = False
@@ -141,8 +155,7 @@ class Session:
 
     def on_state(self, callback: Callable[[SessionState], None]) -> Callable[[], None]:
         """Call ``callback(state)`` in the event loop at each change; returns how to stop that."""
-        self._callback_number += 1
-        number = self._callback_number
+        number = next(self._callback_numbers)
         self._callbacks[number] = callback
 
         def stop() -> None:
@@ -157,6 +170,8 @@ class Session:
             SessionExpiredError: the session ended first.
             What ``work`` raises.
         """
+        if not self.home.is_here:
+            return await self._while_alive_here(work)
         waiting = self._loop.create_task(work)
         ended = self._loop.create_task(self._ended.wait())
         try:
@@ -171,6 +186,17 @@ class Session:
             ended.cancel()
             waiting.cancel()
             await asyncio.gather(waiting, ended, return_exceptions=True)
+
+    async def _while_alive_here(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same in a thread, whose waits end with this session by themselves."""
+        try:
+            return await work
+        except WaitOverError:
+            raise SessionExpiredError(self.reason, session_id=self.session_id) from None
+        except SessionExpiredError as error:
+            await self.home.enter()
+            self.note_end(error)
+            raise
 
     def note_end(self, error: SessionExpiredError) -> None:
         """Note that a member has answered a request by saying that this session has ended.
@@ -193,7 +219,7 @@ class Session:
         """
         self.check()
         sent_ms = self._clock.monotonic_ms()
-        call = Call("POST", f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat")
+        call = self._heartbeat()
         try:
             renewed = await self._delivery.read(call, reader(SessionLease), timeout_ms)
         except SessionError as error:
@@ -255,6 +281,8 @@ class Session:
             await self._delivery.write(Call("DELETE", target), reader(SessionClosed), timeout_ms)
         except (UnavailableError, OutcomeUnknownError):
             return False
+        except (AuthFailedError, NoAuthError):
+            return False  # its token was revoked, and with that the server has ended it
         except SessionError:
             pass  # it had ended before
         self._is_end_told = True
@@ -267,7 +295,8 @@ class Session:
             trouble = Trouble()
             while not self.is_lost:
                 await self._wait_for_turn(trouble)
-                await self._beat(trouble)
+                if trouble.failures or self._lease.is_due(self._clock.monotonic_ms()):
+                    await self._beat(trouble)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # the root of this task: without heartbeats nothing is safe
@@ -289,7 +318,7 @@ class Session:
         remaining_ms = self.remaining_safe_ms()
         if remaining_ms == 0:
             return
-        call = Call("POST", f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat")
+        call = self._heartbeat()
         sent_ms = self._clock.monotonic_ms()
         try:
             renewed = await self._delivery.attempt(
@@ -305,6 +334,10 @@ class Session:
         else:
             trouble.failures = 0
             self._renew(sent_ms, renewed)
+
+    def _heartbeat(self) -> Call:
+        target = f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat"
+        return Call("POST", target, renews=True)
 
     def _renew(self, sent_ms: int, renewed: SessionLease) -> None:
         if self.remaining_safe_ms() == 0:
@@ -348,6 +381,49 @@ class Session:
                 )
 
 
+class _BesideRequests:
+    """The renewals of a session beside other requests of its client; used from any thread."""
+
+    def __init__(self, session: Session) -> None:
+        self.session_id = session.session_id
+        self._session = session
+        self._last_ms = session._lease.sent_ms
+        """When a request was last sent that renews it."""
+
+    def wants_renewal(self, now_ms: int) -> bool:
+        """Whether the request that is sent now should renew it."""
+        session = self._session
+        lease = session._lease
+        if session._state in _ENDED or not lease.may_ride(now_ms) or not lease.remaining_ms(now_ms):
+            return False
+        if now_ms - self._last_ms < lease.pause_ms_max:
+            return False  # another one is under way
+        self._last_ms = now_ms
+        return True
+
+    def on_renewed(self, sent_ms: int) -> None:
+        """A request sent at ``sent_ms`` has renewed it, and no grant of it was lost."""
+        session = self._session
+        if session.remaining_safe_ms() == 0:
+            return  # too late, as for a heartbeat
+        with session._guard:
+            session._lease = session._lease.renewed(sent_ms)
+            is_back = session._state is SessionState.SUSPENDED
+        if is_back:
+            with suppress(RuntimeError):  # the loop is closed: no callback can run
+                session._loop.call_soon_threadsafe(session._turn, SessionState.CONNECTED)
+
+    def on_ended(self, reason: str) -> None:
+        """It has ended in the cluster: nothing that it owns may be relied upon from now on."""
+        session = self._session
+        with session._guard:
+            if session._state in _ENDED:
+                return
+            session._state, session.reason = SessionState.LOST, reason
+        with suppress(RuntimeError):  # the loop is closed: no callback can run
+            session._loop.call_soon_threadsafe(session._announce)
+
+
 async def open_session(
     delivery: Delivery,
     session_timeout_ms: int,
@@ -380,4 +456,6 @@ def new_session(
 ) -> Session:
     """Return an open session; its lease counts from when its opening was first sent."""
     lease = Lease(sent_ms, timeout_ms, margin_ms(timeout_ms, margin_ratio))
-    return Session(delivery, session_id, lease, margin_ratio)
+    session = Session(delivery, session_id, lease, margin_ratio)
+    delivery.renewing = _BesideRequests(session)
+    return session

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coordinator.client.probing import Probe
+from coordinator.client.probing import HealthProbe
+from coordinator.client.securing import ClientTls
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,5 +16,6 @@ class ClientSettings:
     session_timeout_ms: int
     label: str
     lease_margin_ratio: float
-    probe: Probe | None = None
+    probe: HealthProbe | None = None
     operator: str = ""
+    tls: ClientTls | None = None

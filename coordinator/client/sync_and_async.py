@@ -51,17 +51,21 @@ class WithClient(Protocol[ClientT_co]):
 def _both(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
     undo: Callable[[Any, T], Coroutine[Any, Any, object]] | None = None,
+    *,
+    begins_here: bool = False,
 ) -> Any:
     """Offer a coroutine method to both clients.
 
     ``undo`` is another coroutine method of the object: it gives back what ``method`` returned when
-    a sync caller was interrupted in the instant in which it was done.
+    a sync caller was interrupted in the instant in which it was done. ``begins_here``: in a thread
+    it needs no event loop until it says ``await core.home.enter()``.
     """
 
     @wraps(method)
     def function(self: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
         undoing = None if undo is None else partial(undo, self)
-        return self.client.call(method(self, *args, **kwargs), undoing)
+        run = self.client.begin if begins_here else self.client.call
+        return run(method(self, *args, **kwargs), undoing)
 
     # Of ``acquire = both(_acquire)`` the world sees the name without the underscore.
     function.__name__ = method.__name__.lstrip("_")
@@ -78,6 +82,8 @@ if TYPE_CHECKING:
             self,
             method: Callable[Concatenate[SelfT, P], Coroutine[Any, Any, T]],
             undo: Callable[[SelfT, T], Coroutine[Any, Any, object]] | None = None,
+            *,
+            begins_here: bool = False,
         ) -> None: ...
 
         @overload

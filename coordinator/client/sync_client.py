@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial, wraps
 from typing import (
     TYPE_CHECKING,
@@ -30,7 +30,7 @@ from typing import (
     TypeVar,
 )
 
-from coordinator.client.async_client import AsyncClient, WatchKind
+from coordinator.client.async_client import AsyncClient, EventWord, WatchKind
 from coordinator.client.conditions import Conditions
 from coordinator.client.hints import CLIENT, missing
 from coordinator.client.loop_thread import LoopThread
@@ -138,6 +138,7 @@ class Client:
                 raise
             if core.delivery.is_by_stream:
                 self.verbs = Verbs(core, thread)
+                core.by_threads = self.verbs.delivery
             self._thread, self._core = thread, core
             # Also when it is forgotten, or the interpreter exits: a session must not live on
             # unowned.
@@ -170,12 +171,29 @@ class Client:
         assert self._thread is not None, "it was opened"
         return self._thread.run(work, undo)
 
+    def begin(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+    ) -> T:
+        """Run a recipe's coroutine as ``call`` does, but begin here if this client can.
+
+        The coroutine uses what belongs to an event loop only after ``await core.home.enter()``.
+        For the main thread, which signals interrupt between any two steps, another begins it.
+        """
+        verbs = self.verbs if self._core is not None else None
+        if verbs is None:
+            return self.call(work, undo)
+        assert self._thread is not None, "it was opened"
+        return self._thread.begin_here(work, undo)
+
     create = _blocking(AsyncClient.create)
     get = _blocking(AsyncClient.get)
     set = _blocking(AsyncClient.set)
     delete = _blocking(AsyncClient.delete)
     exists = _blocking(AsyncClient.exists)
     children = _blocking(AsyncClient.children)
+    subtree = _blocking(AsyncClient.subtree)
     multi = _blocking(AsyncClient.multi)
     guarded = _blocking(AsyncClient.guarded)
     session = _in_loop(AsyncClient.session)
@@ -188,6 +206,22 @@ class Client:
     proclaim = _blocking(AsyncClient.proclaim)
     limits = _blocking(AsyncClient.limits)
     set_limits = _blocking(AsyncClient.set_limits)
+    access = _blocking(AsyncClient.access)
+    caller = _blocking(AsyncClient.caller)
+    roles = _blocking(AsyncClient.roles)
+    identities = _blocking(AsyncClient.identities)
+    quota = _blocking(AsyncClient.quota)
+    quotas = _blocking(AsyncClient.quotas)
+    set_quota = _blocking(AsyncClient.set_quota)
+    can = _blocking(AsyncClient.can)
+    init_access = _blocking(AsyncClient.init_access)
+    set_access = _blocking(AsyncClient.set_access)
+    put_role = _blocking(AsyncClient.put_role)
+    drop_role = _blocking(AsyncClient.drop_role)
+    put_identity = _blocking(AsyncClient.put_identity)
+    drop_identity = _blocking(AsyncClient.drop_identity)
+    add_token = _blocking(AsyncClient.add_token)
+    drop_token = _blocking(AsyncClient.drop_token)
     status = _blocking(AsyncClient.status)
 
     def update(
@@ -264,6 +298,10 @@ class Client:
         kind: WatchKind = "znode",
         from_zxid: int | None = None,
         one_shot: bool = False,
+        values: bool = False,
+        only: Sequence[EventWord] = (),
+        prefix: str = "",
+        bookmark_ms: int | None = None,
         contact_timeout: float | None = None,
     ) -> BlockingStream[Change]:
         """Watch paths from this call on; iterate over the result, or ``with`` it.
@@ -278,6 +316,10 @@ class Client:
             kind=kind,
             from_zxid=from_zxid,
             one_shot=one_shot,
+            values=values,
+            only=only,
+            prefix=prefix,
+            bookmark_ms=bookmark_ms,
             contact_timeout=contact_timeout,
         )
         limit_s = contact_timeout

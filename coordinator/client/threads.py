@@ -12,16 +12,18 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.calls import Call
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import Delivery, Mortal
+from coordinator.client.deputy import wait_cancellably
 from coordinator.client.loop_thread import LoopThread
+from coordinator.client.renewal import Renewal
 from coordinator.client.request_ids import RequestIdPool, RequestIds
-from coordinator.client.session import Session
+from coordinator.client.session import Session, WaitOverError
 from coordinator.client.stream.blocking import BlockingTransport, run_here
+from coordinator.client.stream.blocking_connection import BlockingLines
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.transport import Request, Response
+from coordinator.client.turns import Turn
 from coordinator.errors import (
-    ClientClosedError,
     CoordinatorError,
     SessionExpiredError,
     UnavailableError,
@@ -31,6 +33,12 @@ from coordinator.wire.encoding import Encoding
 T = TypeVar("T")
 
 _WRITES_AT_ONCE_MAX = 128
+_STEP_MS = 100
+"""How long a pause goes on at most after the main thread was interrupted."""
+
+
+def _nothing_to_wake() -> None:
+    """The wait is short."""
 
 
 class _Lending:
@@ -79,19 +87,72 @@ class BlockingDelivery(Delivery):
     def __init__(self, beside: Delivery, transport: BlockingTransport, leader: KnownLeader) -> None:
         super().__init__(
             transport,
-            (beside.endpoints.current,),
+            beside.endpoints.urls,
             beside.clock,
             beside.retry,
             leader,
             encoding=Encoding.MSGPACK,
+            credentials=beside.credentials,
         )
         self.endpoints = beside.endpoints
+        self.acceptance = beside.acceptance
+        self._beside = beside
         self.request_ids = _BlockingPool(lambda: self.index_seen)
         self._is_over = threading.Event()
 
+    def renewal(self) -> Renewal | None:
+        """Return what makes a request of a thread renew the session, if it should."""
+        return self._beside.renewal()
+
+    def end_session(self, reason: str) -> None:
+        """Let the client's session be lost; its holders are told in the client's loop."""
+        self._beside.end_session(reason)
+
+    async def turn(self, limit_ms: int) -> Turn:
+        """Return at once: each thread has one attempt under way."""
+        return Turn(None)
+
     async def wait(self, delay_ms: int) -> None:
         """Wait for so long, or until the client is closed."""
-        self._is_over.wait(delay_ms / 1000)
+        until_ms = self.clock.monotonic_ms() + delay_ms
+        while (left_ms := until_ms - self.clock.monotonic_ms()) > 0 and not self.is_closed:
+            step_s = min(left_ms, _STEP_MS) / 1000
+            wait_cancellably(self._is_over.wait, _nothing_to_wake, step_s)
+
+    async def line(self, stream: Any, limit_ms: int, session: Mortal | None = None) -> bytes | None:
+        """Return the next line; the end of ``session`` ends the wait.
+
+        Raises:
+            TimeoutError: it has not come within ``limit_ms``.
+            WaitOverError: the session has ended.
+        """
+        lines: BlockingLines = stream
+        if lines.has_news:
+            return lines.take()
+        until_ms = self.clock.monotonic_ms() + limit_ms
+        stop = None if session is None else session.on_state(lambda _state: lines.ring())
+        try:
+            while not lines.has_news:
+                if session is not None and session.is_lost:
+                    raise WaitOverError
+                left_ms = until_ms - self.clock.monotonic_ms()
+                if left_ms <= 0:
+                    raise TimeoutError
+                if session is not None:
+                    left_ms = min(left_ms, session.remaining_safe_ms() + 1)
+                wait_cancellably(lines.wait, lines.ring, left_ms / 1000)
+        finally:
+            if stop is not None:
+                stop()
+        return lines.take()
+
+    async def rest(self, stream: Any, limit_ms: int) -> bytes:
+        """Return the rest of the stream; TimeoutError after ``limit_ms``."""
+        until_ms = self.clock.monotonic_ms() + limit_ms
+        parts = []
+        while (part := await self.line(stream, until_ms - self.clock.monotonic_ms())) is not None:
+            parts.append(part)
+        return b"".join(parts)
 
     @property
     def is_closed(self) -> bool:
@@ -112,20 +173,17 @@ class Verbs(AsyncClient):
 
     def __init__(self, core: AsyncClient, loop: LoopThread) -> None:
         leader = KnownLeader()
-        transport = BlockingTransport(core.clock, leader, core.settings.label, self._by_loop)
+        label, tls = core.settings.label, core.settings.tls
+        transport = BlockingTransport(core.clock, leader, label, self._by_loop, tls)
         self.settings = core.settings
-        self._beside = core.delivery
+        self._beside = self._counted_by = core.delivery
         self._delivery = BlockingDelivery(core.delivery, transport, leader)
         self._core = core
         self._thread = loop
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run one of the verbs."""
-        try:
-            self._thread.refuse_where_it_cannot_run()
-        except BaseException:
-            work.close()
-            raise
+        self._thread.refuse(work)
         try:
             return run_here(work)
         except CoordinatorError as error:
@@ -145,21 +203,9 @@ class Verbs(AsyncClient):
 
         self._thread.run(heed())
 
-    async def _read(self, call: Call, parse: Callable[[Any], T]) -> T:
-        self._refuse_when_closed()
-        return await self._delivery.read(call, parse, self.settings.timeout_ms)
-
-    async def _write(
-        self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
-    ) -> T:
-        self._refuse_when_closed()
-        self._beside.writes_begun += 1
-        timeout_ms = self.settings.timeout_ms if timeout is None else int(timeout * 1000)
-        return await self._delivery.write(call, parse, timeout_ms)
-
-    def _refuse_when_closed(self) -> None:
-        if self._delivery.is_closed:
-            raise ClientClosedError("this client is closed; connect() makes another one")
+    @property
+    def _takes_calls(self) -> bool:
+        return not self._delivery.is_closed
 
     def _by_loop(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         return self._thread.run(self._beside.send(endpoint, request, timeout_ms))

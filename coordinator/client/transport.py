@@ -22,7 +22,9 @@ from typing import NamedTuple, Protocol
 import aiohttp
 from yarl import URL
 
+from coordinator.client.securing import ClientTls, cannot_connect, said_of
 from coordinator.errors import ClientClosedError, ConnectionLostError, UnavailableError
+from coordinator.tls.wording import is_refusal
 
 _CONNECT_TIMEOUT_S_MAX = 2.0
 _RESPONSE_BYTES_MAX = 64 * 1024 * 1024
@@ -80,6 +82,10 @@ class ResponseStream(Protocol):
     async def read(self) -> bytes:
         """Return the whole rest; for responses that turned out to be short."""
         ...
+
+
+class NotByStreamError(Exception):
+    """A thread's request that is answered in lines was not sent: its member speaks HTTP only."""
 
 
 class Transport(Protocol):
@@ -155,6 +161,9 @@ class _HttpStream:
 class _BrokenError(Exception):
     """A connection broke after something may have been sent on it."""
 
+    is_refusal = False
+    """Whether the member refused the certificate, before it read anything."""
+
 
 async def _send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -171,24 +180,27 @@ async def _send_once(
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
         raise  # there was no connection to send on
     except (aiohttp.ClientError, OSError) as error:
-        raise _BrokenError(_said(error)) from error
+        broken = _BrokenError(_said(error))
+        broken.is_refusal = is_refusal(error.__cause__ or error.__context__)
+        raise broken from error
 
 
 class HttpTransport:
     """Members over HTTP; connections are kept and shared. Belongs to one event loop.
 
-    ``connector`` makes what replaces the sockets; ``InProcessTransport`` passes its own.
+    ``connector`` makes what replaces the sockets; ``InProcessTransport`` passes its own. ``tls`` is
+    what ``https://`` endpoints are connected to with.
     """
 
     def __init__(
         self,
         *,
         connections_max: int = 0,
-        tls: ssl.SSLContext | None = None,
+        tls: ClientTls | None = None,
         connector: Callable[[], aiohttp.BaseConnector] | None = None,
     ) -> None:
         self._connections_max = connections_max
-        self._tls = tls
+        self._tls = tls or ClientTls()
         self._connector = connector
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
@@ -237,15 +249,17 @@ class HttpTransport:
                 headers=request.headers,
                 data=request.body,
                 allow_redirects=False,
+                ssl=self._tls.http() if endpoint.startswith("https:") else True,
                 timeout=aiohttp.ClientTimeout(connect=connect_s, ceil_threshold=3600),
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise UnavailableError(
-                f"{endpoint}: cannot connect: {_why_not(error)}", endpoint=endpoint
-            ) from None  # the text says it: what lies below is aiohttp's
+            # The text says it: what lies below is aiohttp's.
+            raise cannot_connect(endpoint, _why_not(error)) from None
         except aiohttp.InvalidURL as error:
             raise UnavailableError(f"{endpoint}: not a URL of a member") from error
         except (_BrokenError, aiohttp.ClientError, OSError) as error:
+            if isinstance(error, _BrokenError) and error.is_refusal:
+                raise cannot_connect(endpoint, _said(error)) from None
             raise ConnectionLostError(
                 f"{endpoint}: the connection broke before the answer: {_said(error)}",
                 endpoint=endpoint,
@@ -258,7 +272,7 @@ class HttpTransport:
             self._session = aiohttp.ClientSession(
                 connector=self._connector()
                 if self._connector is not None
-                else aiohttp.TCPConnector(limit=self._connections_max, ssl=self._tls or True),
+                else aiohttp.TCPConnector(limit=self._connections_max),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 read_bufsize=256 * 1024,
@@ -326,10 +340,15 @@ def _lower(response: aiohttp.ClientResponse) -> dict[str, str]:
 def _why_not(error: aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError) -> str:
     """Return what the system says, without the address, which is there already."""
     reason = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        reason = error.certificate_error  # type: ignore[assignment]
+    if isinstance(reason, ssl.SSLError):
+        return said_of(reason)
     if isinstance(reason, OSError) and reason.errno is not None and reason.errno > 0:
         return os.strerror(reason.errno)
     return _said(error)
 
 
 def _said(error: BaseException) -> str:
-    return str(error) or type(error).__name__
+    cause = error.__cause__ or error.__context__
+    return said_of(cause if isinstance(cause, ssl.SSLError) else error)

@@ -23,6 +23,7 @@ from coordinator.errors import BadArgumentsError
 from coordinator.model.events import (
     Bookmark,
     Change,
+    EventType,
     Resync,
     Watching,
     WatchLine,
@@ -39,6 +40,7 @@ class ChangeStream:
     ``zxid`` is that of the last change (or where it began): everything up to it has been
     delivered, so a later program may resume from it. ``contact_timeout_ms`` None tries to
     reconnect without end; otherwise UnavailableError is raised after so long without a member.
+    With ``bookmark_ms`` a Change without events says that up to its zxid nothing else happened.
     """
 
     def __init__(
@@ -48,13 +50,20 @@ class ChangeStream:
         *,
         from_zxid: int | None,
         is_one_shot: bool,
+        has_values: bool = False,
+        only: Sequence[str] = (),
+        prefix: str = "",
+        bookmark_ms: int | None = None,
         contact_timeout_ms: int | None,
     ) -> None:
         self.zxid = from_zxid
         self._delivery = delivery
         self._writes_before = delivery.writes_begun
         self._has_begun = False
-        self._selectors = tuple(selectors)
+        self._request = WatchRequest(
+            tuple(selectors), None, is_one_shot, has_values, _types_of(only), prefix, bookmark_ms
+        )
+        self._has_bookmarks = bookmark_ms is not None
         self._is_one_shot = is_one_shot
         self._lines: Lines[WatchLine] = Lines(delivery, self._call, _read_line, contact_timeout_ms)
         self._is_finished = False
@@ -92,6 +101,8 @@ class ChangeStream:
                     return change
                 case Bookmark(zxid):
                     self.zxid = max(self.zxid or 0, zxid)
+                    if self._has_bookmarks:
+                        return Change(self.zxid, ())
                 case Watching() as watching:
                     self._begin(watching)
                 case Resync():
@@ -117,8 +128,16 @@ class ChangeStream:
             self.zxid = watching.zxid
 
     def _call(self) -> Call:
-        request = WatchRequest(self._selectors, self.zxid, self._is_one_shot)
+        request = self._request.after(self.zxid)
         return Call("POST", "/v1/watch", request, accept=NDJSON_TYPE, is_for_any=True)
+
+
+def _types_of(words: Sequence[str]) -> tuple[EventType, ...]:
+    try:
+        return tuple([EventType(each) for each in words])
+    except ValueError:
+        there = ", ".join(EventType)
+        raise BadArgumentsError(f"only: expected some of {there}, found {words!r:.100}") from None
 
 
 def _read_line(body: Any) -> WatchLine:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -35,20 +35,39 @@ from tests.client.virtual_time import LoopClock, run
 LEFT, RIGHT = "http://left:1", "http://right:1"
 
 
+async def _sent_on(_request: Request) -> None:
+    """Nothing is before it."""
+
+
 class Network:
     """One client's way to the doors; counts requests, and loses what it is told to lose."""
 
     def __init__(self, doors: dict[str, web.Application]) -> None:
         self._inner = InProcessTransport(doors)
+        self.leader = self._inner.leader
         self.sent: list[str] = []
         """``METHOD target`` of everything that was sent on, in order."""
-        self.is_cut = False
-        """Nothing gets through, in either direction; connections time out."""
+        self.turned: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done at the next change of ``is_cut``."""
+        self._is_cut = False
         self.is_refusing = False
         """Connections are refused at once."""
         self.loses_reply_of: Callable[[Request], bool] = lambda request: False
+        self.before: Callable[[Request], Awaitable[None]] = _sent_on
+        """Awaited before a request is sent on; what it raises the client gets."""
         self.delays_s: Callable[[Request], float] = lambda request: 0.0
         """How long the reply, or each line of the reply, is under way."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Nothing gets through, in either direction; connections time out."""
+        return self._is_cut
+
+    @is_cut.setter
+    def is_cut(self, is_cut: bool) -> None:
+        self._is_cut = is_cut
+        turned, self.turned = self.turned, asyncio.get_running_loop().create_future()
+        turned.set_result(None)
 
     def lose_one_reply(self, method: str, part: str) -> None:
         """Lose the next answer to such a request, after the member has done it."""
@@ -71,7 +90,10 @@ class Network:
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         await self._pass(request, timeout_ms)
         response = await self._inner.request(endpoint, request, timeout_ms)
-        await asyncio.sleep(self.delays_s(request))
+        delay_s = self.delays_s(request)
+        await asyncio.sleep(min(delay_s, timeout_ms / 1000))
+        if delay_s * 1000 > timeout_ms:
+            raise ConnectionLostError(f"no answer within {timeout_ms} ms")
         if self.loses_reply_of(request):
             raise ConnectionLostError("the reply was lost")
         if self.is_cut:
@@ -90,6 +112,7 @@ class Network:
         await self._inner.close()
 
     async def _pass(self, request: Request, timeout_ms: int) -> None:
+        await self.before(request)
         if self.is_refusing:
             raise UnavailableError("connection refused")
         if self.is_cut:
@@ -101,26 +124,41 @@ class Network:
         raise ConnectionLostError(f"no answer within {timeout_ms} ms")
 
 
+SILENCE_S_MAX = 7.0
+"""What a connection of the stream that says nothing is taken for dead after."""
+
+
 class _Faulty:
     """A stream over the faulty network."""
-
-    watches_silence = False
 
     def __init__(self, stream: ResponseStream, request: Request, network: Network) -> None:
         self._stream = stream
         self._request = request
         self._network = network
+        self.watches_silence = stream.watches_silence
         self.status = stream.status
         self.headers = stream.headers
 
     async def line(self) -> bytes | None:
-        line = await self._stream.line()
+        line = await self._heard()
         await asyncio.sleep(self._network.delays_s(self._request))
         if line is not None and line.strip() and self._network.loses_reply_of(self._request):
             raise ConnectionLostError("the stream broke")
-        if self._network.is_cut:
-            await asyncio.Event().wait()  # silence, until the reader gives up
         return line
+
+    async def _heard(self) -> bytes | None:
+        """Return the next line; while it is cut none comes, and then the connection is dead."""
+        reading = asyncio.ensure_future(self._stream.line())
+        try:
+            while self._network.is_cut or not reading.done():
+                turned: asyncio.Future[Any] = self._network.turned
+                if not self._network.is_cut:
+                    await asyncio.wait({reading, turned}, return_when=asyncio.FIRST_COMPLETED)
+                elif not (await asyncio.wait({turned}, timeout=SILENCE_S_MAX))[0]:
+                    raise ConnectionLostError("the server said nothing for too long")
+            return reading.result()
+        finally:
+            reading.cancel()
 
     async def read(self) -> bytes:
         return await self._stream.read()

@@ -65,11 +65,11 @@ async def test_who_releases_is_told_that_the_client_was_closed(world: MemoryClus
         async with world.client(network) as client:
             grant = await Lock(client, "daily").acquire()
 
-            async def refuses_releases(request: Request, timeout_ms: int) -> None:
+            async def refuses_releases(request: Request) -> None:
                 if "/grants/" in request.target:
                     raise UnavailableError("no leader")
 
-            network._pass = refuses_releases  # type: ignore[method-assign]
+            network.before = refuses_releases
             releasing = asyncio.create_task(grant.release())
             await asyncio.sleep(0.5)
 

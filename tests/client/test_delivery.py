@@ -12,9 +12,11 @@ from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery
 from coordinator.client.retry import RetryPolicy
 from coordinator.errors import (
+    AuthFailedError,
     BadArgumentsError,
     ConnectionLostError,
     CoordinatorError,
+    NoAuthError,
     NodeExistsError,
     NoLeaderError,
     OutcomeUnknownError,
@@ -196,6 +198,23 @@ def test_a_write_that_may_have_arrived_is_never_reported_as_failed() -> None:
 
         assert not raised.value.definite
         assert len(members.seen) > 2
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("error", [AuthFailedError("revoked"), NoAuthError("needs write on /a")])
+def test_rights_that_ended_say_nothing_of_an_earlier_attempt(error: CoordinatorError) -> None:
+    """The first may have been done while they held; without one before, the refusal is definite."""
+
+    async def scenario() -> None:
+        with pytest.raises(OutcomeUnknownError) as raised:
+            await write(deliver(script(BROKEN, refusal(error))))
+        assert isinstance(raised.value, ConnectionLostError)
+        for happenings in ((refusal(error),), (REFUSED, refusal(error))):
+            with pytest.raises(type(error)):
+                await write(deliver(script(*happenings)))
+        with pytest.raises(type(error)):
+            await deliver(script(BROKEN, refusal(error))).read(READ, lambda body: body, 10_000)
 
     run(scenario())
 

@@ -19,15 +19,22 @@ KINDS = [
     AsyncClient, Client, Session, LockQueue, Acquired,
     recipes.Lock, recipes.ReentrantLock, recipes.RWLock, recipes.Semaphore, recipes.MultiLock,
     recipes.TreeLock, recipes.Election, recipes.Grant, recipes.Once, recipes.TokenBucket,
+    recipes.Counter, recipes.Flag, recipes.Barrier, recipes.Latch, recipes.DoubleBarrier,
+    recipes.Condition, recipes.Group, recipes.Membership, recipes.Partitioner,
+    recipes.WorkQueue, recipes.Delivery, recipes.Pool, recipes.Borrowed, recipes.CachedValue,
+    recipes.TreeCache,
+    recipes.Configuration,
 ]  # fmt: skip
 RAISE_NOTHING = {
     *("AsyncClient.call", "AsyncClient.retry_delay_ms", "AsyncClient.shared", "Client.call"),
+    *("AsyncClient.begin", "Client.begin", "LockQueue.note_clean_up"),
     *("Session.keep_probing", "Session.note_end", "Session.on_state", "Session.remaining_safe_ms"),
     *("Session.close", "Session.fail"),
     *("Acquired.remaining_safe_ms", "Acquired.stop_watching", "LockQueue.clean_up"),
     *("Grant.keep_releasing", "Grant.loss", "Grant.next_write_number", "Grant.on_lost"),
     *("Grant.remaining_safe_ms", "Grant.condition", "Grant.with_hold", "Lock.with_options"),
-    *("AsyncClient.close", "AsyncClient.wait", "Client.close"),
+    *("AsyncClient.close", "AsyncClient.wait", "Client.close", "CachedValue.peek"),
+    *("Configuration.watch", "TreeCache.changes", "TreeCache.close"),
 }
 """What reads a clock, registers a callback, or ends without raising for what went wrong."""
 
@@ -39,6 +46,7 @@ def verbs() -> Iterator[tuple[str, Any]]:
                 yield f"{kind.__name__}.{name}", verb
     yield "exclusive", recipes.exclusive
     yield "execute_exclusive", recipes.execute_exclusive
+    yield "run_exclusive", recipes.run_exclusive
     yield "connect", coordinator.connect
 
 

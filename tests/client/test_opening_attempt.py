@@ -7,8 +7,10 @@ import asyncio
 
 import pytest
 
+from coordinator.client import Request
 from coordinator.client.in_process import _MemoryConnector
-from coordinator.errors import LockTimeoutError
+from coordinator.client.turns import TURNS_MAX, Turns
+from coordinator.errors import LockTimeoutError, UnavailableError
 from recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
@@ -76,6 +78,37 @@ async def test_while_it_waits_its_session_is_kept_and_used_by_others(world: Memo
 
 
 @in_memory
+async def test_for_who_has_given_up_no_session_is_opened(world: MemoryCluster) -> None:
+    """The attempt that would have opened it ended, and another waited no longer."""
+    network = world.network()
+    async with world.client() as observer, world.client(network) as client:
+        network.is_cut = True
+        acquiring = asyncio.create_task(Lock(client, "daily").acquire())
+        await asyncio.sleep(0.1)
+        with pytest.raises(UnavailableError):
+            await client.session(0.2)
+
+        acquiring.cancel()
+        network.is_cut = False
+        await asyncio.sleep(20)
+
+        assert network.count("POST", "/v1/sessions") == 0
+        assert await observer.sessions() == ()
+        assert not (await client.session()).is_lost
+
+
+@in_memory
+async def test_a_client_without_a_label_opens_its_session_with_the_first_acquire(
+    world: MemoryCluster,
+) -> None:
+    """The session has none, whatever the lock is labelled."""
+    network = world.network()
+    async with world.client(network, label="") as client, Lock(client, "daily", label="report"):
+        assert network.count("POST", "/v1/sessions") == 0
+        assert [each.label for each in await client.sessions()] == [""]
+
+
+@in_memory
 async def test_who_waits_for_the_session_of_a_try_that_failed_gets_one(
     world: MemoryCluster,
 ) -> None:
@@ -133,3 +166,55 @@ async def test_connections_are_kept_after_an_acquire(
         await asyncio.gather(cycles("one"), cycles("two"))
 
     assert len(opened) <= 6
+
+
+@in_memory
+async def test_a_crowd_of_one_client_asks_in_turns(world: MemoryCluster) -> None:
+    """Who has no answer yet counts; who waits in the queue does not."""
+    network = world.network()
+    async with world.client(network) as client:
+        await client.session()
+        held = await Lock(client, "daily").acquire()
+        asked: list[str] = []
+        goes_on = asyncio.Event()
+
+        async def passed_slowly(request: Request) -> None:
+            if "/v1/locks" in request.target:
+                asked.append(request.target)
+            await goes_on.wait()
+
+        network.before = passed_slowly
+        crowd = [
+            asyncio.create_task(Lock(client, "daily", owner=f"{each}", timeout=600).acquire())
+            for each in range(TURNS_MAX + 20)
+        ]
+        await asyncio.sleep(0.5)
+        assert len(asked) == TURNS_MAX
+        goes_on.set()
+        await asyncio.sleep(3.0)
+        assert len(asked) == len(crowd)
+
+        await held.release()
+
+        done, waiting = await asyncio.wait(crowd, return_when=asyncio.FIRST_COMPLETED)
+        assert len(done) == 1
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_who_has_no_turn_in_time_has_sent_nothing() -> None:
+    """The turns come in order; one that is given up goes to the next."""
+    turns = Turns(1)
+    first = await turns.take(1)
+    second = asyncio.create_task(turns.take(60_000))
+    await asyncio.sleep(0)
+
+    with pytest.raises(UnavailableError, match="not sent within 20 ms"):
+        await turns.take(20)
+
+    first.end()
+    first.end()
+    with await second:
+        assert turns._free.locked()
+    assert not turns._free.locked()

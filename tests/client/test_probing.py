@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import pytest
 
 from coordinator import connect
-from coordinator.client import Probe, SessionState
+from coordinator.client import HealthProbe, SessionState
 from coordinator.client.probing import Prober
 from coordinator.errors import (
     BadArgumentsError,
@@ -42,7 +42,7 @@ class Patient:
 async def test_a_client_that_is_well_keeps_its_session(world: MemoryCluster) -> None:
     """The probe is asked again and again, and nothing comes of it."""
     patient = Patient()
-    async with world.client(probe=Probe(patient.probe, every=5)) as client:
+    async with world.client(probe=HealthProbe(patient.probe, every=5)) as client:
         session = await client.session()
 
         await asyncio.sleep(600)
@@ -59,7 +59,7 @@ async def test_a_session_ends_after_so_many_failures_in_a_row(world: MemoryClust
     """Fewer change nothing, however often; then it is lost, and the cluster knows why."""
     patient = Patient()
     network = world.network()
-    probe = Probe(patient.probe, every=1, failures=3)
+    probe = HealthProbe(patient.probe, every=1, failures=3)
     async with world.client(network, session_timeout=30, probe=probe) as client:
         session = await client.session()
         for _ in range(5):
@@ -86,7 +86,7 @@ async def test_a_session_ends_after_so_many_failures_in_a_row(world: MemoryClust
 async def test_a_probe_that_hangs_has_failed(world: MemoryCluster) -> None:
     """No answer is an answer, and the run that hangs is not joined by others."""
     patient = Patient()
-    probe = Probe(patient.probe, every=1, failures=2, timeout=3)
+    probe = HealthProbe(patient.probe, every=1, failures=2, timeout=3)
     async with world.client(session_timeout=30, probe=probe) as client:
         session = await client.session()
 
@@ -105,7 +105,9 @@ async def test_a_probe_that_ends_cancelled_has_failed(world: MemoryCluster) -> N
         if worker.done():
             await worker
 
-    async with world.client(session_timeout=30, probe=Probe(probe, every=1, failures=3)) as client:
+    async with world.client(
+        session_timeout=30, probe=HealthProbe(probe, every=1, failures=3)
+    ) as client:
         session = await client.session()
         await asyncio.sleep(10)
         assert not session.is_lost
@@ -122,7 +124,7 @@ async def test_a_probe_that_ends_cancelled_has_failed(world: MemoryCluster) -> N
 async def test_who_is_not_well_gets_no_session(world: MemoryCluster) -> None:
     """Neither a first one nor another; when it is well again it does."""
     patient = Patient()
-    async with world.client(probe=Probe(patient.probe, failures=1)) as client:
+    async with world.client(probe=HealthProbe(patient.probe, failures=1)) as client:
         patient.trouble = "no disk"
         with pytest.raises(UnhealthyError, match="no disk"):
             await client.session()
@@ -149,7 +151,7 @@ async def test_the_cluster_is_told_when_the_holders_have_let_go(world: MemoryClu
     patient = Patient()
     loop = asyncio.get_running_loop()
     told_at = stopped_at = 0.0
-    probe = Probe(patient.probe, every=1, failures=1)
+    probe = HealthProbe(patient.probe, every=1, failures=1)
     async with (
         world.client(session_timeout=60, probe=probe) as client,
         world.client(session_timeout=60) as other,
@@ -179,7 +181,7 @@ async def test_the_cluster_is_told_when_the_holders_have_let_go(world: MemoryClu
         assert "was not well" in story.summary
         assert story.next is not None
         assert story.next.grant_id == following.grant_id
-        assert world.member.metrics.sessions_failed._value.get() == 1
+        assert world.member.metrics.sessions_failed.value == 1
 
 
 @in_memory
@@ -189,7 +191,7 @@ async def test_a_holder_that_does_not_let_go_is_waited_for_while_it_is_safe(
     """No longer than the last heartbeat reaches, which is how long a dead one would hold."""
     patient = Patient()
     loop = asyncio.get_running_loop()
-    probe = Probe(patient.probe, every=1, failures=1)
+    probe = HealthProbe(patient.probe, every=1, failures=1)
     async with (
         world.client(session_timeout=30, probe=probe) as client,
         world.client(session_timeout=60) as other,
@@ -210,7 +212,7 @@ async def test_a_failed_session_that_cannot_be_ended_runs_out(world: MemoryClust
     patient = Patient()
     network = world.network()
     loop = asyncio.get_running_loop()
-    probe = Probe(patient.probe, every=1, failures=1)
+    probe = HealthProbe(patient.probe, every=1, failures=1)
     async with world.client() as other:
         async with world.client(network, session_timeout=10, timeout=1, probe=probe) as client:
             grant = await Lock(client, "daily").acquire()
@@ -234,7 +236,7 @@ async def test_a_failed_session_that_cannot_be_ended_runs_out(world: MemoryClust
 async def test_a_holder_is_cancelled_with_the_reason(world: MemoryCluster) -> None:
     """``async with`` raises what the probe said."""
     patient = Patient()
-    async with world.client(probe=Probe(patient.probe, every=1, failures=2)) as client:
+    async with world.client(probe=HealthProbe(patient.probe, every=1, failures=2)) as client:
         with pytest.raises(  # noqa: PT012
             LockLostError, match="health probe failed 2 times in a row: no disk"
         ):
@@ -251,7 +253,7 @@ def test_a_sync_client_is_probed_too() -> None:
         if troubles:
             raise OSError(troubles[0])
 
-    with serving() as url, connect(url, probe=Probe(check, every=0.05, failures=2)) as client:
+    with serving() as url, connect(url, probe=HealthProbe(check, every=0.05, failures=2)) as client:
         told = threading.Event()
         with (  # noqa: PT012
             pytest.raises(LockLostError, match="failed 2 times in a row: no disk"),
@@ -279,7 +281,7 @@ def test_a_function_runs_in_a_thread_and_there_is_never_another() -> None:
         goes_on.wait(60)
 
     async def scenario() -> None:
-        prober = Prober(Probe(hangs, timeout=0.05))
+        prober = Prober(HealthProbe(hangs, timeout=0.05))
 
         answers = [await prober.look() for _ in range(3)]
 
@@ -296,7 +298,7 @@ def test_a_run_that_has_answered_is_over() -> None:
     runs: list[int] = []
 
     async def scenario() -> None:
-        prober = Prober(Probe(lambda: runs.append(1)))
+        prober = Prober(HealthProbe(lambda: runs.append(1)))
         for _ in range(2_000):
             assert await prober.look() == ""
 
@@ -323,7 +325,7 @@ def test_what_a_probe_may_answer(check: object, expected: str) -> None:
     """Raising and False are failures, and the text of what was raised is the reason."""
 
     async def scenario() -> str:
-        return await Prober(Probe(check)).look()  # type: ignore[arg-type]
+        return await Prober(HealthProbe(check)).look()  # type: ignore[arg-type]
 
     assert asyncio.run(scenario()) == expected
 
@@ -331,10 +333,10 @@ def test_what_a_probe_may_answer(check: object, expected: str) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Probe("curl"),  # type: ignore[arg-type]
-        lambda: Probe(int, every=0),
-        lambda: Probe(int, timeout=float("nan")),
-        lambda: Probe(int, failures=0),
+        lambda: HealthProbe("curl"),  # type: ignore[arg-type]
+        lambda: HealthProbe(int, every=0),
+        lambda: HealthProbe(int, timeout=float("nan")),
+        lambda: HealthProbe(int, failures=0),
     ],
 )
 def test_a_probe_that_cannot_be_is_refused(make: object) -> None:
@@ -349,7 +351,7 @@ def test_a_session_that_ended_otherwise_is_probed_no_more() -> None:
     async def scenario() -> None:
         patient = Patient()
         patient.trouble = "hangs"
-        prober = Prober(Probe(patient.probe, every=1, timeout=5))
+        prober = Prober(HealthProbe(patient.probe, every=1, timeout=5))
         probing = asyncio.create_task(prober.failed())
         await asyncio.sleep(3)
         probing.cancel()

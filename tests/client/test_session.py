@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
-from coordinator.client import RetryPolicy, Session, SessionState
+from coordinator.client import Response, RetryPolicy, Session, SessionState
+from coordinator.client.calls import Call
 from coordinator.client.delivery import Delivery
 from coordinator.client.session import open_session
 from coordinator.errors import (
     ConnectionLostError,
+    CoordinatorError,
     NoLeaderError,
+    NoNodeError,
     SessionExpiredError,
 )
 from tests.client.fake_members import (
@@ -39,6 +43,7 @@ class World:
 
     def __init__(self) -> None:
         self.happens: Script = lambda seen: answer(ALIVE)
+        self.other: Script = lambda seen: answer({})
         self.members = FakeMembers(self._on_request)
         self.clock = LoopClock(asyncio.get_running_loop())
         self.delivery = Delivery(self.members, (A, B, C), self.clock, RetryPolicy(seed=3))
@@ -59,6 +64,8 @@ class World:
             return self.happens(seen)
         if seen.request.method == "DELETE":
             return answer({"session_id": "s1", "was_open": True})
+        if seen.request.method == "GET":
+            return self.other(seen)
         return answer(ALIVE, 201)
 
     def heartbeats(self) -> list[Seen]:
@@ -203,6 +210,113 @@ def test_a_slow_acknowledgement_counts_from_when_it_was_sent() -> None:
 
         assert session.remaining_safe_ms() == pytest.approx(TIMEOUT_MS - 225 - 1_050, abs=10)
         await session.close(1_000)
+
+    run(scenario())
+
+
+RENEWED = Response(200, {**answer({}).headers, "coordinator-safe-ms": "8775"}, b"{}")
+
+
+async def read(world: World) -> None:
+    await world.delivery.read(Call("GET", "/v1/tree/a"), lambda body: body, 5_000)
+
+
+def renewing(world: World) -> list[Seen]:
+    return [each for each in world.members.seen if "coordinator-session-id" in each.request.headers]
+
+
+def test_a_busy_client_sends_no_heartbeats() -> None:
+    """A few of its requests renew the session beside what they ask for."""
+
+    async def scenario() -> None:
+        world = World()
+        session = await world.open()
+        world.other = lambda seen: RENEWED
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            await read(world)
+
+        assert world.heartbeats() == []
+        assert {each.request.headers["coordinator-session-id"] for each in renewing(world)} == {
+            "s1"
+        }
+        assert 35 <= len(renewing(world)) <= 42  # one in a sixth of the timeout
+        assert session.remaining_safe_ms() > TIMEOUT_MS / 2
+        assert world.states == []
+        await asyncio.sleep(60)
+        assert 19 <= len(world.heartbeats()) <= 21
+        await session.close(1_000)
+        await read(world)
+        assert len(renewing(world)) <= 42
+
+    run(scenario())
+
+
+def test_what_does_not_say_that_it_has_renewed_has_not() -> None:
+    """Heartbeats go on, and a member that knows nothing of it costs nothing."""
+
+    async def scenario() -> None:
+        world = World()
+        session = await world.open()
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            await read(world)
+
+        assert 19 <= len(world.heartbeats()) <= 21
+        await session.close(1_000)
+
+    run(scenario())
+
+
+def test_a_slow_request_counts_from_when_it_was_sent() -> None:
+    """The member counts from its arrival at the earliest, however long it takes."""
+
+    async def scenario() -> None:
+        world = World()
+        world.happens = lambda seen: None
+
+        async def slow() -> Happening:
+            await asyncio.sleep(4)
+            return RENEWED
+
+        world.other = lambda seen: slow()
+        session = await world.open()
+        await asyncio.sleep(2)
+        await read(world)
+
+        assert session.remaining_safe_ms() == pytest.approx(TIMEOUT_MS - 225 - 4_000, abs=10)
+        assert session.state is SessionState.SUSPENDED
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert session.state is SessionState.CONNECTED
+        await session.close(1_000)
+
+    run(scenario())
+
+
+def test_a_refused_request_may_renew_and_a_late_one_revives_nothing() -> None:
+    """What the request comes to is another matter; once it is lost the session stays lost."""
+
+    async def scenario() -> None:
+        world = World()
+        world.happens = lambda seen: REFUSED
+        session = await world.open()
+        refused = refusal(NoNodeError())
+        world.other = lambda seen: refused._replace(headers=RENEWED.headers)
+        await asyncio.sleep(5)
+        with suppress(CoordinatorError):
+            await read(world)
+        assert session.remaining_safe_ms() == pytest.approx(TIMEOUT_MS - 225, abs=10)
+
+        async def late() -> Happening:
+            await asyncio.sleep(4.5)
+            world.clock.paused_ms += 5_000
+            return RENEWED
+
+        world.other = lambda seen: late()
+        await asyncio.sleep(4)
+        await read(world)
+        assert session.state is SessionState.LOST
 
     run(scenario())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.client.session import Session
 from coordinator.errors import OutcomeUnknownError, UnavailableError
@@ -23,11 +23,12 @@ class Acquired:
 
     grant: GrantReply
     session: Session
+    paths: tuple[str, ...] = field(init=False)
+    """The contenders that hold as one: one path for each lock."""
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The contenders that hold as one: one path for each lock."""
-        return tuple(each.path for each in self.grant.grants) or (self.grant.path,)
+    def __post_init__(self) -> None:
+        paths = tuple([each.path for each in self.grant.grants]) or (self.grant.path,)
+        object.__setattr__(self, "paths", paths)
 
     @property
     def is_bounded(self) -> bool:
@@ -63,16 +64,16 @@ class Acquired:
         return min(remaining_ms, watch.hold_remaining_ms(self.paths))
 
     async def watch(self, timeout_ms: int) -> None:
-        """Watch for the end of this grant; a bounded one only returns when its bound is known.
+        """Return when it is known how long this grant is bounded, at once if it is not; watched.
 
         Raises:
             SessionExpiredError: the session has ended meanwhile.
             OutcomeUnknownError: no heartbeat confirmed the hold in ``timeout_ms``; it may be over.
         """
         watch, paths = self.session.grant_watch, self.paths
-        watch.watch(paths, self.grant.fencing_token)
         if not self.is_bounded:
             return
+        await self.session.home.enter()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while not watch.hold_remaining_ms(paths):

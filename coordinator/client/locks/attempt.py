@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coordinator.client.current_session import OpeningSession
-from coordinator.client.delivery import encoding_of
+from coordinator.client.delivery import Delivery, encoding_of
+from coordinator.client.home import Home
 from coordinator.client.request_ids import RequestIds
 from coordinator.client.session import Session
 from coordinator.client.transport import ResponseStream
@@ -29,13 +30,14 @@ from coordinator.model.grants import AcquireLine, AcquireReply, Granted, GrantRe
 from coordinator.wire.codec import from_body, union_from_body
 from coordinator.wire.encoding import Encoding, decode
 from coordinator.wire.messages import NDJSON_TYPE
+from coordinator.wire.packed import packed_reader
 
 T = TypeVar("T")
 
 POSITIONS = NDJSON_TYPE
 """Accepts lines, with the position as it changes."""
-EITHER = f"{Encoding.JSON}, {NDJSON_TYPE}"
-"""Accepts one answer, or lines if it has to wait."""
+TRY_MS_MAX = 2_000
+"""How long one try looks for a member that can decide it: as long as an election takes."""
 _SILENCE_MS_MAX = 7_000
 """A waiting stream that says nothing for so long is taken for dead."""
 _GRACE_MS = 500
@@ -78,6 +80,14 @@ class AcquireAttempt:
             return WAIT_MS_MAX
         return self.deadline_ms - self.clock.monotonic_ms()
 
+    def first_answer_ms(self, delivery: Delivery, timeout_ms: int, home: Home) -> int:
+        """Return how long a member's first answer may take, of a client of this timeout."""
+        whole_ms = TRY_MS_MAX if self.is_try else timeout_ms
+        limit_ms = delivery.attempt_ms(whole_ms, self.remaining_ms())
+        if self.session is None or home.is_here:
+            return limit_ms
+        return min(limit_ms, self.session.remaining_safe_ms() + 1)
+
     def in_session(self) -> dict[str, Any]:
         """Return what the request says of its session; it is sent now."""
         if self.session is not None:
@@ -118,25 +128,33 @@ class AcquireAttempt:
             await asyncio.gather(working, return_exceptions=True)
 
     async def heard(
-        self, stream: ResponseStream, title: str, on_position: Callable[[int], None] | None
+        self,
+        stream: ResponseStream,
+        delivery: Delivery,
+        title: str,
+        on_position: Callable[[int], None] | None,
     ) -> GrantReply:
         """Return the grant, or raise what a member says instead; ``title`` names the queue.
+
+        ``delivery`` is what the stream was opened by.
 
         Raises:
             ConnectionLostError: it says nothing any more, or nothing that can be read.
             AskAgain, CallbackFailed: see there.
         """
-        opened_ms = self.clock.monotonic_ms()
+        again_ms = self.clock.monotonic_ms() + _ASK_AGAIN_MS
         while True:
-            if self.clock.monotonic_ms() - opened_ms > _ASK_AGAIN_MS:
+            fresh_ms = again_ms - self.clock.monotonic_ms()
+            if fresh_ms <= 0:
                 raise AskAgain
             limit_ms = self.remaining_ms() + _GRACE_MS
             if not stream.watches_silence:
                 limit_ms = min(limit_ms, _SILENCE_MS_MAX)
             try:
-                async with asyncio.timeout(max(limit_ms, 0) / 1000):
-                    line = await stream.line()
+                line = await delivery.line(stream, max(min(limit_ms, fresh_ms), 0), self.session)
             except TimeoutError:
+                if fresh_ms < limit_ms:
+                    raise AskAgain from None  # the stream sends no blank lines in between
                 raise ConnectionLostError(f"{title}: silent for {limit_ms} ms") from None
             if line is None:
                 raise ConnectionLostError(f"{title}: the stream ended without a grant")
@@ -147,7 +165,7 @@ class AcquireAttempt:
                 case AcquireReply(grant):
                     self.learn()
                     if type(said) is Granted:
-                        await _ended(stream)
+                        await _ended(stream, delivery)
                     return grant
                 case Queued(position):
                     self.learn()
@@ -165,7 +183,16 @@ class AcquireAttempt:
                 raise CallbackFailed(error) from error
 
 
+_TYPE = b"\xa4type"
+"""How a line begins in msgpack; an answer that came whole has no type."""
+
+
 def _read(line: bytes, encoding: Encoding) -> AcquireReply | Queued | StreamError:
+    if encoding is Encoding.MSGPACK:
+        read = packed_reader(Granted if line.startswith(_TYPE, 1) else AcquireReply)
+        assert read is not None, "both are plain objects"
+        with suppress(ValueError, RecursionError):
+            return read(line)  # type: ignore[no-any-return]
     try:
         body = decode(line, encoding)
         if isinstance(body, dict) and "type" not in body:
@@ -176,11 +203,10 @@ def _read(line: bytes, encoding: Encoding) -> AcquireReply | Queued | StreamErro
     return said
 
 
-async def _ended(stream: ResponseStream) -> None:
+async def _ended(stream: ResponseStream, delivery: Delivery) -> None:
     """Read to the end of a stream whose last line has come."""
     with suppress(TimeoutError, ConnectionLostError):
-        async with asyncio.timeout(_END_MS_MAX / 1000):
-            await stream.line()
+        await delivery.line(stream, _END_MS_MAX)
 
 
 async def _result(task: asyncio.Task[T]) -> T:

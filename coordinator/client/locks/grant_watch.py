@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from coordinator.client.home import Home
 from coordinator.client.lease import margin_ms
 from coordinator.clock import Clock
 from coordinator.model.sessions import LOST_MAX, LostGrant, SessionLease
@@ -44,8 +45,9 @@ class GrantWatch:
         self._watched: dict[str, _Watched] = {}
         self._lost: dict[tuple[str, int], None] = {}
         """The grants last reported as lost, by path and token."""
-        self._is_idle = asyncio.Event()
-        self._is_idle.set()
+        self._is_idle: asyncio.Event | None = None
+        """Set when nothing is watched; made when that is first waited for."""
+        self._home: Home | None = None
         self._guard = threading.Lock()
 
     def watch(
@@ -54,7 +56,7 @@ class GrantWatch:
         fencing_token: int,
         on_lost: Callable[[str], None] | None = None,
     ) -> None:
-        """Watch these contenders, which hold as one; in the event loop.
+        """Watch these contenders, which hold as one.
 
         ``on_lost(reason)`` is called in the event loop for each that a heartbeat reports as lost.
         """
@@ -62,15 +64,19 @@ class GrantWatch:
             for path in paths:
                 watched = self._watched.setdefault(path, _Watched(fencing_token))
                 watched.on_lost = on_lost or watched.on_lost
-        self._is_idle.clear()
 
     def stop_watching(self, paths: Iterable[str]) -> None:
-        """Stop watching these contenders; in the event loop."""
+        """Stop watching these contenders."""
         with self._guard:
             for path in paths:
                 self._watched.pop(path, None)
-        if not self._watched:
-            self._is_idle.set()
+            is_idle = None if self._watched else self._is_idle
+        if is_idle is not None:
+            assert self._home is not None, "an event has its loop"
+            if self._home.is_here:
+                is_idle.set()
+            else:
+                self._home.soon(is_idle.set)
 
     def is_watched(self, path: str) -> bool:
         """Whether the contender ``path`` holds for a recipe, or is being handed to one."""
@@ -78,8 +84,15 @@ class GrantWatch:
             return path in self._watched
 
     async def nothing_watched(self) -> None:
-        """Wait until no grant is watched: everything was released or given up."""
-        await self._is_idle.wait()
+        """Wait until no grant is watched: everything was released or given up; in the loop."""
+        while True:
+            with self._guard:
+                if not self._watched:
+                    return
+                if self._is_idle is None:
+                    self._home, self._is_idle = Home(), asyncio.Event()
+                self._is_idle.clear()
+            await self._is_idle.wait()
 
     def hold_remaining_ms(self, paths: Iterable[str]) -> int:
         """Return for how long the leader certainly lets all of ``paths`` hold, 0 when unknown.

@@ -10,34 +10,41 @@
 4. A grant that arrives when the session has no safe time left is given back, not reported. So is
    a bounded one, until a heartbeat has said how much of it is left.
 5. The wait is a stream of lines: a silent member is noticed by its missing keep-alive lines.
+6. In a thread (``home``) an acquire and a release that need nothing else are sent, and waited for,
+   where they were called; what is left to be done when they fail is done in the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from coordinator.client.calls import Call, quoted, target_of
 from coordinator.client.chores import Chores
-from coordinator.client.current_session import CurrentSession
+from coordinator.client.current_session import CurrentSession, OpeningSession
 from coordinator.client.delivery import Delivery, Trouble
+from coordinator.client.home import Home
 from coordinator.client.locks.acquired import Acquired
 from coordinator.client.locks.attempt import (
-    EITHER,
     POSITIONS,
+    TRY_MS_MAX,
     AcquireAttempt,
     AskAgain,
     CallbackFailed,
 )
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
-from coordinator.client.session import Session
+from coordinator.client.session import Session, WaitOverError
+from coordinator.client.transport import NotByStreamError
 from coordinator.errors import (
+    AuthFailedError,
     BadArgumentsError,
     LockLostError,
     LockTimeoutError,
+    NoAuthError,
     NotOwnerError,
     OutcomeUnknownError,
     RequestError,
@@ -46,10 +53,8 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from coordinator.model.acquire import Acquire, AcquireRequest, AcquireSeveral
-from coordinator.model.contention import (
-    WAIT_MS_MAX,
-)
+from coordinator.model.acquire import Acquire, AcquireRequest, said_of
+from coordinator.model.contention import WAIT_MS_MAX
 from coordinator.model.grants import (
     AbandonReply,
     AcquireReply,
@@ -67,9 +72,8 @@ T = TypeVar("T")
 ABANDON_WAIT_MS = 1_000
 """How long a failed or cancelled attempt waits until it knows that it left nothing."""
 _ABANDON_ATTEMPT_MS = 5_000
-_TRY_MS_MAX = 2_000
-"""How long one try looks for a member that can decide it: as long as an election takes."""
 _LAST_MS_MIN = 300
+_DEFINITE = LockTimeoutError | UnavailableError | AuthFailedError | NoAuthError
 _FORGOTTEN_MAX = 3
 
 
@@ -79,9 +83,14 @@ class LockQueue:
     Made by ``client.core.lock_queue(*names)``. Any number of contenders may come from one client.
     """
 
+    serves_threads = True
+    """Its verbs may be called where ``client.begin`` runs them, outside the event loop."""
+
     def __init__(
         self,
+        home: Home,
         delivery: Delivery,
+        by_threads: Delivery | None,
         chores: Chores,
         leftovers: Leftovers,
         sessions: CurrentSession,
@@ -96,9 +105,12 @@ class LockQueue:
         self._title = ", ".join(names)
         self._room = "elections" if is_election else "locks"
         # A contender in several queues is withdrawn by the name of any of them.
-        self._base = self._base_of(self.names[0])
+        self._bases = tuple([self._base_of(each) for each in self.names])
+        self._base = self._bases[0]
         self._target = f"/v1/{self._room}" if len(names) > 1 else self._base
-        self._delivery = delivery
+        self._home = home
+        self._in_loop = delivery
+        self._by_threads = by_threads
         self._chores = chores
         self._leftovers = leftovers
         self._sessions = sessions
@@ -125,20 +137,16 @@ class LockQueue:
             SessionExpiredError: a member said that the session ended while waiting, or the grant
                 came when it could not be relied upon; nothing of the attempt is left.
         """
+        if on_position is not None:
+            await self._home.enter()  # it is called there
         clock = self._delivery.clock
         limit_ms = wait_ms or self._timeout_ms
         if wait_ms == 0:
-            limit_ms = min(limit_ms, _TRY_MS_MAX)
+            limit_ms = min(limit_ms, TRY_MS_MAX)
         deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
-        if not await self._leftovers.gone(self.names, request.owner, limit_ms):
-            raise UnavailableError(
-                f"{self._title}: an earlier contender of {request.owner} is still being withdrawn"
-            )
-        if deadline_ms is not None:
-            limit_ms = max(0, deadline_ms - clock.monotonic_ms())
-        opening = self._sessions.begin()
-        session = None if opening else await self._sessions.get(limit_ms / 1000)
-        ids = self._delivery.request_ids.take()
+        session, opening = await self._session_for(request.owner, limit_ms, deadline_ms)
+        pool = self._delivery.request_ids
+        ids = pool.take()
         attempt = AcquireAttempt(ids, clock, deadline_ms, wait_ms == 0, session, opening)
         try:
             acquired = await self._acquired(attempt, request, on_position)
@@ -157,7 +165,7 @@ class LockQueue:
             await self._settle(attempt, request.owner, error)
             raise
         finally:
-            self._delivery.request_ids.give_back(ids)
+            pool.give_back(ids)
             if opening is not None:
                 opening.end()
         grant, session = acquired.grant, acquired.session
@@ -171,6 +179,7 @@ class LockQueue:
                 )
         except BaseException:
             acquired.stop_watching()
+            await self._home.enter()
             work = self._give_back(acquired)
             self.clean_up(work, f"give back {grant.grant_id}", request.owner)
             raise
@@ -240,6 +249,16 @@ class LockQueue:
         self._leftovers.add(self.names, owner, chore)
         return chore
 
+    def note_clean_up(self, cleaning_up: Future[Any], owner: str) -> None:
+        """Count what a thread does itself as ``clean_up`` counts its task."""
+        self._leftovers.add(self.names, owner, cleaning_up)
+
+    @property
+    def _delivery(self) -> Delivery:
+        """What a call goes by from where it is made."""
+        by_threads = self._by_threads
+        return self._in_loop if by_threads is None or self._home.is_here else by_threads
+
     async def _release(self, name: str, grant_id: str) -> bool:
         call = Call("DELETE", f"{self._base_of(name)}/grants/{quoted(grant_id)}")
         try:
@@ -260,25 +279,51 @@ class LockQueue:
 
     # --- waiting
 
+    async def _session_for(
+        self, owner: str, limit_ms: int, deadline_ms: int | None
+    ) -> tuple[Session | None, OpeningSession | None]:
+        """Return the session to acquire in, or the one that is to be opened with the attempt."""
+        if not self._home.is_here:
+            session = self._sessions.open_now
+            if session is not None and self._leftovers.are_gone(self.names, owner):
+                return session, None
+            await self._home.enter()
+        if not await self._leftovers.gone(self.names, owner, limit_ms):
+            raise UnavailableError(
+                f"{self._title}: an earlier contender of {owner} is still being withdrawn"
+            )
+        if deadline_ms is not None:
+            limit_ms = max(0, deadline_ms - self._delivery.clock.monotonic_ms())
+        opening = self._sessions.begin()
+        return None if opening else await self._sessions.get(limit_ms / 1000), opening
+
     async def _acquired(
         self,
         attempt: AcquireAttempt,
         request: AcquireRequest,
         on_position: Callable[[int], None] | None,
     ) -> Acquired:
-        bases = [self._base_of(each) for each in self.names]
-        with self._leftovers.contending(bases, request.owner):
-            work = self._until_answered(attempt, request, on_position)
+        self._leftovers.begin_attempt(self._bases, request.owner)
+        try:
             session = attempt.session
             if session is not None:
-                grant = await session.while_alive(work)
+                try:
+                    work = self._until_answered(attempt, request, on_position)
+                    grant = await session.while_alive(work)
+                except NotByStreamError:
+                    await self._home.enter()
+                    work = self._until_answered(attempt, request, on_position)
+                    grant = await session.while_alive(work)
             else:
+                work = self._until_answered(attempt, request, on_position)
                 grant = await attempt.while_opening(work)
                 session = attempt.session
             assert session is not None, "a grant says whose it is"
             acquired = Acquired(grant, session)
             session.grant_watch.watch(acquired.paths, grant.fencing_token)  # from now on it is used
             return acquired
+        finally:
+            self._leftovers.end_attempt(self._bases, request.owner)
 
     async def _until_answered(
         self,
@@ -289,6 +334,8 @@ class LockQueue:
         trouble = Trouble()
         forgotten = 0
         while (remaining_ms := attempt.remaining_ms()) > 0:
+            if trouble.failures:
+                self._check_session(attempt)
             if trouble.failures and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
                 break  # certain so far; a sending without its answer would leave it open
             try:
@@ -316,6 +363,12 @@ class LockQueue:
             )
         raise trouble.verdict(is_write=True)
 
+    def _check_session(self, attempt: AcquireAttempt) -> None:
+        """End the wait of a thread with its session; in the loop ``while_alive`` does it."""
+        session = attempt.session
+        if session is not None and not self._home.is_here and session.is_lost:
+            raise WaitOverError
+
     async def _listen(
         self,
         attempt: AcquireAttempt,
@@ -324,16 +377,22 @@ class LockQueue:
         on_position: Callable[[int], None] | None,
     ) -> GrantReply:
         was_maybe_queued = attempt.may_be_queued
-        attempt.may_be_queued = True
-        whole_ms = _TRY_MS_MAX if attempt.is_try else self._timeout_ms
-        headers_ms = self._delivery.attempt_ms(whole_ms, remaining_ms)
+        delivery = self._delivery
         try:
-            accept = EITHER if on_position is None else POSITIONS
-            call = self._call(attempt, request, remaining_ms, accept)
-            async with self._delivery.stream(
-                call, headers_ms, attempt.ids, is_bounded=attempt.is_try
-            ) as stream:
-                return await attempt.heard(stream, self._title, on_position)
+            with await delivery.turn(remaining_ms) as turn:
+                attempt.may_be_queued = True
+                accept = delivery.either if on_position is None else POSITIONS
+                remaining_ms = max(1, attempt.remaining_ms())
+                call = self._call(attempt, request, remaining_ms, accept)
+                headers_ms = attempt.first_answer_ms(delivery, self._timeout_ms, self._home)
+                async with delivery.stream(
+                    call, headers_ms, attempt.ids, is_bounded=attempt.is_try
+                ) as stream:
+                    turn.end()
+                    return await attempt.heard(stream, delivery, self._title, on_position)
+        except NotByStreamError:
+            attempt.may_be_queued = was_maybe_queued
+            raise
         except (LockTimeoutError, SessionExpiredError, LockLostError):
             attempt.may_be_queued = False  # the server says that it is gone
             raise
@@ -344,14 +403,17 @@ class LockQueue:
     def _call(
         self, attempt: AcquireAttempt, request: AcquireRequest, remaining_ms: int, accept: str
     ) -> Call:
-        said = {name: getattr(request, name) for name in AcquireRequest.__struct_fields__}
-        asked = said | {
+        asked = {
+            **said_of(request),
             **attempt.in_session(),
             "timeout_ms": 0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
             "on_disconnect": "stay",
         }
-        is_one = len(self.names) == 1
-        body = Acquire(**asked) if is_one else AcquireSeveral(**asked, names=self.names)
+        body: Any = asked
+        if len(self.names) > 1:
+            body = {**asked, "names": list(self.names)}
+        elif request.value is not None:  # data, which is written otherwise in JSON
+            body = Acquire(**asked)
         return Call("POST", self._target, body, accept=accept)
 
     # --- leaving nothing behind
@@ -360,6 +422,7 @@ class LockQueue:
         """Withdraw what the failed attempt may have left; raise what is then known of it."""
         if not attempt.may_be_queued:
             return
+        await self._home.enter()
         ids = attempt.ids
         target = f"{self._base}/attempts/{ids.client_id}/{ids.number}"
         call = Call("DELETE", f"{target}?floor_index={ids.floor_index}")
@@ -373,7 +436,7 @@ class LockQueue:
             raise UnavailableError(
                 f"{self._title}: no answer in time; the attempt was withdrawn: {error.message}"
             ) from error
-        if not is_withdrawn and isinstance(error, LockTimeoutError | UnavailableError):
+        if not is_withdrawn and isinstance(error, _DEFINITE):
             session = attempt.session
             if session is not None and not session.is_unheard:
                 session.check()

@@ -12,13 +12,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Mapping
+import ssl
+from collections.abc import Callable
 
+from coordinator.client.securing import cannot_connect, said_of
 from coordinator.client.stream.conversation import Conversation, Waiter
+from coordinator.client.stream.waiters import AnswerAwaited, LinesRead
 from coordinator.client.transport import Request, Response
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
-from coordinator.wire.stream.frames import PREFACE, WINDOW_BYTES
+from coordinator.wire.stream.frames import PREFACE
 
 _SLOT_S = 0.025
 _QUIET_S = 2.0
@@ -45,6 +47,8 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self.endpoint = endpoint
         self.is_http = False
+        self.is_spare: Callable[[], bool] = lambda: False
+        """Whether its client has another one to this server, too."""
         self.leader_url: str | None = None
         """Who leads, as this server has said last."""
         self._conversation = Conversation(endpoint, self._note_leader)
@@ -106,9 +110,9 @@ class Connection(asyncio.Protocol):
             self.give_up(number)
             raise
 
-    def open_lines(self, request: Request, timeout_ms: int) -> Lines:
+    def open_lines(self, request: Request, timeout_ms: int) -> ResponseLines:
         """Send ``request``; its response is read from what is returned."""
-        lines = Lines(self)
+        lines = ResponseLines(self)
         self._line_streams += 1
         lines.number = self._begin(request, lines, timeout_ms)
         if self._line_timer is None:
@@ -180,7 +184,9 @@ class Connection(asyncio.Protocol):
         """Fail all requests that are under way."""
         conversation = self._conversation
         self.is_http = self.is_http or (conversation.welcome is None and exc is None)
-        said = "" if exc is None else str(exc) or type(exc).__name__
+        said = "" if exc is None else said_of(exc)
+        if conversation.welcome is None and isinstance(exc, ssl.SSLError):
+            conversation.problem = cannot_connect(self.endpoint, said)
         self._lose(said or "the server closed it")
 
     def pause_writing(self) -> None:
@@ -227,6 +233,9 @@ class Connection(asyncio.Protocol):
     def _ping(self) -> None:
         welcome = self._conversation.welcome
         assert welcome is not None, "pings begin with WELCOME"
+        if not self._conversation.waiting and self.is_spare():
+            self.close("it is not needed any more")
+            return
         self._ping_timer = self._loop.call_later(welcome.idle_ms / 3000, self._ping)
         self._conversation.ping()
         self._flush_soon()
@@ -262,7 +271,9 @@ class Connection(asyncio.Protocol):
         for slot in [each for each in self._slots if self._due_s(each) <= now_s + 1e-6]:
             for number, timeout_ms in self._slots.pop(slot):
                 waiter = waiting.get(number)
-                if waiter is not None and not (isinstance(waiter, Lines) and waiter.has_begun):
+                if waiter is not None and not (
+                    isinstance(waiter, ResponseLines) and waiter.has_begun
+                ):
                     late.append((waiter, timeout_ms))
                     self.give_up(number)
         self._slot_timer = None
@@ -300,7 +311,7 @@ class Connection(asyncio.Protocol):
             self._line_timer = self._loop.call_later(_QUIET_S, self._look_at_lines)
 
 
-class _Whole:
+class _Whole(AnswerAwaited):
     """Waits for one whole response."""
 
     __slots__ = ("future",)
@@ -316,101 +327,26 @@ class _Whole:
         if not self.future.done():
             self.future.set_exception(error)
 
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        self.on_failure(ConnectionLostError(f"expected one answer, found lines (status {status})"))
 
-    def on_line(self, body: bytes) -> None:
-        """Of what failed already."""
-
-    def on_end(self) -> None:
-        """Of what failed already."""
-
-
-class Lines:
-    """A response that is read line by line; the ``ResponseStream`` of this transport."""
-
-    watches_silence = True
+class ResponseLines(LinesRead):
+    """A response that a task reads line by line."""
 
     def __init__(self, connection: Connection) -> None:
-        self.number = 0
-        self.status = 0
-        self.headers: Mapping[str, str] = {}
-        self.has_begun = False
-        self._connection = connection
-        self._lines: deque[bytes] = deque()
-        self._taken_bytes = 0
-        self._is_ended = False
-        self._error: CoordinatorError | None = None
+        super().__init__(connection)
         self._wakened: asyncio.Future[None] | None = None
 
     async def begun(self) -> None:
         """Return once status and headers are there; raises what came instead."""
         while not self.has_begun:
-            if self._error is not None:
-                raise self._error
-            await self._wait()
+            self.check_begun()
+            await self._news()
 
-    async def line(self) -> bytes | None:
-        """Return the next line, None at the end of the stream."""
-        while not self._lines:
-            if self._error is not None:
-                raise self._error
-            if self._is_ended:
-                return None
-            await self._wait()
-        line = self._lines.popleft()
-        self._taken_bytes += len(line)
-        if self._taken_bytes >= WINDOW_BYTES // 2 and not self._is_ended:
-            self._connection.credit(self.number, self._taken_bytes)
-            self._taken_bytes = 0
-        return line
-
-    async def read(self) -> bytes:
-        """Return the whole rest."""
-        parts = []
-        while (line := await self.line()) is not None:
-            parts.append(line)
-        return b"".join(parts)
-
-    def close(self) -> None:
-        """Nobody reads any more."""
-        self._connection.lines_closed(self.number)
-        self._is_ended = True
-
-    # --- what the connection brings
-
-    def on_answer(self, response: Response) -> None:
-        """Take an answer that came whole instead of a stream."""
-        self.on_head(response.status, response.headers)
-        if response.body:
-            self._lines.append(response.body)
-        self.on_end()
-
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        """Take status and headers; lines follow."""
-        self.status, self.headers, self.has_begun = status, headers, True
-        self._wake()
-
-    def on_line(self, body: bytes) -> None:
-        """Take one line."""
-        self._lines.append(body)
-        self._wake()
-
-    def on_end(self) -> None:
-        """Note that the last line has come."""
-        self._is_ended = True
-        self._wake()
-
-    def on_failure(self, error: CoordinatorError) -> None:
-        """Note why no more lines come."""
-        self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
+    def ring(self) -> None:
+        """Wake who waits."""
         if self._wakened is not None and not self._wakened.done():
             self._wakened.set_result(None)
 
-    async def _wait(self) -> None:
+    async def _news(self) -> None:
         self._wakened = asyncio.get_running_loop().create_future()
         try:
             await self._wakened

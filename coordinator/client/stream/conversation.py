@@ -4,7 +4,8 @@
    not written yet definite. ``sent`` says up to where frames were written.
 2. An answer to a request that was given up is skipped; one to a request that was never sent is a
    mistake of the server, and ends the connection.
-3. After GOAWAY nothing is asked; those under way may still be answered.
+3. Who asks is said once, before the first request, and again when it changes: not with each.
+4. After GOAWAY nothing is asked; those under way may still be answered.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
     CoordinatorError,
+    ThrottledError,
     UnavailableError,
     from_problem,
 )
 from coordinator.wire.encoding import Encoding
+from coordinator.wire.messages import AUTHORIZATION
 from coordinator.wire.stream import frames
 
+_FULL = b"HTTP/1.1 503 "
+"""How a member answers, or a proxy before it, that takes no more connections."""
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 _PACKED = Encoding.MSGPACK.value
 _PLAIN_HEADERS = {"content-type": _PACKED}
@@ -74,6 +79,8 @@ class Conversation:
         self._last_id = 0
         self._sent_id = 0
         self._pings = 0
+        self._authorization: str | None = None
+        """What the server was told last of who asks."""
 
     @property
     def is_usable(self) -> bool:
@@ -100,8 +107,14 @@ class Conversation:
         headers = request.headers
         if type(headers) is not Headers:
             headers = _short(headers)
+        authorization = headers.get(AUTHORIZATION)
+        if authorization is not None:
+            headers = {name: each for name, each in headers.items() if name != AUTHORIZATION}
+        if authorization != self._authorization:
+            self._authorization = authorization
+            self.writer.add(frames.Credential(str(authorization or "")))
         self.writer.add(
-            frames.Request(number, request.method, request.target, headers, request.body)
+            frames.RequestFrame(number, request.method, request.target, headers, request.body)
         )
         self.waiting[number] = waiter
         return number
@@ -130,7 +143,7 @@ class Conversation:
     def ping(self) -> int:
         """Ask whether the server is there; return the number of its PONG."""
         self._pings += 1
-        self.writer.add(frames.Ping(self._pings))
+        self.writer.add(frames.PingFrame(self._pings))
         return self._pings
 
     def take(self) -> bytearray:
@@ -146,11 +159,17 @@ class Conversation:
         Raises:
             BadArgumentsError: it is not what docs/stream.md allows; the connection is of no use.
         """
+        if self.welcome is None and data.startswith(_FULL):
+            self.problem = ThrottledError(
+                f"{self.endpoint}: it has as many connections as it takes from here, or in all",
+                endpoint=self.endpoint,
+            )
+            return
         reader, waiting = self._reader, self.waiting
         reader.feed(data)
         while taken := reader.take():
             for frame in taken:
-                if type(frame) is frames.Answer:
+                if type(frame) is frames.AnswerFrame:
                     waiter = waiting.pop(frame.id, None)
                     if waiter is None:
                         self._check_given_up(frame.id)

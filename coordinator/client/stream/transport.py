@@ -1,33 +1,33 @@
 """Members over the stream, and over HTTP where they do not know it.
 
-1. A member has one connection, and another when as many requests are under way as it allows.
+1. A member has one connection, and another when as many requests are under way as it allows; one
+   that nothing uses when it would be pinged is then closed.
 2. Requests are sent after WELCOME, never with the preface: until then nothing was sent, so what
    fails before is definite, and a member without the stream gets the request by HTTP instead. That
    is remembered for a while.
-3. Whom a member names as leader is connected to in the background, and preferred only once that
-   has succeeded; so a leader that cannot be reached costs no request anything.
+3. Whom a member names as leader is connected to in the background, if it is one of the client's
+   endpoints, and preferred only once that has succeeded; so a leader that cannot be reached costs
+   no request anything.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
-from typing import TypeAlias
-from urllib.parse import urlsplit
+from typing import Any, TypeAlias
 
-from coordinator.client.stream.connection import Connection, Lines
-from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.securing import ClientTls, cannot_connect, connect_secured
+from coordinator.client.stream.connection import Connection, ResponseLines
+from coordinator.client.stream.endpoints import address_of, why_not
+from coordinator.client.stream.leader import FULL_S, KnownLeader
 from coordinator.client.transport import (
     Request,
     Response,
     ResponseStream,
     Transport,
 )
-from coordinator.errors import ClientClosedError, UnavailableError
+from coordinator.errors import ClientClosedError, ThrottledError, UnavailableError
 from coordinator.wire.encoding import Encoding
 
 _PACKED: str = Encoding.MSGPACK.value
@@ -39,6 +39,8 @@ _MAYBE_HTTP_S = 5.0
 """The same for one that closed, or said nothing."""
 _LEADER_AGAIN_S = 1.0
 """A leader that failed is not preferred again before."""
+_LEADER_AGAIN_S_MAX = 60.0
+"""One that cannot be reached is tried more and more rarely, up to this."""
 
 Connect: TypeAlias = Callable[[str, Callable[[], asyncio.Protocol]], Awaitable[object]]
 """Connects a protocol to an endpoint; a test passes its own."""
@@ -48,10 +50,11 @@ class StreamTransport:
     """One connection for each member; belongs to one event loop.
 
     Args:
-        leader: is kept up to date.
+        leader: is kept up to date; None makes one, which a client of this transport uses.
         label: who this client is, for people.
         http: what members without the stream are reached by; None if they are not.
         connect: what opens a connection; TCP if it is None.
+        tls: whom ``https://`` endpoints are trusted by.
     """
 
     def __init__(
@@ -61,12 +64,14 @@ class StreamTransport:
         label: str = "",
         http: Transport | None = None,
         connect: Connect | None = None,
+        tls: ClientTls | None = None,
     ) -> None:
-        self._leader = KnownLeader() if leader is None else leader
-        self._leader.on_left = self._leader_left
+        self.leader = KnownLeader() if leader is None else leader
+        self.leader.on_left = self._leader_left
         self._label = label
         self._http = http
-        self._connect = _by_tcp if connect is None else connect
+        self.tls = tls or ClientTls()
+        self._connect = self._by_tcp if connect is None else connect
         self._ready: dict[str, Connection] = {}
         """Of each member the connection that takes the next request."""
         self._connections: dict[str, list[Connection]] = {}
@@ -75,6 +80,7 @@ class StreamTransport:
         self._left_s: dict[str, float] = {}
         """When a leader failed, by its URL."""
         self._seeking: asyncio.TimerHandle | None = None
+        self._seek_s = _LEADER_AGAIN_S
         self._is_closed = False
 
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
@@ -112,7 +118,7 @@ class StreamTransport:
 
     async def lines(
         self, endpoint: str, request: Request, timeout_ms: int
-    ) -> Lines | tuple[Transport, int]:
+    ) -> ResponseLines | tuple[Transport, int]:
         """Return the stream of lines once it has begun; or what to use instead, and its timeout."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -153,7 +159,7 @@ class StreamTransport:
                     return None
                 if (taking := self._taking(endpoint, request)) is not None:
                     return taking
-            if endpoint.startswith("https:") or self._http_until_s.get(endpoint, 0) > loop.time():
+            if self._http_until_s.get(endpoint, 0) > loop.time():
                 return None
             opening = self._open_soon(endpoint)
             await asyncio.wait({opening}, timeout=max(0, until_s - loop.time()))
@@ -185,8 +191,18 @@ class StreamTransport:
 
     def _opened(self, endpoint: str, task: asyncio.Task[Connection | None]) -> None:
         del self._opening[endpoint]
-        if not task.cancelled():
-            task.exception()  # who waits for it sees it; in the background it does not matter
+        if task.cancelled() or task.exception() is None or self._is_closed:
+            return  # who waits for it sees the error; in the background it does not matter
+        if self.leader.url is None and self._ready:
+            self._seek_s = min(2 * self._seek_s, _LEADER_AGAIN_S_MAX)
+            self._seek_later()
+
+    async def _by_tcp(self, endpoint: str, make: Callable[[], asyncio.Protocol]) -> None:
+        host, port = address_of(endpoint)
+        if endpoint.startswith("https:"):
+            await connect_secured(make, host, port, self.tls.stream())
+        else:
+            await asyncio.get_running_loop().create_connection(make, host, port)
 
     async def _open(self, endpoint: str) -> Connection | None:
         connections: list[Connection] = []
@@ -203,9 +219,7 @@ class StreamTransport:
                 f"{endpoint}: cannot connect within {_CONNECT_S_MAX:g} s", endpoint=endpoint
             ) from None
         except (OSError, ValueError) as error:
-            raise UnavailableError(
-                f"{endpoint}: cannot connect: {_why_not(error)}", endpoint=endpoint
-            ) from None
+            raise cannot_connect(endpoint, why_not(error)) from None
         connection = connections[-1]
         try:
             await asyncio.wait({connection.began}, timeout=_WELCOME_S_MAX)
@@ -217,12 +231,16 @@ class StreamTransport:
     def _welcomed(self, endpoint: str, connection: Connection) -> Connection | None:
         now_s = asyncio.get_running_loop().time()
         if connection.is_usable:
-            self._connections.setdefault(endpoint, []).append(connection)
+            others = self._connections.setdefault(endpoint, [])
+            others.append(connection)
+            connection.is_spare = lambda: len(others) > 1
             self._ready[endpoint] = connection
             self._on_leader(connection, connection.leader_url)
             return connection
         has_answered = connection.began.done()
         connection.close("it has not begun")
+        if isinstance(connection.problem, ThrottledError):
+            self._left_s[endpoint] = now_s + FULL_S
         if connection.problem is not None and not connection.is_misunderstood:
             raise connection.problem
         is_sure = has_answered and (connection.is_http or connection.is_misunderstood)
@@ -239,29 +257,32 @@ class StreamTransport:
             if others:
                 self._ready[endpoint] = others[-1]
             elif not self._is_closed:
-                self._leader.leave(endpoint)
+                self.leader.leave(endpoint)
+        if isinstance(connection.problem, ThrottledError):
+            self._left_s[endpoint] = asyncio.get_running_loop().time() + FULL_S
 
     # --- the leader
 
     def _on_leader(self, connection: Connection, url: str | None) -> None:
         if self._is_closed or self._ready.get(connection.endpoint) is not connection:
             return  # one that is not ready yet is asked again when it is
-        named = None if url is None else url.rstrip("/")
-        if named != connection.endpoint and self._leader.url == connection.endpoint:
-            self._leader.url = None  # it says itself that it does not lead any more
+        named = self.leader.endpoint_of(url)
+        if named != connection.endpoint and self.leader.url == connection.endpoint:
+            self.leader.url = None  # it says itself that it does not lead any more
         if named is not None:
             self._prefer(named)
 
     def _prefer(self, url: str) -> None:
-        if url == self._leader.url:
+        if url == self.leader.url:
             return
         loop = asyncio.get_running_loop()
         if self._left_s.get(url, -_LEADER_AGAIN_S) + _LEADER_AGAIN_S > loop.time():
             self._seek_later()
         elif url in self._ready:
             self._left_s.pop(url, None)
-            self._leader.url = url
-        elif url.startswith("http://") and self._http_until_s.get(url, 0) <= loop.time():
+            self._seek_s = _LEADER_AGAIN_S
+            self.leader.url = url
+        elif self._http_until_s.get(url, 0) <= loop.time():
             self._open_soon(url)  # when it is welcomed there it hears whether that one leads
 
     def _leader_left(self, url: str) -> None:
@@ -272,15 +293,15 @@ class StreamTransport:
     def _seek_later(self) -> None:
         if self._seeking is None:
             loop = asyncio.get_running_loop()
-            self._seeking = loop.call_later(_LEADER_AGAIN_S, self._seek)
+            self._seeking = loop.call_later(self._seek_s, self._seek)
 
     def _seek(self) -> None:
         self._seeking = None
-        if self._is_closed or self._leader.url is not None:
+        if self._is_closed or self.leader.url is not None:
             return
-        named = {each.leader_url for each in self._ready.values() if each.leader_url is not None}
-        for url in sorted(named):
-            self._prefer(url.rstrip("/"))
+        named = {self.leader.endpoint_of(each.leader_url) for each in self._ready.values()}
+        for url in sorted(each for each in named if each is not None):
+            self._prefer(url)
 
 
 class _Streaming:
@@ -293,12 +314,12 @@ class _Streaming:
         self._endpoint = endpoint
         self._request = request
         self._timeout_ms = timeout_ms
-        self._lines: Lines | None = None
+        self._lines: ResponseLines | None = None
         self._http_streaming: AbstractAsyncContextManager[ResponseStream] | None = None
 
     async def __aenter__(self) -> ResponseStream:
         opened = await self._transport.lines(self._endpoint, self._request, self._timeout_ms)
-        if isinstance(opened, Lines):
+        if isinstance(opened, ResponseLines):
             self._lines = opened
             return opened
         http, timeout_ms = opened
@@ -307,16 +328,11 @@ class _Streaming:
         self._http_streaming = streaming
         return stream
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exception: Any) -> None:
         if self._lines is not None:
             self._lines.close()
         elif self._http_streaming is not None:
-            await self._http_streaming.__aexit__(kind, error, traceback)
+            await self._http_streaming.__aexit__(*exception)
 
 
 def _spelt_out(request: Request) -> Request:
@@ -328,16 +344,3 @@ def _spelt_out(request: Request) -> Request:
     if request.body is not None and "content-type" not in said:
         headers["content-type"] = _PACKED
     return request._replace(headers=headers)
-
-
-async def _by_tcp(endpoint: str, make: Callable[[], asyncio.Protocol]) -> object:
-    parts = urlsplit(endpoint)
-    loop = asyncio.get_running_loop()
-    return await loop.create_connection(make, parts.hostname or "", parts.port or 80)
-
-
-def _why_not(error: OSError | ValueError) -> str:
-    number = error.errno if isinstance(error, OSError) else None
-    if number is not None and number in errno.errorcode:
-        return os.strerror(number)
-    return str(error) or type(error).__name__

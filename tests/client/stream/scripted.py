@@ -44,8 +44,8 @@ class Peer(asyncio.Protocol):
     def send(self, *said: FromServer) -> None:
         self.transport.write(b"".join(map(frames.encoded, said)))
 
-    def requests(self) -> list[frames.Request]:
-        return [each for each in self.received if isinstance(each, frames.Request)]
+    def requests(self) -> list[frames.RequestFrame]:
+        return [each for each in self.received if isinstance(each, frames.RequestFrame)]
 
 
 class Network:
@@ -85,7 +85,7 @@ def echo(peer: Peer, frame: FromClient) -> None:
     match frame:
         case frames.Hello():
             welcome(peer)
-        case frames.Request(number, _, target, _, _):
-            peer.send(frames.Answer(number, 200, {}, target.encode()))
-        case frames.Ping(number):
+        case frames.RequestFrame(number, _, target, _, _):
+            peer.send(frames.AnswerFrame(number, 200, {}, target.encode()))
+        case frames.PingFrame(number):
             peer.send(frames.Pong(number))

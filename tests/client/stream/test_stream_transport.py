@@ -17,9 +17,12 @@ from coordinator.errors import (
     ConnectionLostError,
     CoordinatorError,
     ShuttingDownError,
+    ThrottledError,
     UnavailableError,
     to_problem,
 )
+from coordinator.wire.arrival import refusal
+from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import FromClient
 from tests.client.stream.scripted import Network, Peer, echo, welcome
@@ -49,6 +52,21 @@ def get(target: str, body: bytes | None = None) -> Request:
     return Request("GET", target, {"Accept": "application/msgpack"}, body)
 
 
+def linked(
+    script: Callable[[Peer, FromClient], None], http: Any = None
+) -> tuple[Network, StreamTransport]:
+    """Return a network in which A answers by ``script``, and a transport into it."""
+    network = Network()
+    network.add(A, script)
+    return network, StreamTransport(connect=network.connect, http=http)
+
+
+def silent(peer: Peer, frame: FromClient) -> None:
+    """Say welcome, and answer no request."""
+    if not peer.requests():
+        echo(peer, frame)
+
+
 async def ended(call: Any) -> Response | CoordinatorError:
     try:
         return await call  # type: ignore[no-any-return]
@@ -64,12 +82,10 @@ def test_answers_go_to_whom_they_belong_in_any_order() -> None:
             welcome(peer)
         elif len(peer.requests()) == 5:
             for each in reversed(peer.requests()):
-                peer.send(frames.Answer(each.id, 200, {}, each.target.encode()))
+                peer.send(frames.AnswerFrame(each.id, 200, {}, each.target.encode()))
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, backwards)
-        transport = StreamTransport(connect=network.connect)
+        network, transport = linked(backwards)
         calls = [transport.request(A, get(f"/{each}"), 1_000) for each in range(5)]
 
         answers = await asyncio.gather(*calls)
@@ -199,9 +215,7 @@ def test_what_was_not_sent_when_the_connection_broke_is_definite() -> None:
     """It stood behind others in the same pass."""
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, lambda peer, frame: echo(peer, frame) if peer.requests() == [] else None)
-        transport = StreamTransport(connect=network.connect)
+        _, transport = linked(silent)
         first = asyncio.create_task(ended(transport.request(A, get("/sent"), 60_000)))
         await asyncio.sleep(0.1)
         second = asyncio.create_task(ended(transport.request(A, get("/late"), 60_000)))
@@ -253,16 +267,14 @@ def test_a_member_that_is_only_slow_keeps_its_connection() -> None:
     """It answers PING, so only the late request is given up."""
 
     def slow(peer: Peer, frame: FromClient) -> None:
-        if not isinstance(frame, frames.Request) or frame.target == "/quick":
+        if not isinstance(frame, frames.RequestFrame) or frame.target == "/quick":
             echo(peer, frame)
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, slow)
-        transport = StreamTransport(connect=network.connect)
+        network, transport = linked(slow)
         late = await ended(transport.request(A, get("/slow"), 100))
         await asyncio.sleep(3)
-        network.peer(A).send(frames.Answer(1, 200, {}, b"too late"))
+        network.peer(A).send(frames.AnswerFrame(1, 200, {}, b"too late"))
         answer = await transport.request(A, get("/quick"), 100)
 
         assert isinstance(late, ConnectionLostError)
@@ -278,14 +290,12 @@ def test_a_cancelled_call_says_so() -> None:
 
     def late(peer: Peer, frame: FromClient) -> None:
         if isinstance(frame, frames.Cancel):
-            peer.send(frames.Answer(frame.id, 200, {}, b""))
-        elif not isinstance(frame, frames.Request) or frame.target != "/a":
+            peer.send(frames.AnswerFrame(frame.id, 200, {}, b""))
+        elif not isinstance(frame, frames.RequestFrame) or frame.target != "/a":
             echo(peer, frame)
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, late)
-        transport = StreamTransport(connect=network.connect)
+        network, transport = linked(late)
         call = asyncio.create_task(transport.request(A, get("/a"), 1_000))
         await asyncio.sleep(0.1)
         call.cancel()
@@ -302,17 +312,15 @@ def test_goaway_in_the_middle() -> None:
     """What is under way is answered; the next request goes to another connection."""
 
     async def scenario() -> None:
-        held: list[frames.Request] = []
+        held: list[frames.RequestFrame] = []
 
         def leaving(peer: Peer, frame: FromClient) -> None:
-            if isinstance(frame, frames.Request) and frame.target == "/under-way":
+            if isinstance(frame, frames.RequestFrame) and frame.target == "/under-way":
                 held.append(frame)
             else:
                 echo(peer, frame)
 
-        network = Network()
-        network.add(A, leaving)
-        transport = StreamTransport(connect=network.connect)
+        network, transport = linked(leaving)
         under_way = asyncio.create_task(transport.request(A, get("/under-way"), 10_000))
         await asyncio.sleep(0.1)
         first = network.peer(A)
@@ -321,7 +329,7 @@ def test_goaway_in_the_middle() -> None:
 
         assert (await transport.request(A, get("/next"), 1_000)).body == b"/next"
         assert len(network.peers[A]) == 2
-        first.send(frames.Answer(held[0].id, 200, {}, b"done"))
+        first.send(frames.AnswerFrame(held[0].id, 200, {}, b"done"))
         assert (await under_way).body == b"done"
         await asyncio.sleep(0.1)
         assert first.is_lost
@@ -337,9 +345,7 @@ def test_goaway_instead_of_welcome_is_what_it_says() -> None:
         peer.send(frames.GoAway(to_problem(ShuttingDownError("stopping"))))
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, full)
-        transport = StreamTransport(connect=network.connect, http=Http())
+        _, transport = linked(full, http=Http())
         with pytest.raises(ShuttingDownError, match="stopping"):
             await transport.request(A, get("/"), 1_000)
         await transport.close()
@@ -388,9 +394,7 @@ def test_a_member_of_another_version_is_asked_by_http() -> None:
         peer.transport.close()
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, refuse)
-        transport = StreamTransport(connect=network.connect, http=Http())
+        _, transport = linked(refuse, http=Http())
 
         assert (await transport.request(A, get("/"), 1_000)).body == b"by HTTP"
         await transport.close()
@@ -422,16 +426,17 @@ def test_requests_beyond_what_a_connection_takes_get_another() -> None:
             welcome(peer, requests_max=2)
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, narrow)
-        transport = StreamTransport(connect=network.connect)
+        network, transport = linked(narrow)
         calls = [asyncio.create_task(transport.request(A, get("/"), 5_000)) for _ in range(5)]
         await asyncio.sleep(0.1)
         assert [len(each.requests()) for each in network.peers[A]] == [2, 2, 1]
         for peer in network.peers[A]:
             for each in peer.requests():
-                peer.send(frames.Answer(each.id, 200, {}, b""))
+                peer.send(frames.AnswerFrame(each.id, 200, {}, b""))
         await asyncio.gather(*calls)
+        await asyncio.sleep(60)  # idle_ms: by then each was pinged, or closed as a spare one
+        assert len(transport._connections[A]) == 1
+        assert transport._ready[A] in transport._connections[A]
         await transport.close()
 
     run(scenario())
@@ -462,7 +467,7 @@ def test_a_body_that_the_stream_does_not_take_goes_by_http() -> None:
     "mistake",
     [
         b"\0\0\0\1\xc0",
-        frames.encoded(frames.Answer(9, 200, {}, b"")),
+        frames.encoded(frames.AnswerFrame(9, 200, {}, b"")),
         frames.encoded(frames.Welcome(1, frames.WelcomeSettings("n1"))),
         b"\xff\xff\xff\xff",
     ],
@@ -472,15 +477,13 @@ def test_a_mistake_of_the_server_ends_the_connection(mistake: bytes) -> None:
     """What is under way is indefinite."""
 
     def wrong(peer: Peer, frame: FromClient) -> None:
-        if isinstance(frame, frames.Request):
+        if isinstance(frame, frames.RequestFrame):
             peer.transport.write(mistake)
         else:
             echo(peer, frame)
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, wrong)
-        transport = StreamTransport(connect=network.connect)
+        _, transport = linked(wrong)
         with pytest.raises(ConnectionLostError, match="stream: expected"):
             await transport.request(A, get("/"), 1_000)
         await transport.close()
@@ -502,8 +505,8 @@ def test_the_leader_is_followed_once_it_is_reached() -> None:
     """WELCOME and LEADER name it; one that fails is left, and tried again after a while."""
 
     async def scenario() -> None:
-        network, leader = Network(), KnownLeader()
-        network.add(A, leading(B + "/"))
+        network, leader = Network(), KnownLeader([A, B])
+        network.add(A, leading("HTTP://B:1/"))
         network.add(B, leading(B))
         transport = StreamTransport(leader, connect=network.connect)
         await transport.request(A, get("/"), 1_000)
@@ -534,19 +537,105 @@ def test_the_leader_is_followed_once_it_is_reached() -> None:
 
 
 def test_a_leader_that_cannot_be_reached_is_not_preferred() -> None:
-    """Its URL may be for others; requests go where they went."""
+    """It is down, or cut off from this client: requests go where they went. It is looked for again,
+    ever more rarely, for whoever leads may not change when the network has healed."""
 
     async def scenario() -> None:
-        network, leader = Network(), KnownLeader()
-        network.add(A, leading("http://inside:1"))
-        transport = StreamTransport(leader, connect=network.connect)
+        network, leader, tried = Network(), KnownLeader([A, B]), 0
+
+        async def connect(endpoint: str, make: Callable[[], asyncio.Protocol]) -> object:
+            nonlocal tried
+            tried += endpoint == B
+            return await network.connect(endpoint, make)
+
+        network.add(A, leading(B))
+        transport = StreamTransport(leader, connect=connect)
         for _ in range(3):
             assert (await transport.request(A, get("/"), 1_000)).body == b"/"
-        await asyncio.sleep(5)
+        await asyncio.sleep(3_600)
         assert leader.url is None
+        assert 60 <= tried <= 70
+        network.add(B, leading(B))
+        await asyncio.sleep(60)
+        assert leader.url == B
         await transport.close()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("is_welcomed", [False, True])
+def test_a_leader_that_is_full_is_not_asked_again_soon(is_welcomed: bool) -> None:
+    """Thousands of clients of one address prefer one member, which takes two thousand: the others
+    stay where they are. A spare connection of a full member is welcomed, and answered once."""
+    asked = 0
+
+    def full(peer: Peer, frame: FromClient) -> None:
+        nonlocal asked
+        error = ThrottledError("expected at most 2000 connections")
+        if not is_welcomed:
+            asked += 1
+            peer.transport.write(refusal(error.message))
+            peer.transport.close()
+        elif isinstance(frame, frames.Hello):
+            welcome(peer, leader_url=B)
+        elif isinstance(frame, frames.RequestFrame):
+            asked += 1
+            body = encode(to_problem(error), Encoding.MSGPACK)
+            peer.send(frames.AnswerFrame(frame.id, 503, {}, body))
+            peer.send(frames.GoAway(to_problem(error)))
+            peer.transport.close()
+
+    async def scenario() -> None:
+        network, leader, http = Network(), KnownLeader([A, B]), Http()
+        network.add(A, leading(B))
+        network.add(B, full)
+        transport = StreamTransport(leader, connect=network.connect, http=http)
+        for _ in range(100):
+            answer = await transport.request(leader.url or A, get("/"), 1_000)
+            if answer.status == 503:
+                leader.leave(B)
+            await asyncio.sleep(0.1)
+        assert asked == 1
+        assert http.asked == []
+
+        network.add(B, leading(B))
+        await asyncio.sleep(100)
+        assert leader.url == B
+        await transport.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("announced", [B, "http://b", "https://a:1", "http://a:x", ""])
+def test_nobody_but_an_endpoint_is_preferred(announced: str) -> None:
+    """A client of a proxy, a forwarded port or TLS is not led around it, whatever is announced."""
+
+    async def scenario() -> None:
+        network, leader = Network(), KnownLeader([A])
+        network.add(A, leading(announced))
+        network.add(B, leading(B))
+        network.add("http://b", leading(B))
+        transport = StreamTransport(leader, connect=network.connect)
+        await transport.request(A, get("/"), 1_000)
+        await asyncio.sleep(5)
+        assert (leader.url, list(network.peers)) == (None, [A])
+        await transport.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "announced"),
+    [
+        ("http://n1", "http://N1:80/"),
+        ("http://n1:80", "http://n1"),
+        ("http://[::1]:7071", "http://[::1]:7071/"),
+    ],
+)
+def test_one_url_is_spelt_in_several_ways(endpoint: str, announced: str) -> None:
+    """The endpoint is what the user wrote, whatever the configuration of the cluster says."""
+    leader = KnownLeader([endpoint])
+    assert leader.endpoint_of(announced) == endpoint
 
 
 def test_lines_with_credit() -> None:
@@ -554,7 +643,7 @@ def test_lines_with_credit() -> None:
 
     def lines(peer: Peer, frame: FromClient) -> None:
         match frame:
-            case frames.Request(number):
+            case frames.RequestFrame(number):
                 peer.send(frames.Head(number, 200, {"coordinator-zxid": "7"}))
                 peer.send(frames.Line(number, b""))
                 for _ in range(3):
@@ -564,9 +653,7 @@ def test_lines_with_credit() -> None:
                 echo(peer, frame)
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, lines)
-        transport = StreamTransport(connect=network.connect)
+        _, transport = linked(lines)
         async with transport.stream(A, get("/watch"), 1_000) as stream:
             assert stream.status == 200
             assert stream.headers["coordinator-zxid"] == "7"
@@ -585,7 +672,7 @@ def test_lines_that_go_on_are_credited_and_given_up() -> None:
 
     def endless(peer: Peer, frame: FromClient) -> None:
         match frame:
-            case frames.Request(number):
+            case frames.RequestFrame(number):
                 peer.send(frames.Head(number, 200, {}))
                 peer.send(frames.Line(number, bytes(200_000)))
             case frames.Credit(number, amount):
@@ -594,9 +681,7 @@ def test_lines_that_go_on_are_credited_and_given_up() -> None:
                 echo(peer, frame)
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, endless)
-        transport = StreamTransport(connect=network.connect)
+        network, transport = linked(endless)
         async with transport.stream(A, get("/watch"), 1_000) as stream:
             assert len(await stream.line() or b"") == 200_000
             async with asyncio.timeout(10):
@@ -617,7 +702,7 @@ def test_a_stream_whose_member_falls_silent_breaks() -> None:
         def dies(peer: Peer, frame: FromClient) -> None:
             if is_dead:
                 return
-            if isinstance(frame, frames.Request):
+            if isinstance(frame, frames.RequestFrame):
                 peer.send(frames.Head(frame.id, 200, {}))
             else:
                 echo(peer, frame)
@@ -642,15 +727,13 @@ def test_a_problem_instead_of_lines_is_read_whole() -> None:
     """A stream that is refused is one answer."""
 
     def refuses(peer: Peer, frame: FromClient) -> None:
-        if isinstance(frame, frames.Request):
-            peer.send(frames.Answer(frame.id, 410, {}, b"problem"))
+        if isinstance(frame, frames.RequestFrame):
+            peer.send(frames.AnswerFrame(frame.id, 410, {}, b"problem"))
         else:
             echo(peer, frame)
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, refuses)
-        transport = StreamTransport(connect=network.connect)
+        _, transport = linked(refuses)
         async with transport.stream(A, get("/watch"), 1_000) as stream:
             assert (stream.status, await stream.read()) == (410, b"problem")
         await transport.close()
@@ -674,7 +757,7 @@ def test_a_connection_without_requests_is_kept() -> None:
         transport = StreamTransport(connect=network.connect)
         await transport.request(A, get("/"), 1_000)
         await asyncio.sleep(10)
-        pings = [each for each in network.peer(A).received if isinstance(each, frames.Ping)]
+        pings = [each for each in network.peer(A).received if isinstance(each, frames.PingFrame)]
         assert 9 <= len(pings) <= 11
         await transport.close()
 
@@ -685,9 +768,7 @@ def test_closing_ends_what_is_under_way() -> None:
     """Nobody waits for ever."""
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, lambda peer, frame: echo(peer, frame) if not peer.requests() else None)
-        transport = StreamTransport(connect=network.connect)
+        _, transport = linked(silent)
         call = asyncio.create_task(ended(transport.request(A, get("/"), 60_000)))
         await asyncio.sleep(0.1)
         await transport.close()
@@ -705,16 +786,16 @@ def test_a_heartbeat_does_not_wait_behind_a_long_answer_for_ever() -> None:
         def respond(peer: Peer, frame: FromClient) -> None:
             if network.peers[A][0] is not peer or isinstance(frame, frames.Hello):
                 echo(peer, frame)
-            elif isinstance(frame, frames.Request) and frame.target == "/long":
+            elif isinstance(frame, frames.RequestFrame) and frame.target == "/long":
                 drips.append(asyncio.create_task(drip(peer, frame.id)))
 
         async def drip(peer: Peer, number: int) -> None:
-            sent = frames.encoded(frames.Answer(number, 200, {}, long))
+            sent = frames.encoded(frames.AnswerFrame(number, 200, {}, long))
             for at in range(0, len(sent), 1_000):
                 peer.transport.write(sent[at : at + 1_000])
                 await asyncio.sleep(0.05)
             for each in peer.received:
-                if isinstance(each, frames.Ping):
+                if isinstance(each, frames.PingFrame):
                     peer.send(frames.Pong(each.number))
 
         drips: list[asyncio.Task[None]] = []
@@ -741,9 +822,7 @@ def test_a_target_that_the_stream_does_not_take_ends_no_connection() -> None:
     """It would be a mistake of the client, for which all its requests would pay."""
 
     async def scenario() -> None:
-        network = Network()
-        network.add(A, lambda peer, frame: echo(peer, frame) if not peer.requests() else None)
-        transport = StreamTransport(connect=network.connect)
+        network, transport = linked(silent)
         under_way = asyncio.create_task(ended(transport.request(A, get("/a"), 1_000)))
         await asyncio.sleep(0.1)
         with pytest.raises(UnavailableError, match="longer than it takes"):

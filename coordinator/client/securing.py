@@ -1,0 +1,113 @@
+"""TLS of a client: whom it trusts, what it shows, and the connection of its event loop.
+
+The files are read when the first connection is made, and again when they have changed; what cannot
+be read then is logged, and the former stays in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, cast
+
+from coordinator.errors import ConfigError, UnavailableError
+from coordinator.tls.files import HTTP, STREAM, Reloaded, TlsFiles, client_context
+from coordinator.tls.transport import Handshakes, TlsTransport
+from coordinator.tls.wording import TO_CLIENTS, why_no_tls
+
+
+class ClientTls:
+    """What one client connects with to ``https://`` endpoints; for several threads."""
+
+    def __init__(self, files: TlsFiles | None = None) -> None:
+        self._files = files or TlsFiles(None, None)
+        self._contexts: dict[str, Reloaded[ssl.SSLContext]] = {}
+
+    def check(self) -> None:
+        """Read the files. Raises ConfigError."""
+        self._read(STREAM)
+
+    def stream(self) -> ssl.SSLContext:
+        """Return what a connection of the stream is made with. Raises UnavailableError."""
+        return self._current(STREAM)
+
+    def http(self) -> ssl.SSLContext:
+        """Return what a connection of HTTP is made with. Raises UnavailableError."""
+        return self._current(HTTP)
+
+    def _current(self, spoken: str) -> ssl.SSLContext:
+        try:
+            reloaded = self._contexts.get(spoken) or self._read(spoken)
+        except ConfigError as error:
+            raise UnavailableError(f"no connection was made: {error.message}") from None
+        reloaded.maybe_reload()
+        return reloaded.current
+
+    def _read(self, spoken: str) -> Reloaded[ssl.SSLContext]:
+        def load() -> ssl.SSLContext:
+            context = client_context(self._files)
+            context.set_alpn_protocols([spoken])
+            return context
+
+        reloaded = self._contexts[spoken] = Reloaded(load, self._files.all())
+        return reloaded
+
+
+class _Securing:
+    """Waits for the handshake of one connection, and hands it to the protocol that made it."""
+
+    def __init__(self, protocol: asyncio.Protocol, is_done: asyncio.Future[None]) -> None:
+        self._protocol = protocol
+        self._is_done = is_done
+
+    def on_secured(self, transport: TlsTransport) -> None:
+        transport.set_protocol(self._protocol)
+        self._protocol.connection_made(transport)
+        if not self._is_done.done():
+            self._is_done.set_result(None)
+
+    def on_tls_failed(self, error: Exception) -> None:
+        if not self._is_done.done():
+            self._is_done.set_exception(error)
+
+    def data_received(self, data: bytes) -> None:
+        """Nothing comes before the handshake is done."""
+
+    def eof_received(self) -> bool | None:
+        """End."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.on_tls_failed(exc or ConnectionError("the connection was lost"))
+
+
+async def connect_secured(
+    make: Callable[[], asyncio.Protocol], host: str, port: int, context: ssl.SSLContext
+) -> None:
+    """Connect the protocol that ``make`` returns by TLS. Raises OSError, as of plain connections.
+
+    The caller bounds how long it takes."""
+    loop = asyncio.get_running_loop()
+    plain, _ = await loop.create_connection(asyncio.Protocol, host, port)
+    is_done: asyncio.Future[None] = loop.create_future()
+    securing = _Securing(make(), is_done)
+    secured = TlsTransport(securing, context, Handshakes(1), is_server=False, host=host)
+    secured.begin(cast(Any, plain))
+    try:
+        await is_done
+    except BaseException:
+        secured.abort()
+        raise
+
+
+def said_of(error: BaseException) -> str:
+    """Return why there is no connection to a member, or why it has ended."""
+    if isinstance(error, ssl.SSLError):
+        return why_no_tls(error, TO_CLIENTS)
+    return str(error) or type(error).__name__
+
+
+def cannot_connect(endpoint: str, why: str) -> UnavailableError:
+    """Return the error of an endpoint to which there is no connection; nothing was sent."""
+    return UnavailableError(f"{endpoint}: cannot connect: {why}", endpoint=endpoint)

@@ -1,0 +1,412 @@
+"""One connection of the stream for threads: a socket, a thread that reads it, callers that wait.
+
+A caller puts its frame behind those of others and sends what is there, unless somebody else is
+sending just now and will send it too; then it sleeps on a lock of its own, which the reading thread
+opens when the answer is there.
+
+1. An interrupt (Ctrl-C) within a send may leave half a frame behind, so it ends the connection.
+2. No caller waits long for a socket that takes nothing: it leaves the rest to a thread made for
+   that, and waits for its answer, or its deadline. A server that takes nothing is taken for dead.
+3. Who lets a deadline pass asks whether the server is there (PING); so does who waits for lines,
+   after some silence. One that says nothing then is taken for dead.
+4. The reading thread alone closes the descriptor: another would take its number for its own.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+
+from coordinator.client.deputy import wait_cancellably
+from coordinator.client.securing import cannot_connect, said_of
+from coordinator.client.stream.conversation import Conversation, Waiter
+from coordinator.client.stream.sockets import PlainBytes, SecuredBytes, prepare
+from coordinator.client.stream.waiters import AnswerAwaited, LinesRead
+from coordinator.client.transport import Request, Response
+from coordinator.clock import Clock
+from coordinator.errors import (
+    BadArgumentsError,
+    ConnectionLostError,
+    CoordinatorError,
+    UnavailableError,
+)
+from coordinator.wire.stream.frames import PREFACE
+
+_READ_BYTES = 256 * 1024
+_TICK_MS = 1_000
+"""How often the reading thread looks up, if nothing comes."""
+_PATIENCE_MS = 100
+"""For how long a caller waits at most for a socket that takes nothing."""
+_SEND_MS_MAX = 5_000
+"""A server that takes nothing for so long is taken for dead."""
+_QUIET_MS = 2_000
+"""After so much silence a server whose lines are waited for is asked whether it is there."""
+_SILENCE_MS_MAX = 7_000
+"""A server that has not answered for so long is taken for dead."""
+_PROOF_MS = 1_000
+"""How long a server that let a deadline pass has to show that it is there."""
+_DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
+
+
+class AnswerWaiter(AnswerAwaited):
+    """One caller; ``lock`` is closed until there is something for it."""
+
+    __slots__ = ("error", "lock", "response")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lock.acquire()
+        self.response: Response | None = None
+        self.error: CoordinatorError | None = None
+
+    def on_answer(self, response: Response) -> None:
+        """Take the answer, and wake the caller."""
+        if self.response is None and self.error is None:
+            self.response = response
+            self.lock.release()
+
+    def on_failure(self, error: CoordinatorError) -> None:
+        """Take what came instead, and wake the caller."""
+        if self.response is None and self.error is None:
+            self.error = error
+            self.lock.release()
+
+
+class BlockingLines(LinesRead):
+    """A response that a thread reads line by line."""
+
+    def __init__(self, connection: BlockingConnection) -> None:
+        super().__init__(connection)
+        self._bell = threading.Lock()
+        """Open when there is news."""
+        self._bell.acquire()
+
+    def wait(self, limit_s: float) -> None:
+        """Return when the bell has rung, at the latest after ``limit_s``."""
+        self._bell.acquire(timeout=max(0, limit_s))
+
+    def ring(self) -> None:
+        """Wake who waits; from any thread."""
+        try:
+            self._bell.release()
+        except RuntimeError:
+            pass  # it is open already
+
+    async def _news(self) -> None:
+        self.wait(_SILENCE_MS_MAX / 1000)  # in this thread, which runs no loop
+
+
+class BlockingConnection:
+    """One connection, shared by threads; ``connected`` is its socket."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        connected: socket.socket,
+        clock: Clock,
+        on_leader: Callable[[BlockingConnection, str | None], None],
+        on_lost: Callable[[BlockingConnection], None],
+        secured: SecuredBytes | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.leader_url: str | None = None
+        """Who leads, as this server has said last, if the client has it among its endpoints."""
+        self.is_http = False
+        self.began = threading.Event()
+        self._socket = connected
+        self._bytes = secured or PlainBytes()
+        self._clock = clock
+        self._on_leader = on_leader
+        self._on_lost = on_lost
+        self._conversation = Conversation(endpoint, self._note_leader)
+        self._guard = threading.Lock()
+        """Held around the conversation, for a moment."""
+        self._sending = threading.Lock()
+        self._heard_ms = clock.monotonic_ms()
+        self._proof_asked_ms: int | None = None
+        """When the server was asked whether it is there, if a deadline has passed."""
+        self._line_streams = 0
+        self._reading: threading.Thread | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether requests are taken."""
+        return self._conversation.is_usable
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self._conversation.is_over
+
+    @property
+    def problem(self) -> CoordinatorError | None:
+        """Why the server takes no requests, if it has said so."""
+        return self._conversation.problem
+
+    @property
+    def is_misunderstood(self) -> bool:
+        """Whether the server speaks another version."""
+        return self._conversation.welcome is None and self._conversation.is_misunderstood
+
+    def takes(self, request: Request) -> bool:
+        """Whether ``request`` may be asked now."""
+        return self._conversation.has_room and self._conversation.fits(request)
+
+    def fits(self, request: Request) -> bool:
+        """Whether the server reads a frame as long as that of ``request``."""
+        return self._conversation.fits(request)
+
+    def begin(self, label: str) -> None:
+        """Say hello, and read from now on."""
+        prepare(self._socket, _TICK_MS)
+        self._conversation.hello(label)
+        self._socket.sendall(self._bytes.sealed(PREFACE + self._conversation.take()))
+        name = f"coordinator stream {self.endpoint}"
+        reading = threading.Thread(target=self._read, name=name, daemon=True)
+        reading.start()
+        self._reading = reading
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until nothing of it is left, once it is closed."""
+        if self._reading is not None and self._reading is not threading.current_thread():
+            self._reading.join(timeout_s)
+
+    def ask(self, request: Request, timeout_ms: int) -> Response:
+        """Send ``request`` and wait for its whole response."""
+        waiter = AnswerWaiter()
+        number = self._begin(request, waiter)
+        try:
+            timeout_ms -= self._send(timeout_ms)
+            is_answered = waiter.lock.acquire(timeout=max(0, timeout_ms) / 1000)
+        except BaseException:
+            self.give_up(number)
+            raise
+        if not is_answered:
+            self._late(number, timeout_ms)
+            raise self._no_answer(timeout_ms)
+        if waiter.response is None:
+            assert waiter.error is not None, "the lock is opened by an answer or by an error"
+            raise waiter.error.with_traceback(None)
+        return waiter.response
+
+    def open_lines(self, request: Request, timeout_ms: int) -> BlockingLines:
+        """Send ``request`` and wait for the head of its response, which is read line by line."""
+        lines = BlockingLines(self)
+        with self._guard:
+            self._line_streams += 1
+        try:
+            lines.number = self._begin(request, lines)
+            until_ms = self._clock.monotonic_ms() + timeout_ms
+            self._send(timeout_ms)
+            while not lines.has_begun:
+                lines.check_begun()
+                if (left_ms := until_ms - self._clock.monotonic_ms()) <= 0:
+                    self._late(lines.number, timeout_ms)
+                    raise self._no_answer(timeout_ms)
+                wait_cancellably(lines.wait, lines.ring, left_ms / 1000)
+        except BaseException:
+            lines.close()
+            raise
+        return lines
+
+    def lines_closed(self, number: int) -> None:
+        """Nobody reads the lines of request ``number`` any more."""
+        with self._guard:
+            self._line_streams -= 1
+        self.give_up(number)
+
+    def give_up(self, number: int) -> None:
+        """Give up request ``number``; the server is notified if it may still work at it."""
+        with self._guard:
+            is_to_tell = self._conversation.cancel(number)
+        if is_to_tell:
+            self._send(0)
+
+    def credit(self, number: int, amount: int) -> None:
+        """Let more lines of request ``number`` come."""
+        with self._guard:
+            if self._conversation.is_over:
+                return
+            self._conversation.credit(number, amount)
+        self._send(0)
+
+    def close(self, why: str) -> None:
+        """End it; what is under way fails."""
+        with self._guard:
+            is_first = not self._conversation.is_over
+            self._conversation.lose(why)
+        if is_first:
+            self._on_lost(self)
+        self.began.set()
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is closed already
+        if self._reading is None:
+            self._socket.close()
+
+    # --- out
+
+    def _begin(self, request: Request, waiter: Waiter) -> int:
+        with self._guard:
+            if self._conversation.is_over:
+                said = f"{self.endpoint}: the connection has ended; nothing was sent"
+                raise UnavailableError(said, endpoint=self.endpoint)
+            return self._conversation.ask(request, waiter)
+
+    def _send(self, limit_ms: int) -> int:
+        """Send what there is, unless it is being sent: who sends looks again afterwards.
+
+        Waits up to ``limit_ms``, and never for long; returns for how long it has.
+        """
+        writer = self._conversation.writer
+        waited_ms = 0
+        try:
+            while len(writer) and self._sending.acquire(blocking=False):
+                with self._guard:
+                    data = self._conversation.take()
+                if data:
+                    waited_ms += self._push(data, min(limit_ms - waited_ms, _PATIENCE_MS))
+                else:
+                    self._sending.release()
+        except BaseException:
+            self.close("the program was interrupted while it sent a request")
+            raise
+        return waited_ms
+
+    def _push(self, data: bytes | bytearray, limit_ms: int) -> int:
+        """Send ``data``, or leave the rest of it to a thread; who sends is let go in the end."""
+        try:
+            data = self._bytes.sealed(data)
+            sent = self._socket.send(data, _DONT_WAIT)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self.close(said_of(error))
+            sent = len(data)
+        if sent == len(data):
+            self._sending.release()
+            return 0
+        began_ms = self._clock.monotonic_ms()
+        rest = self._pushed(memoryview(data)[sent:], began_ms + limit_ms)
+        if rest:
+            threading.Thread(target=self._push_all, args=(rest,), daemon=True).start()
+        else:
+            self._sending.release()
+        return self._clock.monotonic_ms() - began_ms
+
+    def _pushed(self, data: memoryview, until_ms: int) -> memoryview:
+        """Send as much as the socket takes until then; return what is left."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_WRITE)
+            while data and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
+                selector.select(left_ms / 1000)
+                try:
+                    data = data[self._socket.send(data, _DONT_WAIT) :]
+                except BlockingIOError:
+                    pass
+                except OSError as error:
+                    self.close(str(error) or type(error).__name__)
+                    return data[:0]
+        return data
+
+    def _push_all(self, data: bytes | bytearray | memoryview) -> None:
+        """Send ``data`` to the end, however long it takes, while the server takes some of it."""
+        rest = memoryview(data)
+        while rest and not self.is_over:
+            left = self._pushed(rest, self._clock.monotonic_ms() + _SEND_MS_MAX)
+            if len(left) == len(rest):
+                self.close(f"the server took nothing for {_SEND_MS_MAX} ms")
+            rest = left
+        self._sending.release()
+        self._send(0)
+
+    def _late(self, number: int, waited_ms: int) -> None:
+        """Give up; ask whether the server is there, if it has said nothing since."""
+        now_ms = self._clock.monotonic_ms()
+        with self._guard:
+            self._conversation.cancel(number)
+            if now_ms - self._heard_ms >= waited_ms and self._proof_asked_ms is None:
+                self._proof_asked_ms = now_ms
+                self._conversation.ping()
+        self._send(0)
+
+    def _no_answer(self, timeout_ms: int) -> ConnectionLostError:
+        return ConnectionLostError(
+            f"{self.endpoint}: no answer within {timeout_ms} ms", endpoint=self.endpoint
+        )
+
+    # --- in
+
+    def _read(self) -> None:
+        try:
+            self._read_on()
+        finally:
+            self.close("the thread that read it has ended")
+            self._sending.acquire(timeout=_PROOF_MS / 1000)  # until nobody uses the descriptor
+            self._socket.close()
+
+    def _read_on(self) -> None:
+        conversation = self._conversation
+        while not conversation.is_over:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+                if data and not (data := self._bytes.opened(data)):
+                    continue
+            except BlockingIOError:
+                self._look_up()
+                continue
+            except OSError as error:
+                self._broke(error)
+                return
+            if not data:
+                self.is_http = conversation.welcome is None
+                self.close("the server closed it")
+            elif not self._take(data):
+                return
+
+    def _broke(self, error: OSError) -> None:
+        """End it; a server that ends TLS before it has said anything takes no requests."""
+        said = said_of(error)
+        if self._conversation.welcome is None and isinstance(error, ssl.SSLError):
+            self._conversation.problem = cannot_connect(self.endpoint, said)
+        self.close(said)
+
+    def _take(self, data: bytes) -> bool:
+        conversation = self._conversation
+        self._heard_ms = self._clock.monotonic_ms()
+        self._proof_asked_ms = None
+        try:
+            with self._guard:
+                conversation.receive(data)
+        except BadArgumentsError as error:
+            self.is_http = conversation.welcome is None
+            self.close(error.message)
+            return False
+        if not self.began.is_set():
+            self.began.set()
+        if conversation.problem is not None and not conversation.waiting:
+            self.close(conversation.problem.message)
+            return False
+        return True
+
+    def _look_up(self) -> None:
+        """Nothing came for a while: ask the server whether it is there, or take it for dead."""
+        now_ms = self._clock.monotonic_ms()
+        silence_ms, asked_ms = now_ms - self._heard_ms, self._proof_asked_ms
+        is_silent = bool(self._line_streams) and silence_ms >= _SILENCE_MS_MAX
+        if is_silent or (asked_ms is not None and now_ms - asked_ms >= _PROOF_MS):
+            self.close(f"the server said nothing for {silence_ms} ms")
+            return
+        welcome = self._conversation.welcome
+        is_idle = welcome is not None and silence_ms * 3 >= welcome.idle_ms
+        if is_idle or (self._line_streams and silence_ms >= _QUIET_MS):
+            with self._guard:
+                self._conversation.ping()
+            self._send(0)
+
+    def _note_leader(self, url: str | None) -> None:
+        self._on_leader(self, url)

@@ -1,0 +1,68 @@
+"""Turns of attempts that were sent and have no answer yet: so many of a client at once.
+
+A program may wait for a lock in thousands of tasks. If all of them asked in one breath, most would
+not be answered in time and would ask again, and the heartbeat of their session would come last.
+Who has an answer, if only that it waits in the queue, has had its turn. They come in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+
+from coordinator.errors import UnavailableError
+
+TURNS_MAX = 256
+
+
+class Turn:
+    """One turn; it ends with ``end``, or with the block that it is entered for."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self, turns: asyncio.Semaphore | None) -> None:
+        self._turns = turns
+
+    def end(self) -> None:
+        """Let the next one begin; does nothing the second time."""
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.release()
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.end()
+
+
+class Turns:
+    """The turns of one client, in its loop."""
+
+    def __init__(self, count: int = TURNS_MAX) -> None:
+        self._count = count
+        self._free = asyncio.Semaphore(count)
+
+    async def take(self, limit_ms: int) -> Turn:
+        """Wait for a turn.
+
+        Raises:
+            UnavailableError: it has not come within ``limit_ms``; nothing was sent.
+        """
+        if not self._free.locked():
+            await self._free.acquire()  # does not suspend
+            return Turn(self._free)
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await self._free.acquire()
+        except TimeoutError:
+            raise UnavailableError(
+                f"not sent within {limit_ms} ms: {self._count} attempts of this client were before "
+                "it, without an answer; wait longer, or with fewer tasks"
+            ) from None
+        return Turn(self._free)
