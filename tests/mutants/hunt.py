@@ -67,21 +67,22 @@ def hunt_by_tests(arguments: list[str]) -> dict[str, Any]:
     import pytest
 
     class Noting:
-        failed: tuple[str, str] | None = None
+        failed: tuple[str, str, str] | None = None
         passed = 0
 
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
             if report.failed and self.failed is None:
                 crash = getattr(report.longrepr, "reprcrash", None)
                 message = str(getattr(crash, "message", report.longrepr))
-                self.failed = (report.nodeid.rpartition("::")[2], message)
+                self.failed = (report.nodeid.rpartition("::")[2], message, report.nodeid)
             self.passed += report.when == "call" and report.passed
 
     noting = Noting()
     quiet = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
     code = pytest.main([*quiet, *arguments], plugins=[noting])
     if noting.failed is not None:
-        return _found(f"{noting.failed[0]}", "test", noting.failed[1])
+        name, message, node = noting.failed
+        return _found(name, "test", message) | {"node": node}
     assert code == 0, f"pytest ended with {code}"
     assert noting.passed, "no test ran"
     return _found(None, "", "")

@@ -61,7 +61,8 @@ def test_every_patch_fits_the_code(name: str, tmp_path: Path) -> None:
         kind, *arguments = find.split()
         assert kind in ("simulation", "pytest")
         if kind == "pytest":
-            assert all((ROOT / each.partition("::")[0]).is_file() for each in arguments)
+            for path, _, test in (each.partition("::") for each in arguments):
+                assert f"def {test.partition('[')[0]}" in (ROOT / path).read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ class Finding:
     found_by: str | None
     where: str = ""
     what: str = ""
+    node: str = ""
+    """The test that failed, as pytest names it."""
 
 
 NOTHING = Finding(None)
@@ -61,18 +63,24 @@ class NoAnswerError(TrialError):
 
 @contextmanager
 def private_copy(patch: Patch | None = None) -> Iterator[Path]:
-    """Yield a temporary copy of the code, with ``patch`` laid over it."""
+    """Yield a temporary copy of the code, with ``patch`` laid over it.
+
+    Compiled files come along, with the times of their sources: only what is patched is compiled.
+    """
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         home = Path(name)
-        skipped = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so", "patches")
+        skipped = shutil.ignore_patterns("*.pyc.*", "*.so", "patches")  # .pyc.N: half written
         for each in COPIED:
             source = ROOT / each
             if source.is_dir():
                 shutil.copytree(source, home / each, ignore=skipped)
             else:
-                shutil.copy(source, home / each)
+                shutil.copy2(source, home / each)
         if patch is not None:
             apply_patch(patch, home)
+            for path in {home / hunk.path for hunk in patch.hunks}:
+                for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+                    compiled.unlink()
         yield home
 
 
@@ -136,7 +144,8 @@ def _first_finding(home: Path, patch: Patch, limit_s: float) -> tuple[str, Findi
 def _narrowed(find: str, finding: Finding) -> str:
     """Return the detector for the very place where something was found."""
     if not find.startswith("simulation"):
-        return find
+        is_one_word = finding.node and not finding.node.split()[1:]
+        return f"pytest {finding.node}" if is_one_word else find
     seed = finding.where.removeprefix("seed ")
     kept = [part for part in find.split() if not part.startswith("seeds=")]
     return " ".join([*kept, f"seeds={seed}"])

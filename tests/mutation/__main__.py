@@ -26,6 +26,10 @@ TESTS = {
         f"{STATE}/test_limits.py", f"{STATE}/test_traces.py", f"{LOCKS}/test_lock_rule.py",
         f"{STATE}/test_slices.py", f"{LOCKS}/test_lock_laws.py", f"{STATE}/test_laws.py",
     ],
+    "coordinator/state/locks/queue.py": [
+        f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py", f"{STATE}/test_slices.py",
+        f"{LOCKS}/test_lock_laws.py",
+    ],
     "coordinator/state/locks/newcomers.py": [
         f"{LOCKS}/test_newcomers.py", f"{LOCKS}/test_queues.py", f"{STATE}/test_traces.py",
     ],

@@ -66,6 +66,7 @@ class Forking:
         if session.testsfailed or not session.items:
             self.problem = "the tests could not be collected"
             return True
+        gc.unfreeze()  # what tests/conftest.py put aside: ``exchange`` has to find it
         status, self.control_cpu_s = self._in_child(session, None, 100_000)
         if status != _SURVIVED:
             self.problem = "the tests fail without any mutant"

@@ -27,6 +27,7 @@ from coordinator.errors import (
 )
 from coordinator.model.events import Change
 from coordinator.model.operations import Check, Create, Delete, SetData
+from tests.history.operations import Recorder
 from tests.simulation.contending import Contending
 from tests.simulation.link import ClientLink
 from tests.simulation.loop import OwnClock, Owner
@@ -165,7 +166,7 @@ class SimulatedClient:
         try:
             found = await self.client.get(path, stale=kind == "stale_read")
         except CoordinatorError as error:
-            self._tell_failure(handle, error)
+            _tell_failure(recorder, handle, error)
             return None
         stat = found.stat
         recorder.answered(
@@ -192,7 +193,7 @@ class SimulatedClient:
         try:
             done = await call
         except CoordinatorError as error:
-            self._tell_failure(handle, error)
+            _tell_failure(recorder, handle, error)
             self.note_failure(kind, path, value, error)
             return
         if value is None:
@@ -232,13 +233,6 @@ class SimulatedClient:
             recorder.answered(handle, version=stat.version, czxid=stat.czxid, mzxid=stat.mzxid)
             self.world.written.append(Written(self.name, path, value, stat.mzxid))
         self.note("multi", paths[0], "done")
-
-    def _tell_failure(self, handle: int, error: CoordinatorError) -> None:
-        recorder = self.world.recorder
-        if error.definite:
-            recorder.answered(handle, error=error.code)
-        else:
-            recorder.unknown(handle)
 
     # --- everything else
 
@@ -387,3 +381,10 @@ class SimulatedClient:
         else:
             tally.unknown += 1
         self.world.record.trace.add(self.name, f"{kind} {path} {error.code}")
+
+
+def _tell_failure(recorder: Recorder, handle: int, error: CoordinatorError) -> None:
+    if error.definite:
+        recorder.answered(handle, error=error.code)
+    else:
+        recorder.unknown(handle)

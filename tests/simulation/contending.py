@@ -73,6 +73,11 @@ class Contending:
         self._gave_up: set[Key] = set()
         self._doubtful: set[Key] = set()
         """Queues in which an attempt of this client may stand, for all that it was told."""
+        self._from_before: set[str] = set()
+
+    def doubt(self) -> None:
+        """That a contender of before is gone may be lost, where the cluster began again."""
+        self._from_before = set(self._client.world.record.ephemerals)
 
     async def once(self) -> None:
         """Acquire something, use it, give it back; maybe another inside."""
@@ -292,7 +297,8 @@ class Contending:
         record, queue = client.world.record, "/{}/{}/".format(*key)
         record.tally.deeds["look for what is left"] += 1
         for path, owner in record.ephemerals.items():
-            if path.startswith(queue) and owner in client.sessions:
+            is_old = path in self._from_before
+            if path.startswith(queue) and owner in client.sessions and not is_old:
                 record.violate(
                     "nothing is left behind", f"{client.name} gave up, and {path} stands"
                 )

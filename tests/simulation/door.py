@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -31,7 +32,13 @@ from coordinator.model.grants import (
     ReleaseReply,
     SizeRequest,
 )
-from coordinator.model.sessions import SessionClosed, SessionLease, SessionRequest
+from coordinator.model.sessions import (
+    HeartbeatsRequest,
+    SessionClosed,
+    SessionLease,
+    SessionLeases,
+    SessionRequest,
+)
 from coordinator.model.znodes import Children, Written, Znode
 from coordinator.service.member import Member
 from coordinator.service.proposals import Asked
@@ -45,11 +52,31 @@ from coordinator.wire.lock_requests import read_acquire, read_acquire_several, r
 from coordinator.wire.multi import read_multi
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.queries import READ_MODES, Query
+from coordinator.wire.routes.silence import instead_of
 
 DEADLINE_MS = 10_000
 KEEP_ALIVE_S = 2.0
 
+_SESSION_ID = messages.SESSION_ID_HEADER.lower()
+_SAFE = messages.SAFE_HEADER.lower()
+
 Lines = AsyncGenerator[bytes, None]
+
+
+def session_named_by(request: Request) -> str | None:
+    """Return the session that the request renews beside what it asks for, None without one."""
+    return request.headers.get(_SESSION_ID)
+
+
+def session_renewed_by(request: Request) -> str | None:
+    """Return the session that the request renews, as a heartbeat or beside what it asks for."""
+    segments = request.target.split("/")
+    return segments[3] if segments[-1] == "heartbeat" else session_named_by(request)
+
+
+def is_renewed(response: Response) -> bool:
+    """Whether the answer says that the request, no heartbeat, has renewed the session it named."""
+    return _SAFE in response.headers
 
 
 class Door:
@@ -61,6 +88,29 @@ class Door:
 
     async def answer(self, request: Request) -> Response:
         """Return the response to anything that is no stream."""
+        response = await self._renewing(request)
+        instead = None
+        if request.target.partition("?")[0] != "/v1/status":
+            instead = instead_of(self._member, request.method, response.status, None)
+        return response if instead is None else self._problem(instead)
+
+    async def _renewing(self, request: Request) -> Response:
+        session_id = session_named_by(request)
+        if session_id is None:
+            return await self._answer(request)
+        renewal = self._member.kept_sessions.renewal(session_id)
+        if renewal is None:  # not the caller's own
+            return await self._answer(request)
+        try:
+            response = await self._answer(request)
+            safe_ms = await renewal.safe_ms()
+        finally:
+            renewal.stop()
+        if safe_ms is None:
+            return response
+        return response._replace(headers={**response.headers, _SAFE: str(safe_ms)})
+
+    async def _answer(self, request: Request) -> Response:
         path, _, query = request.target.partition("?")
         segments = path.split("/")[2:]
         try:
@@ -85,7 +135,17 @@ class Door:
                 made = self._acquire(request, *map(unquote, segments))
         except CoordinatorError as error:
             return self._problem(error), None
-        return Response(200, self._labels(), b""), made
+        return Response(200, self._labels(), b""), self._until_different(made)
+
+    async def _until_different(self, lines: Lines) -> Lines:
+        """Pass the lines on while the member may say something."""
+        async with aclosing(lines):
+            async for line in lines:
+                instead = instead_of(self._member, "POST", 200, None)
+                if instead is not None:
+                    yield encoded(StreamError(instead))
+                    return
+                yield line
 
     # --- one answer
 
@@ -97,6 +157,12 @@ class Door:
                 return await self._multi(request)
             case "POST", ["sessions"]:
                 return await self._open(request)
+            case "POST", ["sessions", "heartbeats"]:
+                asked = from_body(HeartbeatsRequest, _body(request))
+                acks = await self._member.heartbeats(asked.session_ids, self._deadline(request))
+                leases = tuple([each for each in acks.values() if each is not None])
+                ended = tuple([session_id for session_id, each in acks.items() if each is None])
+                return SessionLeases(leases, ended)
             case "POST", ["sessions", session_id, "heartbeat"]:
                 return await self._member.heartbeat(session_id, self._deadline(request))
             case "DELETE", ["sessions", session_id]:
@@ -197,7 +263,7 @@ class Door:
         return Written(done.path, done.stat)
 
     async def _done(self, request: Request, operation: commands.Operation, deadline_ms: int) -> Any:
-        committed = await self._member.submit(
+        committed = await self._member.proposer.submit(
             operation,
             request=_request_id(request),
             deadline_ms=deadline_ms,
@@ -207,7 +273,7 @@ class Door:
 
     async def _multi(self, request: Request) -> Any:
         operation = read_multi(_body(request))
-        committed = await self._member.submit(
+        committed = await self._member.proposer.submit(
             operation,
             request=_request_id(request),
             deadline_ms=self._deadline(request),
@@ -258,7 +324,7 @@ class Door:
         request_id, opening = _request_id(request), None
         if asked.lease_ms is not None:
             opening = self._member.kept_sessions.opening(
-                asked.lease_ms, asked.session_label, request_id, session_id=session_id
+                asked.lease_ms, asked.session_label or "", request_id, session_id=session_id
             )
         common: dict[str, Any] = {
             "session_id": session_id,

@@ -13,7 +13,15 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation import changed_settings, differences, forgeries, more_faults
+from tests.simulation import (
+    beginnings,
+    changed_settings,
+    differences,
+    forgeries,
+    more_faults,
+    recoveries,
+    rights,
+)
 from tests.simulation.members import SimulatedMember
 from tests.simulation.schemes import Schemes
 
@@ -73,7 +81,7 @@ class Faults:
         if only := world.settings.only_faults:
             self._weights = [float(fault.__name__.strip("_") in only) for fault in self._faults]
         others = {*more_faults.NAMES, *changed_settings.NAMES, *differences.NAMES}
-        others |= set(forgeries.NAMES)
+        others |= {*forgeries.NAMES, *beginnings.NAMES, *recoveries.NAMES, *rights.NAMES}
         if not any(self._weights) and not set(only) & others:
             self._weights[0] = 1
         self._pace = self._random.choice((0.6, 1.0, 2.0))

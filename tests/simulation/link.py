@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.client.transport import Request, Response
 from coordinator.errors import ConnectionLostError, UnavailableError
 from coordinator.wire import messages
-from tests.simulation.door import Door, Lines
+from tests.simulation.door import Door, Lines, session_renewed_by
 from tests.simulation.loop import NOBODY, Owner
 from tests.simulation.members import STALL_S, SimulatedMember
 
@@ -164,8 +164,7 @@ class _Call:
         self._life = member.life
         self._request = request
         self._answer = answer
-        segments = request.target.split("/")
-        self._session_id = segments[3] if segments[-1] == "heartbeat" else None
+        self._session_id = session_renewed_by(request)
         self._tasks: list[asyncio.Task[None]] = []
         self._is_left = False
         self._unanswered = 0
@@ -317,6 +316,9 @@ class _Stream:
             if self._member.failure is None:
                 world, who = self._link._world, self._link._owner.name
                 world.note_line(who, line, self._member.who if was_queued else None)
+            if self._member.is_halted and line and not line.startswith(b'{"type":"error"'):
+                what = f"{self._member.who} says {line[:60]!r}"
+                self._link._world.record.violate("a member that differs is silent", what)
             was_queued = was_queued or line.startswith(b'{"type":"queued"')
             while self._under_way >= WINDOW_LINES:
                 self._room.clear()

@@ -33,7 +33,7 @@ from coordinator.state.commands import (
     SetLimits,
 )
 from coordinator.state.outcomes import Entered
-from tests.simulation.log import CLOCK_RATE_LEAST, Entry
+from tests.simulation.log import CLOCK_RATE_LEAST, Entry, is_of_rights
 from tests.simulation.waiting import Owner, Place, stuck_owners
 
 Found = Iterator[tuple[str, str]]
@@ -216,7 +216,7 @@ class LockModel:
         place = self.places.pop(path)
         self.ended_s[path] = entry.at_s
         self.queues[place.directory].remove(path)
-        if not _may_take(operation, place):
+        if not _may_take(operation, place) and not is_of_rights(path):
             yield "one's own grant", f"{path} went by {operation}"
         how = _HOW.get(type(operation), "deleted")
         if how in BY_OTHERS:
@@ -256,7 +256,7 @@ class LockModel:
                 for each in self.ended
                 if each.place.directory == directory and each.how in UNCLEAN
             ]
-            if not any(lost):
+            if not any(lost) and not is_of_rights(path):
                 yield "lock-delay", f"{path} closes a queue in which nobody was lost: {self._where}"
             self.closings.setdefault(directory, {})[path] = int(name[-10:])
             self.delays[path] = (entry.at_s, max(lost, default=0), entry.index)

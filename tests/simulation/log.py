@@ -22,3 +22,13 @@ class Entry:
     command: Command
     outcome: Outcome
     at_s: float
+
+
+QUEUES_OF_RIGHTS = ("/locks/r0", "/locks/r1")
+"""Used by programs whose rights change: who has lost his is taken out of them by any command, and
+a session ends by an ordinary close if its credential was revoked, with its lock-delays."""
+
+
+def is_of_rights(path: str) -> bool:
+    """Whether a contender or lock-delay may come and go by the rights of its identity."""
+    return path.startswith(QUEUES_OF_RIGHTS)

@@ -51,10 +51,10 @@ class ObservedEngine(PySyncObjEngine):
     read_late: dict[str, float]
     """When a heartbeat of each session was read that had lain in a socket for ``STALL_S``."""
 
-    async def propose(self, command: bytes) -> Applied:
+    async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
         if self.read_late or b"/locks/" in command:
             self._look_at(decode_command(command).operation)
-        return await super().propose(command)
+        return await super().propose(command, is_patient=is_patient)
 
     def _look_at(self, operation: Operation) -> None:
         now_s = self.record.now_s()

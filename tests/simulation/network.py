@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.raft.network.agreement import Fact, difference, merged, shown
-from coordinator.raft.network.messages import Message, Request, decode, encode
+from coordinator.raft.network.messages import MemberRequest, Message, decode, encode
 from coordinator.raft.network.transport import TransportListener
 from tests.simulation.loop import Owner
 
@@ -113,7 +113,9 @@ class MemberNetwork:
             arrival_s += draw.uniform(0.1, 3.0)
         end.owner.at(arrival_s, self._arrive, sender, end, payload)
         is_twice = weather.duplicates > 0 and draw.random() < weather.duplicates
-        if is_twice and not isinstance(message, Request):  # a question is asked once, as over TCP
+        if is_twice and not isinstance(
+            message, MemberRequest
+        ):  # a question is asked once, as over TCP
             late_s = arrival_s + draw.uniform(0.0, 1.0)
             end.owner.at(late_s, self._arrive, sender, end, payload)
 

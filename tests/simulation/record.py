@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from coordinator.model.events import EventType
-from coordinator.raft.engine import Replica
+from coordinator.raft.engine import Replace, Replica
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Enter, ExpireSession, OpenSession
@@ -24,6 +24,8 @@ from tests.simulation.lock_model import BY_OTHERS, LockModel
 from tests.simulation.log import CLOCK_RATE_LEAST, Entry
 
 DIGEST_EVERY_ENTRIES = 128
+HELD = "held"
+"""Who applies what nobody had, when a cluster begins again with it: no quorum has stored it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,19 @@ class Tally:
     reached: int = 0
     """Reads at least as new as asked for that were answered."""
     elections: int = 0
+    lost: int = 0
+    """Commands that a cluster that was begun again does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunAgain:
+    """That a cluster began again after so many commands of the log, of which nobody had applied the
+    last (``held``): zxids after ``zxid`` and up to ``first_zxid`` are lost, or were skipped."""
+
+    kept: int
+    held: int
+    zxid: int
+    first_zxid: int
 
 
 class Record:
@@ -104,10 +119,15 @@ class Record:
         self.on_violation: list[Callable[[], object]] = []
         self.timeouts_s: dict[str, float] = {}
         """Of every session that was ever opened."""
+        self._over: set[str] = set()
+        """The sessions that were ended, in whatever way."""
         self.acknowledged: dict[str, float] = {}
         """When the last acknowledged heartbeat of each session arrived at a member."""
         self._places: dict[tuple[int, int], Entry] = {}
         self._digests: dict[tuple[int, int], str] = {}
+        self.lost: list[Entry] = []
+        """What was applied, and is unknown to the cluster since it was begun again."""
+        self.begun_again: list[BegunAgain] = []
         self.differing: set[str] = set()
         """Lives of members whose memory was changed by hand."""
         self.ends_proposed: dict[tuple[str, str], float] = {}
@@ -126,6 +146,10 @@ class Record:
         self.trace.add("!!!", f"{promise}: {what}")
         for listener in self.on_violation:
             listener()
+
+    def count_fault(self, name: str) -> None:
+        self.tally.faults[name] = self.tally.faults.get(name, 0) + 1
+        self.trace.add("fault", name)
 
     def note_applied(
         self, who: str, index: int, part: int, term: int, payload: bytes, outcome: Outcome
@@ -152,23 +176,42 @@ class Record:
             self.violate("one log", f"{who} applied {index}.{part} that all others skipped")
         command = decode_command(payload)
         entry = Entry(index, part, term, payload, command, outcome, self.now_s())
-        if part == 0:
+        if part == 0 and who != HELD:
             for told in self.on_entry:
                 told(index, term, payload)
-        self._places[index, part] = entry
-        self.log.append(entry)
         refusal = "" if outcome.refusal is None else f" refused {outcome.refusal.code}"
         repeat = " again" if outcome.is_repeat else ""
         name = type(command.operation).__name__
         self.trace.add(who, f"log {index}.{part} {name} zxid {outcome.zxid}{refusal}{repeat}")
-        for event in () if outcome.is_repeat else outcome.events:
+        for promise, what in self._follow(entry):
+            self.violate(promise, what)
+        over = self._follow_grants(entry)
+        for path in over:
+            self._check_bound(path)
+        if over:
+            for listener in self.on_bound_over:
+                listener(tuple(over))
+        ended = self._follow_sessions(entry)
+        if ended is not None:
+            self.tally.expiries += 1
+            self._check_lease(ended)
+            for listener in self.on_expired:
+                listener(ended)
+
+    def _follow(self, entry: Entry) -> Iterator[tuple[str, str]]:
+        """Put it at the end of the log; iterate over what is wrong with it."""
+        self._places[entry.index, entry.part] = entry
+        self.log.append(entry)
+        for event in () if entry.outcome.is_repeat else entry.outcome.events:
             if event.type is EventType.CREATED and event.ephemeral_owner is not None:
                 self.ephemerals[event.path] = event.ephemeral_owner
             elif event.type is EventType.DELETED:
                 self.ephemerals.pop(event.path, None)
-        for promise, what in self.locks.apply(entry):
-            self.violate(promise, what)
-        self._follow_grants()
+        yield from self.locks.apply(entry)
+
+    def _follow_sessions(self, entry: Entry) -> str | None:
+        """Note what is opened; return the session that this entry expired."""
+        command, outcome = entry.command, entry.outcome
         result = outcome.result
         opened = opened_by(command.operation, result)
         if opened is not None and not outcome.is_repeat:
@@ -179,18 +222,54 @@ class Record:
             assert isinstance(opening, OpenSession), "nothing else opens one"
             self.timeouts_s.setdefault(opened, opening.timeout_ms / 1000)
         is_end = isinstance(result, SessionEnded) and result.was_open
-        if is_end and isinstance(command.operation, ExpireSession):
-            self.tally.expiries += 1
-            self.ended_sessions[result.session_id] = self.now_s()
-            self._check_lease(result.session_id)
-            for listener in self.on_expired:
-                listener(result.session_id)
+        if is_end:
+            self._over.add(result.session_id)
+        if not is_end or not isinstance(command.operation, ExpireSession):
+            return None
+        self.ended_sessions[result.session_id] = entry.at_s
+        return str(result.session_id)
+
+    def cut_back(self, index: int) -> list[Entry]:
+        """Go on as if nothing had been applied behind the entry at ``index``; return what was."""
+        everything = self.log
+        lost = [each for each in everything if each.index > index]
+        tally, self.locks, self.log = self.locks.tally, LockModel(), []
+        for known in (
+            self.ephemerals, self.ended_sessions, self._places, self._bounds_over, self._taken,
+            self._leaders, self._over,
+        ):  # fmt: skip
+            known.clear()
+        for entry in everything[: len(everything) - len(lost)]:
+            list(self._follow(entry))  # what was wrong with it has been said
+            self._follow_grants(entry)
+            self._follow_sessions(entry)
+        self.locks.tally = tally
+        # The last of them may have another zxid from now on.
+        self._digests = {at: each for at, each in self._digests.items() if at[0] < index}
+        places = self.locks.places
+        self._promised_s = {at: each for at, each in self._promised_s.items() if at in places}
+        self.lost += lost
+        return lost
+
+    def is_lost(self, token: int) -> bool:
+        """Whether a grant of this token may be unknown to the cluster since it began again."""
+        return any(each.zxid < token <= each.first_zxid for each in self.begun_again)
 
     def note_heartbeat(self, session_id: str, arrived_s: float) -> None:
         """A member acknowledges a heartbeat that arrived at its door then."""
         known_s = self.acknowledged.get(session_id, 0.0)
         self.acknowledged[session_id] = max(known_s, arrived_s)
         self._check_lease(session_id)
+
+    def note_said_ended(self, session_id: str) -> None:
+        """A member says that this session has ended, or never was."""
+        if self.begun_again:
+            return  # its opening may have been lost
+        if session_id in self.timeouts_s and session_id not in self._over:
+            self.violate(
+                "no session ends early",
+                f"session {session_id} is said to have ended, and nothing in the log has ended it",
+            )
 
     def _check_lease(self, session_id: str) -> None:
         """A session that was expired lived for its full timeout after what was acknowledged."""
@@ -206,21 +285,20 @@ class Record:
                 f"is {self.timeouts_s[session_id]} s",
             )
 
-    def _follow_grants(self) -> None:
-        """A hold that the latest entry ended while its session lives: who must know it by when."""
+    def _follow_grants(self, entry: Entry) -> list[str]:
+        """A hold that the latest entry ended while its session lives: who must know it by when.
+
+        Return the contenders whose bound is over."""
         over: list[str] = []
         for ended in self.locks.ended:
             place = ended.place
             if ended.how not in (*BY_OTHERS, "max_hold") or place.session_id is None:
                 continue
-            self._taken.setdefault(place.session_id, []).append((place.czxid, self.now_s()))
+            self._taken.setdefault(place.session_id, []).append((place.czxid, entry.at_s))
             if ended.how == "max_hold":
                 over.append(place.path)
-                self._bounds_over[place.path] = self.now_s()
-                self._check_bound(place.path)
-        if over:
-            for listener in self.on_bound_over:
-                listener(tuple(over))
+                self._bounds_over[place.path] = entry.at_s
+        return over
 
     def note_lease(
         self, session_id: str, arrived_s: float, holds: Mapping[str, int], lost: Iterable[int]
@@ -318,12 +396,13 @@ class ObservedReplica:
             listener(self._who)
         return self._replica.snapshot()
 
-    def prepare_restore(self, pieces: Iterable[bytes]) -> Callable[[], None]:
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Replace:
         replace_state = self._replica.prepare_restore(pieces)
 
-        def replace() -> None:
-            replace_state()
-            self._note_restored()
+        def replace(*, is_needed: bool = True) -> None:
+            replace_state(is_needed=is_needed)
+            if is_needed:
+                self._note_restored()
 
         return replace
 

@@ -19,7 +19,7 @@ from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response
 from coordinator.wire.messages import NDJSON_TYPE
 from coordinator.wire.stream import frames
-from tests.simulation.door import Door, Lines
+from tests.simulation.door import Door, Lines, session_renewed_by
 from tests.simulation.link import ClientLink
 from tests.simulation.loop import NOBODY
 from tests.simulation.members import STALL_S, SimulatedMember
@@ -219,7 +219,7 @@ class Peer:
                 self._leader = self._leader_url()
                 settings = frames.WelcomeSettings(self._member.who, self._leader)
                 self._send(frames.Welcome(frames.VERSION, settings))
-            case frames.Ping(number):
+            case frames.PingFrame(number):
                 self._send(frames.Pong(number))
             case frames.Cancel(number):
                 task = self._tasks.pop(number, None)
@@ -229,7 +229,7 @@ class Peer:
                 if number in self._credit:
                     self._credit[number] += amount
                     self._room.set()
-            case frames.Request(number, method, target, headers, body):
+            case frames.RequestFrame(number, method, target, headers, body):
                 request = Request(method, target, _spelt_out(headers, body), body)
                 is_stream = NDJSON_TYPE in headers.get("accept", "")
                 serve = self._lines(number, request) if is_stream else None
@@ -241,9 +241,9 @@ class Peer:
     async def _answer(self, number: int, request: Request, came_s: float) -> None:
         member, world = self._member, self._link._world
         arrived_s = world.loop.time()
-        segments = request.target.split("/")
-        if segments[-1] == "heartbeat" and arrived_s - came_s > STALL_S:
-            member.read_late[segments[3]] = arrived_s
+        session_id = session_renewed_by(request)
+        if session_id is not None and arrived_s - came_s > STALL_S:
+            member.read_late[session_id] = arrived_s
         world.record.tally.deeds["stream_request"] += 1
         if self._leader == member.url:
             world.record.tally.deeds["stream_request_at_the_leader"] += 1
@@ -257,13 +257,13 @@ class Peer:
         headers = dict(response.headers)
         if headers.get("content-type") == _PACKED:
             del headers["content-type"]
-        self._send(frames.Answer(number, response.status, headers, response.body))
+        self._send(frames.AnswerFrame(number, response.status, headers, response.body))
 
     async def _lines(self, number: int, request: Request) -> None:
         member = self._member
         head, lines = await Door(member.service, member.clock).lines(request)
         if lines is None:
-            self._send(frames.Answer(number, head.status, dict(head.headers), head.body))
+            self._send(frames.AnswerFrame(number, head.status, dict(head.headers), head.body))
             return
         headers = {**head.headers, "content-type": "application/json"}
         self._send(frames.Head(number, head.status, headers))
@@ -280,6 +280,9 @@ class Peer:
         async for line in lines:
             if self._member.failure is None:
                 world.note_line(who, line, self._member.who if was_queued else None)
+            if self._member.is_halted and line and not line.startswith(b'{"type":"error"'):
+                what = f"{self._member.who} says {line[:60]!r}"
+                world.record.violate("a member that differs is silent", what)
             was_queued = was_queued or line.startswith(b'{"type":"queued"')
             while self._credit[number] <= 0:
                 self._room.clear()

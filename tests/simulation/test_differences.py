@@ -19,8 +19,11 @@ PROMISES = {
 """What a difference may not break; the others are judged where they are examined."""
 
 
-def world_of(seed: int, seconds: float = 20.0) -> Verdict:
-    return simulate(seed, Settings(seconds=seconds, only_faults=("plant_difference",)))
+def world_of(seed: int, stops_at_first: bool = False) -> Verdict:
+    settings = Settings(
+        seconds=20.0, only_faults=("plant_difference",), stops_at_first=stops_at_first
+    )
+    return simulate(seed, settings)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,7 @@ def test_a_world_without_comparison_notices_that_nobody_found_it(
     """The judgement fails when members do not compare what they hold."""
     monkeypatch.setattr(Divergence, "look", lambda _self, _now_ms: None)
 
-    broken = {each.promise for each in world_of(1).violations}
+    broken = {each.promise for each in world_of(1, stops_at_first=True).violations}
 
     assert "a member that differs is found" in broken
 
@@ -54,6 +57,6 @@ def test_a_world_notices_a_member_that_goes_on_though_it_was_found(
     monkeypatch.setattr(PySyncObjEngine, "halt", lambda _self, _error, _note: None)
     monkeypatch.setattr(Leadership, "stop", lambda _self, _reason="": None)
 
-    broken = {each.promise for each in world_of(1).violations}
+    broken = {each.promise for each in world_of(1, stops_at_first=True).violations}
 
     assert "a member that differs is silent" in broken

@@ -30,7 +30,7 @@ def test_a_world_notices_that_a_liar_is_believed(
 ) -> None:
     """The judgement fails when a member takes any seal for its own."""
     monkeypatch.setattr(where, name, lambda *_: True)
-    for seed in range(12):
+    for seed in (7, 1, *range(12)):  # the first two notice it today, one of them each
         verdict = simulate(seed, Settings(seconds=10, only_faults=NAMES))
         if "one liar takes no vote" in {each.promise for each in verdict.violations}:
             return

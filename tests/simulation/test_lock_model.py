@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.model.access import NOBODY
 from coordinator.model.events import Event, EventType
 from coordinator.model.limits import MachineLimits
 from coordinator.state.codec import encode_command
@@ -98,14 +99,14 @@ def everything() -> Log:
         enter(max_hold_ms=500),                                     # lock 0 of a, zxid 3
         enter(Kind.SHARED, session_id=OTHER),
         Note(X0, 3, b"c1:1"),
-        Command(Create("/h", b"c1:2"), 1_000, None, "", (HeldCondition(A, 3),)),
+        Command(Create("/h", b"c1:2"), 1_000, None, NOBODY, (HeldCondition(A, 3),)),
         Downgrade(X0, 3),
         enter(Kind.SHARED),
         enter(owner="t"),
         0.5,
         EndHold(X0, 3, 1),
         Revoke(R1, 4, "me", "why not"),
-        Command(Create("/h", b"c1:3"), 1_000, None, "", (HeldCondition(A, 3),)),
+        Command(Create("/h", b"c1:3"), 1_000, None, NOBODY, (HeldCondition(A, 3),)),
         Release(R2, 8),
         enter(Kind.EXCLUSIVE, A, B, session_id=OTHER, lock_delay_ms=1_000),
         CloseSession(ONE),
@@ -277,7 +278,7 @@ def test_a_delay_after_a_clean_end_is_found() -> None:
 
 
 def fenced(token: int) -> Command:
-    return Command(Create("/h", b"c1:1"), 1_000, None, "", (HeldCondition(A, token),))
+    return Command(Create("/h", b"c1:1"), 1_000, None, NOBODY, (HeldCondition(A, token),))
 
 
 def done(log: Log) -> Log:

@@ -11,29 +11,33 @@ from itertools import product
 from coordinator.client.delivery import encoding_of
 from coordinator.client.locks import Acquired
 from coordinator.client.transport import Request, Response
-from coordinator.config import (
-    ClusterConfig,
-    Config,
-    MemberAddress,
-    MemberConfig,
-    MemberLimits,
-    RaftConfig,
-)
+from coordinator.config import Config, MemberConfig
 from coordinator.model.grants import AcquireLine, Granted
-from coordinator.model.limits import NEW_CLUSTER
-from coordinator.model.sessions import SessionLease
+from coordinator.model.sessions import SessionLease, SessionLeases
 from coordinator.wire.codec import from_body, union_from_body
 from coordinator.wire.encoding import decode
 from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
-from tests.simulation import changed_settings, forgeries, more_faults
+from tests.history.register import Register
+from tests.simulation import (
+    beginnings,
+    changed_settings,
+    forgeries,
+    more_faults,
+    recoveries,
+    rights,
+)
+from tests.simulation.beginnings import Beginning
 from tests.simulation.changed_settings import ChangedSettings
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.contending import Key
 from tests.simulation.differences import Differences
+from tests.simulation.door import is_renewed, session_named_by
+from tests.simulation.drawn_config import drawn_config
 from tests.simulation.durable import check_quorum
 from tests.simulation.faults import Faults
 from tests.simulation.forgeries import Forgeries
+from tests.simulation.keeper import Keeper
 from tests.simulation.link import LinkWeather
 from tests.simulation.loop import (
     NothingWillHappenError,
@@ -50,16 +54,27 @@ from tests.simulation.overdue import Overdue
 from tests.simulation.properties import judge
 from tests.simulation.reading import ReadOrder
 from tests.simulation.record import Record, Tally, Violation
+from tests.simulation.recoveries import Recovery
+from tests.simulation.rights import Rights
 from tests.simulation.told import Looked, Told, Watching, Written
 
 LOOK_EVERY_S = 0.05
 MORE_EVERY = 5
 """What came to the worlds later takes part in the last of so many seeds, and draws from a stream of
 its own: the others, and all seeds that ever found something, are the worlds that they were."""
+KEEPERS_EVERY = 4
+"""And one that keeps many sessions in one of so many, not where the cluster begins again: what was
+told of sessions before is forgotten there."""
 SETTINGS_EVERY = 10
 """And other settings in one of so many, not one of those."""
 FORGERIES_EVERY = 10
 """And a member that lies, in one of so many, again in others."""
+BEGINNINGS_EVERY = 10
+"""And a first election with late members, in one of so many, again in others."""
+RECOVERIES_EVERY = 20
+"""And a cluster that is begun again in its middle, in one of so many, again in others."""
+RIGHTS_EVERY = 20
+"""And access rights that change, in one of so many, from ``STREAMS_FROM`` on."""
 STREAMS_FROM = 100_000
 """From this seed on, some clients of each world speak the stream; those before are as they were."""
 _STREAMS = 0.7
@@ -118,9 +133,20 @@ class World:
         self.has_changes = are_asked_for or seed % SETTINGS_EVERY == SETTINGS_EVERY - 2
         is_lie_asked_for = bool(set(settings.only_faults) & set(forgeries.NAMES))
         self.has_forgeries = is_lie_asked_for or seed % FORGERIES_EVERY == FORGERIES_EVERY - 4
+        is_late_asked_for = bool(set(settings.only_faults) & set(beginnings.NAMES))
+        self.begins_late = is_late_asked_for or seed % BEGINNINGS_EVERY == BEGINNINGS_EVERY - 8
+        is_recovery_asked_for = bool(set(settings.only_faults) & set(recoveries.NAMES))
+        self.begins_again = is_recovery_asked_for or seed % RECOVERIES_EVERY == 11
+        self.has_rights = bool(set(settings.only_faults) & set(rights.NAMES)) or (
+            seed >= STREAMS_FROM and seed % RIGHTS_EVERY == 0
+        )
+        self.is_stopped = False
+        """An operator has stopped all members, and whatever starts them."""
         self.random = draw = random.Random(seed)
         self.record = Record(loop.time, keep_lines=settings.keep_lines)
         self.recorder = Recorder()
+        self.registers: dict[str, Register] = {}
+        """What was there before the recorded history, where that is known."""
         self.network = MemberNetwork(draw.randrange(1 << 60))
         self.calm_weather = Weather(delay_ms=draw.choice(((0.1, 1.0), (0.2, 5.0), (2.0, 15.0))))
         self.network.weather = replace(self.calm_weather)
@@ -129,7 +155,7 @@ class World:
         self.calm_sync_ms = draw.choice((0.0, 1.0, 8.0))
         self.client_cuts: set[tuple[str, str]] = set()
         count = draw.choice((3, 3, 5))
-        self._config = _config(count, draw)
+        self._config = drawn_config(count, draw)
         if self.has_changes:
             self._config = changed_settings.with_few_grants(seed, self._config)
         self.members = [SimulatedMember(self, str(number)) for number in range(1, count + 1)]
@@ -144,7 +170,10 @@ class World:
         self.differences = Differences(self)
         self.changed_settings = ChangedSettings(self)
         self.forgeries = Forgeries(self)
+        self.rights = Rights(self)
         self.onlooker = Onlooker(self)
+        has_keeper = seed % KEEPERS_EVERY == 1 and not self.begins_again
+        self.keeper = Keeper(self) if has_keeper else None
         self.watchings: list[Watching] = []
         self.grants: list[Told] = []
         """Each grant that a member told, whether it was heard or not."""
@@ -191,33 +220,50 @@ class World:
 
     async def _run(self) -> None:
         self._trace_beginning()
-        for member in self.members:
-            self.boot(member)
+        if not self.begins_late:
+            for member in self.members:
+                self.boot(member)
         for client in self.clients:
             client.begin()
         if self.has_more:
             self.onlooker.begin()
+        if self.keeper is not None:
+            self.keeper.begin()
         watching = asyncio.create_task(self._watch_over())
+        if self.begins_late:
+            await Beginning(self).run()
+        if self.begins_again:
+            await self._break_for(self.settings.seconds / 2)
+            await Recovery(self).run()
+            await self._break_for(self.settings.seconds / 2)
+        else:
+            await self._break_for(self.settings.seconds)
+        self.healed_s = self.loop.time()
+        await self._settle()
+        watching.cancel()
+        self.rights.judge(self.record.log)
+        for problem in self.loop.problems:
+            self.record.violate("no task fails", problem)
+
+    async def _break_for(self, seconds: float) -> None:
+        """Let things go wrong for so long; everything is mended then."""
         breaking = [asyncio.create_task(self.faults.run())]
         breaking.append(asyncio.create_task(self.differences.run()))
         if self.has_more:
             breaking.append(asyncio.create_task(self.more_faults.run()))
         if self.has_changes:
             breaking.append(asyncio.create_task(self.changed_settings.run()))
+        if self.has_rights:
+            breaking.append(asyncio.create_task(self.rights.run()))
         if self.has_forgeries:
             breaking.append(asyncio.create_task(self.forgeries.run()))
-        await asyncio.sleep(self.settings.seconds)
+        await asyncio.sleep(seconds)
         for each in breaking:
             each.cancel()
         await self.changed_settings.heal()
         await self.more_faults.heal()
         await self.faults.heal()
         await self.differences.heal()
-        self.healed_s = self.loop.time()
-        await self._settle()
-        watching.cancel()
-        for problem in self.loop.problems:
-            self.record.violate("no task fails", problem)
 
     async def _settle(self) -> None:
         """All are to finish within the bound, and to agree in the end."""
@@ -279,7 +325,7 @@ class World:
     # --- what the parts ask of the world
 
     def boot(self, member: SimulatedMember) -> None:
-        if not member.is_up:
+        if not member.is_up and not self.is_stopped:
             member.boot()
 
     def member_at(self, endpoint: str) -> SimulatedMember:
@@ -336,17 +382,32 @@ class World:
     def note_answer(self, request: Request, response: Response, arrived_s: float) -> None:
         """A member answers so; what it says must be true, whether anybody hears it or not."""
         segments = request.target.partition("?")[0].split("/")
+        session_id = session_named_by(request)
+        if session_id is not None and is_renewed(response):
+            self.record.tally.deeds["renewed beside a request"] += 1
+            self.record.note_heartbeat(session_id, arrived_s)
+            self.record.note_lease(session_id, arrived_s, {}, ())  # says that nothing was lost
         if response.status != 200:
             return
         match request.method, segments[2:]:
             case "POST", ["sessions", session_id, "heartbeat"]:
-                self.record.note_heartbeat(session_id, arrived_s)
                 body = decode(response.body, encoding_of(response.headers))
-                lease = from_body(SessionLease, body)
-                lost = [each.fencing_token for each in lease.lost]
-                self.record.note_lease(session_id, arrived_s, lease.holds, lost)
+                self._note_lease(from_body(SessionLease, body), arrived_s)
+            case "POST", ["sessions", "heartbeats"]:
+                body = decode(response.body, encoding_of(response.headers))
+                said = from_body(SessionLeases, body)
+                for lease in said.sessions:
+                    self._note_lease(lease, arrived_s)
+                for session_id in said.ended:
+                    self.record.note_said_ended(session_id)
             case "DELETE", ["locks" | "elections", _, "attempts", client_id, number]:
                 self.abandoned.append((client_id, int(number), len(self.record.log)))
+
+    def _note_lease(self, lease: SessionLease, arrived_s: float) -> None:
+        """A member acknowledges a heartbeat, and says this of the grants of its session."""
+        self.record.note_heartbeat(lease.session_id, arrived_s)
+        lost = [each.fencing_token for each in lease.lost]
+        self.record.note_lease(lease.session_id, arrived_s, lease.holds, lost)
 
     def note_line(self, who: str, line: bytes, waited_at: str | None) -> None:
         """A member tells a contender that it holds; ``waited_at``: the life in which it waited."""
@@ -380,7 +441,8 @@ class World:
                 continue
             paths = (*held.acquired.paths, *acquired.paths)
             is_forced = not self.record.locks.forced.isdisjoint(paths)
-            if other.believes_in(held.acquired) and not is_forced:
+            is_lost = any(map(self.record.is_lost, tokens_of(held.acquired)))
+            if other.believes_in(held.acquired) and not is_forced and not is_lost:
                 self.record.violate(
                     "one holder",
                     f"{client.name} is granted {key} as {grant.grant_id} ({kind}) while "
@@ -391,7 +453,9 @@ class World:
         """The server has ended this hold: its client must not rely on it any more."""
         for client in self.clients:
             for held in client.contending.holding.values():
-                if held.acquired.paths[0] in paths and client.believes_in(held.acquired):
+                is_lost = any(map(self.record.is_lost, tokens_of(held.acquired)))
+                is_over = held.acquired.paths[0] in paths and not is_lost
+                if is_over and client.believes_in(held.acquired):
                     self.record.violate(
                         "bounded holds", f"{client.name} believes in {paths}, whose bound is over"
                     )
@@ -457,35 +521,10 @@ def simulate(seed: int, settings: Settings | None = None) -> Verdict:
     )
 
 
+def tokens_of(acquired: Acquired) -> list[int]:
+    grant = acquired.grant
+    return [each.fencing_token for each in grant.grants or (grant,)]
+
+
 def _is_over(task: asyncio.Task[None]) -> bool:
     return task.done()
-
-
-def _config(count: int, draw: random.Random) -> Config:
-    """Draw what a member is told: small limits, so that snapshots and compaction are frequent."""
-    addresses = tuple(
-        MemberAddress(str(number), f"http://member-{number}:1", "127.0.0.1", number)
-        for number in range(1, count + 1)
-    )
-    return Config(
-        cluster=ClusterConfig(members=addresses),
-        raft=replace(
-            RaftConfig(),
-            snapshot_every_entries=draw.choice((40, 150, 400, 20_000)),
-            keep_entries_after_snapshot=draw.choice((0, 20, 100)),
-            snapshot_piece_bytes=draw.choice((512, 4_096, 65_536)),
-            segment_bytes=draw.choice((4_096, 65_536)),
-            append_batch_bytes=draw.choice((400, 1_048_576, 1_048_576)),
-        ),
-        first_limits=replace(
-            NEW_CLUSTER,
-            request_window=draw.choice((4, 4, 16, 16, 128)),
-            clients_max=draw.choice((30, 1_000)),
-        ),
-        limits=MemberLimits(
-            watch_history_changes=draw.choice((50, 50_000)),
-            watch_buffer_changes=draw.choice((8, 10_000)),
-            bookmark_interval_ms=1_000,
-            reap_interval_ms=draw.choice((500, 3_000)),
-        ),
-    )
