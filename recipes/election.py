@@ -8,15 +8,22 @@
     async with Election(client, "report-service") as leadership:     # cancelled on loss
         await serve(epoch=leadership.epoch)
 
+    Election(client, "report-service").run(serve)          # again after each loss
+
 An election is a lock that is held until its holder resigns or dies, so waiting, loss and clean-up
 are the lock's. The epoch is the fencing token: pass it with every write.
 ``who`` and ``observe`` need no candidacy.
+
+``hand_over`` names the next one, without a gap (``recipes.succession``). ``weight`` lets heavier
+candidates go first (``recipes.weights``), ``resume`` lets a program that was restarted go on at
+once (``recipes.resuming``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, overload
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar, overload
 
 from coordinator.client import (
     AsyncClient,
@@ -28,15 +35,21 @@ from coordinator.client import (
     ElectionView,
     both,
 )
-from coordinator.errors import NotOwnerError
+from recipes.candidates import CandidateQueue
 from recipes.contender import obtain
 from recipes.context import Context, Holding
 from recipes.grant import Grant
 from recipes.guards.raising import Guard
+from recipes.handing_over import HandingOver
+from recipes.leading import lead_again, lead_again_async
 from recipes.options import FOREVER, Options, Timeout, WhenUnsure, name_of, wait_ms_of
+from recipes.resuming import LeadershipFile, checked_file
+from recipes.weights import checked_weight
+
+T = TypeVar("T")
 
 
-class Election(Context[Grant[ClientT], ClientT]):
+class Election(HandingOver[ClientT]):
     """One candidate, or only an observer, of the election ``name``.
 
     Args:
@@ -49,6 +62,10 @@ class Election(Context[Grant[ClientT], ClientT]):
             raise LockLostError when either ``with`` is left. ``continue``: leave it running.
         guards: what refuses the epochs of earlier leaders in the stores that this one writes to; as
             with ``Lock`` they are raised to the new epoch before ``campaign`` returns.
+        weight: 1 to 1,000: of those who wait the heaviest is elected, of equal ones who waits
+            longest; 0 is never elected. None: in turn, and for others it weighs 1.
+        resume: a file of this program alone, on a local disk, by which its next process takes over
+            at once when this one has died, with a higher epoch.
         label, trace_id: what people see of this candidate.
     """
 
@@ -61,6 +78,8 @@ class Election(Context[Grant[ClientT], ClientT]):
         timeout: Timeout = FOREVER,
         when_unsure: WhenUnsure = "stop",
         guards: Sequence[Guard] = (),
+        weight: int | None = None,
+        resume: str | os.PathLike[str] | None = None,
         label: str = "",
         trace_id: str = "",
     ) -> None:
@@ -77,13 +96,19 @@ class Election(Context[Grant[ClientT], ClientT]):
         )
         self.guards = self._options.guards
         self._wait_ms = self._options.wait_ms
-        self._queue = client.core.lock_queue(self.name, is_election=True)
+        file = None if resume is None else LeadershipFile(checked_file(resume))
+        self._queue = CandidateQueue(client.core, self.name, checked_weight(weight), file)
         self._holding = Holding(f"election {self.name!r}", self._obtain, when_unsure=when_unsure)
 
     @property
     def leadership(self) -> Grant[ClientT] | None:
         """What this candidate won, None when it is not elected."""
         return self._holding.held
+
+    @property
+    def was_resumed(self) -> bool:
+        """Whether the leadership was taken over from an earlier process of this program."""
+        return self.leadership is not None and self._queue.resumed
 
     async def _resign(self) -> bool:
         """Stop being elected; False when it was not any more. Idempotent.
@@ -107,8 +132,8 @@ class Election(Context[Grant[ClientT], ClientT]):
         wait_ms = self._wait_ms if timeout is None else wait_ms_of(timeout)
         return await self._holding.acquire(wait_ms)
 
-    campaign = both(_campaign, undo=Context._undo_acquire)
-    resign = both(_resign)
+    campaign = both(_campaign, undo=Context._undo_acquire, begins_here=True)
+    resign = both(_resign, begins_here=True)
 
     @both
     async def proclaim(self, value: bytes) -> None:
@@ -119,12 +144,33 @@ class Election(Context[Grant[ClientT], ClientT]):
             LockLostError: it was, and cannot rely on it any more.
             UnavailableError, OutcomeUnknownError: nothing was published; it may have been.
         """
-        leadership = self._holding.held
-        if leadership is None:
-            raise NotOwnerError(f"election {self.name!r}: expected to be elected, found it is not")
+        leadership = self._elected()
         leadership.check()
         await self.client.core.proclaim(self.name, leadership.grant_id, value)
         self._value = value
+
+    @overload
+    def run(self: Election[Client], work: Callable[[Grant[Client]], T]) -> T: ...
+    @overload
+    def run(
+        self: Election[AsyncClient], work: Callable[[Grant[AsyncClient]], Awaitable[T]]
+    ) -> Coroutine[Any, Any, T]: ...
+
+    def run(self: Any, work: Callable[[Any], Any]) -> Any:
+        """Run ``work(leadership)`` when elected, and contend again after each loss or hand-over.
+
+        Work that returns otherwise ends this, with its result. When the leadership is lost a task
+        is cancelled, and a function in the main thread is interrupted (``Grant.interrupting``); one
+        in another thread learns it from ``leadership.check()`` or ``on_lost``. While the cluster
+        cannot be reached it goes on trying.
+
+        Raises:
+            ClientClosedError: the client was closed.
+            RequestError: this candidate is refused.
+            What ``work`` raises, but LockLostError.
+        """
+        is_sync = isinstance(self.client, Client)
+        return lead_again(self, work) if is_sync else lead_again_async(self, work)
 
     @both
     async def who(self) -> ElectionView:

@@ -28,6 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from coordinator.cli.watchdog import remove_ready
 from coordinator.clock import Clock
 
 EXIT_LOST = 76
@@ -58,6 +59,8 @@ class Reason(StrEnum):
     LOST = "lost"
     NOT_STARTED = "not_started"
     GUARD_DIED = "guard_died"
+    HANDED_OVER = "handed_over"
+    GAVE_UP = "gave_up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,24 +98,32 @@ class Supervisor:
         self._received = b""
         self._leader: int | None = None
 
-    def start(self, environ: Mapping[str, str]) -> None:
-        """Start the guard; its environment will be the command's."""
-        self._guard, self._channel = _start_guard(environ)
+    def start(self, environ: Mapping[str, str], keeping: Sequence[int] = ()) -> None:
+        """Start the guard; its environment will be the command's.
+
+        The descriptors in ``keeping`` stay open until the guard has ended; the command has none."""
+        self._guard, self._channel = _start_guard(environ, keeping)
         self._channel.setblocking(False)
 
-    async def run(self, argv: Sequence[str], lease: SafeTime) -> Ended:
+    async def run(
+        self, argv: Sequence[str], lease: SafeTime, ready: tuple[str, str] | None = None
+    ) -> Ended:
         """Run ``argv`` while ``lease`` is safe; return when nothing of it is left.
 
-        When cancelled, the command is ended first (SIGTERM, grace, SIGKILL)."""
+        ``ready`` is a file, with its text, that is there while the command runs and is not being
+        ended. When cancelled, the command is ended first (SIGTERM, grace, SIGKILL)."""
         assert self._channel is not None, "start() comes first"
         self._say({"until": self._until(lease)})
-        self._say({"argv": list(argv), "grace_ms": self._patience.grace_ms})
+        order = {"argv": list(argv), "grace_ms": self._patience.grace_ms}
+        self._say(order if ready is None else {**order, "ready": ready})
         renewals = asyncio.create_task(self._renew(lease), name="renewals of the guard")
         try:
             return await self._read_ending()
         finally:
             renewals.cancel()
             await self._dismiss()
+            if ready is not None:
+                remove_ready(ready[0])  # its guard may have been killed
 
     def forward(self, signal_number: int) -> None:
         """Send a signal to the group of the command."""
@@ -208,14 +219,16 @@ class Supervisor:
         self._guard.wait()
 
 
-def _start_guard(environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+def _start_guard(
+    environ: Mapping[str, str], keeping: Sequence[int]
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     with theirs:
         source = str(Path(__file__).resolve().parents[2])
         command = [sys.executable, "-I", "-S", "-c", _GUARD_PROGRAM, source, str(theirs.fileno())]
         guard = subprocess.Popen(  # noqa: S603 - our own program, no input in it
             command,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), *keeping],
             start_new_session=True,  # what stops or kills our group must not reach it
             env=dict(environ),
         )

@@ -19,7 +19,8 @@ only the group is ended.
 
 Lines of JSON, from the supervisor: ``{"argv": [...], "grace_ms": n}`` once, then
 ``{"until": [term_at_ms, kill_at_ms]}`` and ``{"signal": n}``. To it: ``{"started": pid}`` or
-``{"failed": errno}``, then ``{"ended": wait_status, "is_lost": bool}``.
+``{"failed": errno}``, then ``{"ended": wait_status, "is_lost": bool}``. With ``"ready": [path,
+text]`` the file is there from the start of the command until its end begins.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,8 @@ class Watchdog:
         self._is_lost = False
         self._leader = 0
         self._status: int | None = None
+        self._ready: tuple[str, str] | None = None
+        """The file that says that the command runs, and its text."""
         self._is_adopting = adopt_orphans()
         self._wakeup = _wake_on_child_exit()
 
@@ -98,6 +102,7 @@ class Watchdog:
                 self._term_at_ms, self._kill_at_ms = term_at_ms, kill_at_ms
         if "argv" in message:
             self._grace_ms = message["grace_ms"]
+            self._ready = message.get("ready")
             self._start(message["argv"])
         if "signal" in message and self._leader and self._status is None:
             _signal_group(self._leader, message["signal"])
@@ -121,6 +126,8 @@ class Watchdog:
             return
         process.returncode = 0  # it is reaped here, not by the Popen object
         self._leader = process.pid
+        if self._ready is not None:
+            write_ready(*self._ready)
         self._say({"started": process.pid})
 
     def _look_after(self) -> None:
@@ -141,6 +148,7 @@ class Watchdog:
 
     def _begin_to_end(self, now_ms: int, orphans: list[int]) -> None:
         self._is_ending = True
+        self._remove_ready()
         self._kill_at_ms = min(self._kill_at_ms, now_ms + self._grace_ms)
         # Outside Linux the rest of a group whose leader has ended cannot be seen: it gets no grace.
         if not self._is_adopting and self._has_leader_ended():
@@ -148,7 +156,12 @@ class Watchdog:
         self._signal_all(signal.SIGTERM, orphans)
         self._signal_all(signal.SIGCONT, orphans)  # one that is stopped must be able to end
 
+    def _remove_ready(self) -> None:
+        if self._ready is not None:
+            remove_ready(self._ready[0])
+
     def _finish(self) -> None:
+        self._remove_ready()
         _, status = os.waitpid(self._leader, 0)
         self._status = status
         self._leader = 0
@@ -203,6 +216,20 @@ class Watchdog:
             self._wakeup.recv(4_096)
         except BlockingIOError:
             pass  # woken by something else
+
+
+def write_ready(path: str, text: str) -> None:
+    """Let the file be there, whole."""
+    draft = f"{path}.{os.getpid()}"
+    with suppress(OSError):  # checked by the supervisor before; the command matters more
+        Path(draft).write_text(text, encoding="utf-8")
+        os.replace(draft, path)
+
+
+def remove_ready(path: str) -> None:
+    """Let the file be gone."""
+    with suppress(OSError):
+        os.unlink(path)
 
 
 def _signal_group(group: int, number: int) -> None:

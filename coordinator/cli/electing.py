@@ -1,0 +1,227 @@
+"""``elect``: a command that runs only while elected, for services of which one is to run."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import click
+
+from coordinator.cli.connection import Settings
+from coordinator.cli.locks import WaitTime, finished, holding_options, job_of
+from coordinator.cli.output import note, show_error
+from coordinator.cli.ready_door import Address, ReadyDoor
+from coordinator.cli.restarting import RestartPolicy
+from coordinator.cli.seconds import Seconds
+from coordinator.cli.service_manager import ServiceManager
+from coordinator.cli.standing import Plan, Standing, removed_ready_file
+from coordinator.cli.supervisor import Ended, Reason
+from coordinator.errors import (
+    LockTimeoutError,
+    OutcomeUnknownError,
+    SessionError,
+    UnavailableError,
+)
+from recipes.resuming import LeadershipFile, checked_file
+from recipes.weights import WEIGHT_MAX
+
+_RETRY_S = 1.0
+_AGAIN = frozenset({Reason.LOST, Reason.HANDED_OVER, Reason.GAVE_UP})
+
+
+def _supervising_options(function: Any) -> Any:
+    options = (
+        click.option(
+            "--restart",
+            "restart_when",
+            type=click.Choice(["never", "on-failure", "always"]),
+            default="never",
+            show_default=True,
+            help="Start COMMAND again when it ends, under the same leadership.",
+        ),
+        click.option(
+            "--backoff",
+            "pause_s",
+            type=Seconds(min_open=True),
+            default=1.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Pause before the first restart; each later one waits twice as long.",
+        ),
+        click.option(
+            "--backoff-max",
+            "pause_s_max",
+            type=Seconds(min_open=True),
+            default=30.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="The longest pause. A COMMAND that ran for so long begins at --backoff again.",
+        ),
+        click.option(
+            "--restarts",
+            "in_a_row",
+            type=click.IntRange(min=0, max=10**6),
+            default=5,
+            show_default=True,
+            help="After so many in a row resign, and let others try.",
+        ),
+        click.option(
+            "--weight",
+            type=click.IntRange(min=0, max=WEIGHT_MAX),
+            help="Of those who wait the heaviest is elected; 0 is never elected.",
+        ),
+        click.option("--give-way", is_flag=True, help="Hand over when a heavier candidate waits."),
+        click.option(
+            "--resume",
+            type=click.Path(dir_okay=False),
+            metavar="FILE",
+            help="If this program is killed and started again, lead on at once; a local file.",
+        ),
+        click.option(
+            "--ready-file",
+            type=click.Path(dir_okay=False),
+            metavar="FILE",
+            help="Is there, with the epoch in it, while COMMAND runs and is not being ended.",
+        ),
+        click.option(
+            "--http",
+            "door",
+            type=Address(),
+            help="Answer GET /ready with 200 while it leads, else 503; and GET /live.",
+        ),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.option(
+    "--timeout",
+    "wait_s",
+    type=WaitTime(),
+    default="forever",
+    show_default=True,
+    help="How long to wait to be elected; 0 tries once.",
+)
+@click.option("--value", help="What the election publishes while we are elected, e.g. our URL.")
+@click.option("--keep", is_flag=True, help="Contend again when COMMAND ends by itself.")
+@_supervising_options
+@holding_options
+def elect(
+    settings: Settings,
+    name: str,
+    wait_s: float | None,
+    value: str | None,
+    keep: bool,
+    **options: Any,
+) -> None:
+    """Run COMMAND while elected in the election NAME; contend again after a loss.
+
+    Of all programs that run this, one is elected at a time. COORDINATOR_FENCING_TOKEN is its epoch.
+    When it can no longer be sure that it is elected, its command is ended before another can be
+    elected, and it contends again. When the command ends by itself, it resigns and exits with the
+    command's exit code (with --keep it contends again, with --restart it is started again). See
+    `coordinator lock --help` for how the command is run, and for the exit codes.
+
+    `coordinator hand-over NAME` moves the leadership without a gap. Under systemd (Type=notify) it
+    reports that it stands or leads, and answers WatchdogSec=.
+
+    \b
+    Examples:
+      coordinator elect scheduler -- ./scheduler
+      coordinator elect scheduler --value "http://$(hostname):8080" --keep -- ./scheduler
+      coordinator elect scheduler --restart always --http 0.0.0.0:8099 -- ./scheduler
+      coordinator elect scheduler --resume /run/scheduler.leader -- ./scheduler
+    """
+    job = job_of("elections", name, wait_s, options)
+    published = job.label if value is None else value
+    job = replace(job, value=os.fsencode(published))
+    restarts = RestartPolicy(
+        options["restart_when"], options["pause_s"], options["pause_s_max"], options["in_a_row"]
+    )
+    resume, ready_file = options["resume"], options["ready_file"]
+    try:
+        ready_file = removed_ready_file(ready_file)
+    except OSError as error:
+        raise click.BadParameter(
+            f"{ready_file}: {error.strerror}", param_hint="--ready-file"
+        ) from None
+    plan = Plan(
+        weight=options["weight"],
+        gives_way=options["give_way"],
+        restarts=restarts,
+        resume=None if resume is None else LeadershipFile(checked_file(resume)),
+        ready_file=ready_file,
+    )
+    manager = ServiceManager(os.environ)
+    holder = Standing(settings, job, plan, manager)
+
+    async def work() -> Ended:
+        holder.listen_to_signals()
+        alive = asyncio.create_task(manager.keep_alive())
+        async with AsyncExitStack() as stack:
+            stack.callback(alive.cancel)
+            if options["door"] is not None:
+                await _opened(stack, holder, options["door"])
+            if plan.weight == 0:
+                await _stand_by(holder, wait_s)
+            return await _until_over(settings, holder, plan, is_patient=wait_s is None, keep=keep)
+
+    try:
+        code = finished(settings, holder, lambda: asyncio.run(work()))
+    finally:
+        manager.say("stopped", "STOPPING=1")
+    sys.exit(code)
+
+
+async def _opened(stack: AsyncExitStack, holder: Standing, address: tuple[str, int]) -> None:
+    try:
+        port = await stack.enter_async_context(ReadyDoor(holder.state).at(address))
+    except OSError as error:
+        raise click.BadParameter(
+            f"{address[0]}:{address[1]}: {error}", param_hint="--http"
+        ) from None
+    note(f"{holder.job.title}: /ready and /live at http://{address[0]}:{port}")
+
+
+async def _stand_by(holder: Standing, wait_s: float | None) -> NoReturn:
+    """Answer at the door alone, until a signal cancels it, or its time is over."""
+    holder.tell("stands by; its weight is 0")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(wait_s):
+            await asyncio.get_running_loop().create_future()
+    raise LockTimeoutError(f"{holder.job.title}: not elected, because its weight is 0")
+
+
+async def _until_over(
+    settings: Settings, holder: Standing, plan: Plan, *, is_patient: bool, keep: bool
+) -> Ended:
+    while True:
+        ending = await _round(settings, holder, is_patient=is_patient)
+        rest_s = _RETRY_S
+        if ending is not None:
+            is_over = ending.reason not in _AGAIN and not keep
+            if is_over or holder.exit_code_by_signal is not None:
+                return ending
+            if ending.message:
+                note(f"{holder.job.title}: {ending.message}; contending again")
+            if ending.reason is Reason.GAVE_UP:
+                rest_s = max(rest_s, plan.restarts.pause_s_max)
+        holder.tell("resting before it contends again")
+        await asyncio.sleep(rest_s)
+
+
+async def _round(settings: Settings, holder: Standing, *, is_patient: bool) -> Ended | None:
+    """Return how a round ended; None when the cluster could not be asked and we have time."""
+    try:
+        return await holder.round()
+    except (UnavailableError, OutcomeUnknownError, SessionError) as error:
+        if not is_patient:
+            raise
+        show_error(error, settings.is_json)
+        return None

@@ -1,0 +1,57 @@
+"""What a service manager is told over ``NOTIFY_SOCKET``: sd_notify(3), without a library.
+
+``READY=1`` means that this program contends, not that it leads: a unit whose start waited for its
+leadership would time out on every host that stands by. Who leads is said by ``STATUS=``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import MutableMapping
+
+_VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+
+class ServiceManager:
+    """The manager that started this process; without one nothing is said."""
+
+    def __init__(self, environ: MutableMapping[str, str]) -> None:
+        self._address = environ.get("NOTIFY_SOCKET", "")
+        self._every_s = _watchdog_s(environ)
+        for name in _VARIABLES:  # a command is another process, which is not asked
+            environ.pop(name, None)
+        self._said = ""
+
+    def say(self, status: str, *states: str) -> None:
+        """Report ``status``, for people, and states such as ``READY=1``."""
+        if (lines := "\n".join([*states, f"STATUS={status}"])) != self._said:
+            self._said = lines
+            self._send(lines)
+
+    async def keep_alive(self) -> None:
+        """Answer the manager's watchdog for as long as this event loop runs."""
+        while self._every_s:
+            self._send("WATCHDOG=1")
+            await asyncio.sleep(self._every_s)
+
+    def _send(self, lines: str) -> None:
+        if not self._address:
+            return
+        # A name that begins with @ is one of the abstract namespace.
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+                channel.setblocking(False)
+                channel.sendto(lines.encode(), address)
+        except OSError:
+            pass  # it is not there, or does not read: the service goes on
+
+
+def _watchdog_s(environ: MutableMapping[str, str]) -> float:
+    """Return how often the manager wants a sign of life from us, 0 for never; half its limit."""
+    said, process = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
+    if not said.isdecimal() or process not in ("", str(os.getpid())):
+        return 0.0
+    return int(said) / 2_000_000

@@ -1,0 +1,110 @@
+"""``services``: which programs are registered in groups, and what they say of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import click
+
+from coordinator.cli.connection import Settings, verb
+from coordinator.cli.output import document, one_line, show_table
+from coordinator.cli.wording import moment
+from coordinator.errors import NoNodeError
+
+if TYPE_CHECKING:
+    from coordinator.client import AsyncClient
+    from recipes.group_members import GroupMember
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--up", is_flag=True, help="Only members that are up: neither draining nor down.")
+@click.option("--watch", is_flag=True, help="Show the members again after each change.")
+@verb
+def services(settings: Settings, name: str | None, up: bool, watch: bool) -> None:
+    """List the groups, or the members of the group NAME.
+
+    Exit code 1 says that nobody is registered in NAME.
+
+    \b
+    Examples:
+      coordinator services
+      coordinator services web --up --json | jq -r .metadata.url
+      coordinator services web --watch
+    """
+    if name is None:
+        if up or watch:
+            raise click.UsageError("--up and --watch need the NAME of a group")
+        _show_groups(settings, settings.run(_groups))
+        return
+    chosen = name
+
+    async def work(client: AsyncClient) -> bool:
+        from recipes.group import Group
+
+        group = Group(client, chosen)
+        if not watch:
+            return _show(settings, await group.members(), up)
+        async with group.watch() as listings:
+            async for members in listings:
+                _show(settings, members, up)
+        return True
+
+    if not settings.run(work):
+        sys.exit(1)
+
+
+async def _groups(client: AsyncClient) -> list[tuple[str, int]]:
+    from recipes.group import ROOT
+
+    try:
+        names = (await client.children(ROOT)).names
+    except NoNodeError:
+        return []
+    stats = await asyncio.gather(*(client.exists(f"{ROOT}/{name}") for name in names))
+    counted = zip(names, stats, strict=True)
+    return [(unquote(name), stat.num_children) for name, stat in counted if stat is not None]
+
+
+def _show_groups(settings: Settings, groups: list[tuple[str, int]]) -> None:
+    if settings.is_json:
+        for name, count in groups:
+            click.echo(document({"group": name, "members": count}))
+    elif groups:
+        show_table(("GROUP", "MEMBERS"), [(one_line(name), str(count)) for name, count in groups])
+
+
+def _show(settings: Settings, members: tuple[GroupMember, ...], up: bool) -> bool:
+    chosen = [each for each in members if each.state == "up" or not up]
+    if settings.is_json:
+        for each in chosen:
+            click.echo(document(_body(each)))
+    elif chosen:
+        rows = [
+            (
+                one_line(each.name),
+                each.state,
+                moment(each.since_ms),
+                str(each.fencing_token),
+                one_line(document(each.metadata)),
+                one_line(each.reason),
+            )
+            for each in chosen
+        ]
+        show_table(("MEMBER", "STATE", "SINCE", "TOKEN", "METADATA", "REASON"), rows)
+    return bool(chosen)
+
+
+def _body(member: GroupMember) -> dict[str, Any]:
+    return {
+        "name": member.name,
+        "state": member.state,
+        "reason": member.reason,
+        "metadata": member.metadata,
+        "fencing_token": member.fencing_token,
+        "session_id": member.session_id,
+        "since_ms": member.since_ms,
+    }

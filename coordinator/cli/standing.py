@@ -1,0 +1,241 @@
+"""A candidate with a command: elected, it runs the command; and again, until it is another's turn.
+
+1. A command that ends is started again as the restart policy says, under the same leadership and
+   with the same epoch. When it has ended too often in a row, others get their turn.
+2. If another candidate is to be elected (``hand-over``, or a heavier one with ``--give-way``), the
+   command is ended first, whole; then the one command of the log moves the leadership. If that
+   candidate has gone meanwhile, the command is started again: nobody else was elected.
+3. The ready file and ``/ready`` say that it leads only while the command runs, its lease is certain
+   and the command is not being ended for want of one. The guard removes the file, so it goes also
+   when this process is killed.
+4. With ``--resume`` the guard, too, keeps the kernel's lock on the file: a successor takes over
+   when the last process of the command has ended, and not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.cli.connection import Settings
+from coordinator.cli.locks import Holder, Job, explained, give_back
+from coordinator.cli.output import note
+from coordinator.cli.probing import probed
+from coordinator.cli.restarting import RestartPolicy, Restarts
+from coordinator.cli.service_manager import ServiceManager
+from coordinator.cli.supervisor import Ended, Reason, SafeTime, Supervisor
+from coordinator.client import AsyncClient
+from coordinator.client.locks import Acquired
+from coordinator.clock import SystemClock
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+from recipes.candidates import CandidateQueue
+from recipes.handing_over import wished
+from recipes.resuming import LeadershipFile
+from recipes.succession import Wish, named
+from recipes.weights import WEIGHT, heaviest, weights_of
+
+_REFUSED_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one stands, beside what is run."""
+
+    weight: int | None = None
+    gives_way: bool = False
+    restarts: RestartPolicy = field(default_factory=RestartPolicy)
+    resume: LeadershipFile | None = None
+    ready_file: str | None = None
+
+
+class Standing(Holder):
+    """One candidate; ``round`` is one leadership."""
+
+    def __init__(self, settings: Settings, job: Job, plan: Plan, manager: ServiceManager) -> None:
+        super().__init__(settings, job)
+        self._plan = plan
+        self._manager = manager
+        self._clock = SystemClock()
+        self._lease: SafeTime | None = None
+        """While the command runs and is not being ended."""
+        self._epoch = 0
+        self._status = "starting"
+        self._refused: list[tuple[Wish, int]] = []
+        self._wishing: asyncio.Task[Wish]
+        """Done when another one should be elected; of this round."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Return what a load balancer asks for: the truth of this moment."""
+        lease, patience = self._lease, self.job.patience
+        # With less than this left the guard is ending the command.
+        ending_ms = patience.grace_ms + patience.margin_ms
+        is_leading = lease is not None and lease.remaining_safe_ms() > ending_ms
+        return {
+            "is_leading": is_leading,
+            "election": self.job.name,
+            "label": self.job.label,
+            "epoch": self._epoch if is_leading else 0,
+            "status": self._status,
+        }
+
+    def tell(self, status: str) -> None:
+        """Say how it is, to the service manager and at the door."""
+        self._status = status
+        self._manager.say(status, "READY=1")
+
+    async def round(self) -> Ended:
+        """Contend, run the command while elected, give back; raises as that of ``Holder``."""
+        job, plan = self.job, self._plan
+        async with self.settings.connector(lease_s=job.lease_ms / 1000, label=job.label) as client:
+            queue = CandidateQueue(client, job.name, plan.weight, plan.resume)
+            self.tell("waiting to be elected")
+            acquired = await self.contend(client, queue)
+            self._epoch = acquired.grant.fencing_token
+            if queue.resumed:
+                note(f"{job.title}: took over from the process before; epoch {self._epoch}")
+            self._wishing = asyncio.create_task(self._wished(client))
+            try:
+                return await self._lead(client, queue, acquired)
+            finally:
+                self._wishing.cancel()
+                await asyncio.wait({self._wishing})
+                self._epoch = 0
+                await give_back(queue, acquired)
+
+    async def _lead(self, client: AsyncClient, queue: CandidateQueue, acquired: Acquired) -> Ended:
+        restarts = Restarts(self._plan.restarts)
+        while True:
+            began_ms = self._clock.monotonic_ms()
+            ending = await self._run_once(client, acquired)
+            ran_s = (self._clock.monotonic_ms() - began_ms) / 1000
+            if self.signal_number is not None or ending.reason is Reason.LOST:
+                return ending
+            if self._wishing.done():
+                if await self._has_handed_over(client, queue, acquired, self._wishing.result()):
+                    return Ended(Reason.HANDED_OVER, 0)
+                self._wishing = asyncio.create_task(self._wished(client))
+                continue
+            if not self._plan.restarts.wants(ending.exit_code):
+                return ending
+            if (pause_s := restarts.pause_s(ran_s)) is None:
+                message = f"the command ended {restarts.count + 1} times in a row; others may try"
+                return Ended(Reason.GAVE_UP, ending.exit_code, message)
+            how = ending.message or f"exit status {ending.exit_code}"
+            note(f"{self.job.title}: the command ended ({how}); again in {pause_s:g} s")
+            self.tell(f"elected, epoch {self._epoch}; restarts its command in {pause_s:g} s")
+            await asyncio.wait({self._wishing}, timeout=pause_s)
+            if acquired.is_lost:
+                reason = acquired.loss_reason or "the leadership was lost"
+                return Ended(Reason.LOST, ending.exit_code, reason)
+
+    async def _run_once(self, client: AsyncClient, acquired: Acquired) -> Ended:
+        """Run the command until it ends, or is to be ended because another one is wished for."""
+        job, plan, clock = self.job, self._plan, self._clock
+        environ = self.environ(acquired)
+        supervisor = Supervisor(clock, job.patience)
+        probe = None if job.probe is None else job.probe.probe(environ)
+        number = None if plan.resume is None else plan.resume.fileno()
+        ready = None if plan.ready_file is None else (plan.ready_file, f"{self._epoch}\n")
+        try:
+            supervisor.start(environ, [] if number is None else [number])
+            self.supervisor = supervisor
+            async with probed(acquired, client, clock, job.patience, probe) as lease:
+                running = asyncio.create_task(supervisor.run(job.argv, lease, ready))
+                self._lease = lease
+                self.tell(f"elected, epoch {self._epoch}")
+                try:
+                    await asyncio.wait(
+                        {running, self._wishing}, return_when=asyncio.FIRST_COMPLETED
+                    )
+                finally:
+                    self._lease = None
+                    running.cancel()  # which ends the command before it returns
+                    await asyncio.wait({running})
+                if running.cancelled():
+                    return Ended(Reason.EXITED, 0, "ended to hand over")
+                return explained(running.result(), acquired)
+        finally:
+            self.supervisor = self._lease = None
+            await supervisor.stop()
+
+    async def _wished(self, client: AsyncClient) -> Wish:
+        """Return when another candidate should be elected that has not been refused before."""
+        plan, name = self._plan, self.job.name
+        above = None
+        if plan.gives_way:
+            above = WEIGHT if plan.weight is None else plan.weight
+        wish: Wish | None = None
+        while True:
+            try:
+                wish = await wished(client, name, self._epoch, above)
+                if wish is not None and (wish, wish.zxid) not in self._refused:
+                    choose = named(wish.to) if wish.to else heaviest({})
+                    choose((await client.election(name)).candidates)  # before anything is stopped
+                    return wish
+            except BadArgumentsError as error:
+                assert wish is not None, "only a candidate that does not wait is refused"
+                self._refuse(wish, error)
+            except (UnavailableError, OutcomeUnknownError):
+                pass  # for now
+            except CoordinatorError as error:
+                note(f"{self.job.title}: no hand-over can be asked of it: {error.message}")
+                await asyncio.get_running_loop().create_future()  # it leads as well as before
+            await client.wait(client.retry_delay_ms(5))
+
+    async def _has_handed_over(
+        self, client: AsyncClient, queue: CandidateQueue, acquired: Acquired, wish: Wish
+    ) -> bool:
+        """Whether another one is elected, or may be; False: this one still is, certainly."""
+        self.tell(f"handing over, epoch {self._epoch}")
+        try:
+            weights = {} if wish.to else await weights_of(client, self.job.name)
+            queue.choice = named(wish.to) if wish.to else heaviest(weights)
+            was_elected = await queue.release(acquired.grant)
+        except BadArgumentsError as error:
+            self._refuse(wish, error)
+            return False
+        except OutcomeUnknownError as error:
+            note(f"{self.job.title}: given up, maybe handed over: {error.message}")
+            return True
+        except CoordinatorError as error:
+            note(f"{self.job.title}: given up, not handed over: {error.message}")
+            return True
+        finally:
+            queue.choice = None
+        if not was_elected:
+            note(f"{self.job.title}: not handed over: it was not elected any more")
+            return True
+        asked = f" ({wish.by}: {wish.reason})" if wish.by else ""
+        note(f"{self.job.title}: handed over to {wish.to or 'the next'}{asked}")
+        return True
+
+    def _refuse(self, wish: Wish, error: CoordinatorError) -> None:
+        note(f"{self.job.title}: stays elected: {error.message}")
+        self._refused = [*self._refused, (wish, wish.zxid)][-_REFUSED_MAX:]
+
+
+def removed_ready_file(path: str | None) -> str | None:
+    """Return ``path`` made absolute; what an earlier process left there is gone.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+    if path is None:
+        return None
+    path = os.path.abspath(path)
+    draft = f"{path}.{os.getpid()}"
+    with open(draft, "w", encoding="utf-8"):
+        pass
+    os.unlink(draft)
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    return path

@@ -1,0 +1,123 @@
+"""How the elected lets another candidate follow: at once, or when it is asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.client import AsyncClient, Candidate, ClientT, both
+from coordinator.errors import BadArgumentsError, NotOwnerError
+from recipes.candidates import CandidateQueue
+from recipes.changes import until
+from recipes.context import Context
+from recipes.grant import Grant
+from recipes.options import FOREVER, Timeout, wait_ms_of
+from recipes.succession import Wish, directory_of, leave_wish, named, wish_for
+from recipes.weights import WEIGHT, heaviest, weights_of
+
+_SOON_MS = 100
+
+
+class HandingOver(Context[Grant[ClientT], ClientT]):
+    """Base of ``Election``, which sets ``name`` and ``_queue``."""
+
+    name: str
+    _queue: CandidateQueue
+
+    @both
+    async def hand_over(self, to: str | None = None) -> Candidate:
+        """Resign, and let the candidate with the label, session id or grant id ``to`` be elected.
+
+        Both are one command, so nobody is elected in between and no two are. None names the
+        heaviest, and of equal ones who waits longest. Stop the work first, as before ``resign``.
+
+        Raises:
+            BadArgumentsError: no such candidate waits, or several do; this one is still elected.
+            NotOwnerError, LockLostError: this one is not elected (any more).
+            NoAuthError: one that waits before it has another identity; still elected.
+            UnavailableError, OutcomeUnknownError: still elected; it may not be.
+        """
+        leadership = self._elected()
+        leadership.check()
+        core, found = self.client.core, list[Candidate]()
+        choose = heaviest(await weights_of(core, self.name)) if to is None else named(to)
+
+        def chosen(waiting: Sequence[Candidate]) -> Candidate:
+            found[:] = [choose(waiting)]
+            return found[0]
+
+        self._queue.choice = chosen
+        try:
+            was_elected = await self._holding.release()
+        finally:
+            self._queue.choice = None
+        if not was_elected or not found:  # or another task was resigning it already
+            raise NotOwnerError(f"election {self.name!r}: not elected any more; not handed over")
+        return found[0]
+
+    @both
+    async def ask(self, to: str = "", *, by: str = "", reason: str = "") -> int:
+        """Ask whoever is elected to hand over, to the candidate ``to`` if given; return its epoch.
+
+        It does so when it can stop its work, and not if it does not listen (``asked``).
+
+        Raises:
+            NotOwnerError: nobody is elected.
+            UnavailableError, OutcomeUnknownError: nothing was asked; it may have been.
+        """
+        core = self.client.core
+        elected = (await core.election(self.name)).elected
+        if elected is None:
+            raise NotOwnerError(f"election {self.name!r}: nobody is elected")
+        await leave_wish(core, self.name, Wish(elected.epoch, to, by, reason))
+        return elected.epoch
+
+    @both
+    async def asked(self, timeout: Timeout = FOREVER, *, give_way: bool = False) -> Wish | None:
+        """As the elected, wait until another one should be; None when ``timeout`` is over.
+
+        That is when ``ask`` was called, or with ``give_way`` when a heavier candidate waits.
+
+        Raises:
+            NotOwnerError: this candidate is not elected.
+            UnavailableError, OutcomeUnknownError: it could not be seen.
+        """
+        leadership, weight = self._elected(), self._queue.weight
+        wait_ms = wait_ms_of(timeout)
+        rival = WEIGHT if weight is None else weight
+        epoch, above = leadership.epoch, rival if give_way else None
+        return await wished(self.client.core, self.name, epoch, above, wait_ms)
+
+    def _elected(self) -> Grant[ClientT]:
+        leadership = self._holding.held
+        if leadership is None:
+            raise NotOwnerError(f"election {self.name!r}: expected to be elected, found it is not")
+        return leadership
+
+
+async def wished(
+    core: AsyncClient, name: str, epoch: int, above: int | None, wait_ms: int | None = None
+) -> Wish | None:
+    """Wait until the elected of ``epoch`` is asked to go, or one heavier than ``above`` waits.
+
+    ``above`` None: none is too heavy. ``wait_ms`` 0 looks once, None waits without end.
+
+    Raises:
+        NoAuthError: this client may not look.
+        UnavailableError, OutcomeUnknownError: no member answered at the end of the time.
+    """
+
+    async def look() -> Wish | None:
+        while (wish := await wish_for(core, name, epoch)) is None and above is not None:
+            weights = await weights_of(core, name)
+            view = await core.election(name)
+            try:
+                heavier = heaviest(weights, above)(view.candidates)
+                return Wish(epoch, heavier.grant_id, reason="it weighs more")
+            except BadArgumentsError:
+                there = {each.session_id for each in (view.elected, *view.candidates) if each}
+                if all(weights[each] <= above for each in weights.keys() - there):
+                    break
+            await core.wait(_SOON_MS)  # it has said its weight, and queues up next
+        return wish
+
+    return await until(core, directory_of(name), "subtree", look, wait_ms)
