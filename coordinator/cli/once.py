@@ -1,0 +1,278 @@
+"""``once``: a command that runs once in each interval, on the first host that comes.
+
+It is ``Job.run`` with a command as its work, under the same guard as ``lock``: the command does not
+outlive the lease of the job's lock. That it fails is what its exit code says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coordinator.cli.connection import LEASE_S, Settings, holder_options, pass_settings
+from coordinator.cli.locks import EXIT_UNAVAILABLE, WaitTime
+from coordinator.cli.output import document, failing_well, note, show_error
+from coordinator.cli.seconds import Seconds
+from coordinator.cli.supervisor import (
+    EXIT_LOST,
+    EXIT_SIGNAL_BASE,
+    Ended,
+    Patience,
+    Supervisor,
+)
+from coordinator.cli.wording import moment
+from coordinator.clock import SystemClock
+from coordinator.errors import (
+    BadArgumentsError,
+    LockLostError,
+    OutcomeUnknownError,
+    SessionError,
+    UnavailableError,
+)
+
+if TYPE_CHECKING:
+    from coordinator.client import AsyncClient
+    from recipes.job import Job
+    from recipes.job_run import JobReply, Run
+
+_SIGNALS = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
+)  # fmt: skip
+_AGAIN_S_MAX = 60.0
+
+
+class CommandError(Exception):
+    """The command did not end with 0."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(ended.message or f"exit code {ended.exit_code}")
+        self.ended = ended
+
+
+class Runner:
+    """Runs the command for each interval that is due, and passes signals on to it."""
+
+    def __init__(self, settings: Settings, argv: tuple[str, ...], patience: Patience) -> None:
+        self._settings = settings
+        self._argv = argv
+        self._patience = patience
+        self._supervisor: Supervisor | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self.signal_number: int | None = None
+
+    async def once(self, lease_s: float, name: str, options: dict[str, Any]) -> JobReply:
+        """Run what is due now."""
+        from recipes.job import Job
+
+        self._listen()
+        async with self._settings.connector(lease_s=lease_s, label=options["label"]) as client:
+            job: Job[AsyncClient] = Job(client, name, **options)
+            return await job.run(self._work)
+
+    async def keep(self, lease_s: float, name: str, options: dict[str, Any]) -> None:
+        """Run each interval when it begins, until a signal comes."""
+        from recipes.job import Job
+
+        self._listen()
+        failures = 0
+        while self.signal_number is None:
+            try:
+                connector = self._settings.connector(lease_s=lease_s, label=options["label"])
+                async with connector as client:
+                    job: Job[AsyncClient] = Job(client, name, **options)
+                    while self.signal_number is None:
+                        await job.wait(3_600)
+                        reply = await job.run(self._work)
+                        failures = 0
+                        _show(self._settings, name, reply, is_quiet=True)
+            except CommandError as error:
+                note(f"{name}: {error}")
+            except (UnavailableError, OutcomeUnknownError, SessionError) as error:
+                show_error(error, self._settings.is_json)
+            failures += 1
+            if self.signal_number is None:
+                await asyncio.sleep(min(_AGAIN_S_MAX, 2.0 ** min(failures, 10) / 2))
+
+    async def _work(self, run: Run[AsyncClient]) -> dict[str, int]:
+        environ = {**os.environ, **self._variables(run)}
+        supervisor = Supervisor(SystemClock(), self._patience)
+        try:
+            supervisor.start(environ)
+            self._supervisor = supervisor
+            ended = await supervisor.run(self._argv, run.grant)
+        finally:
+            self._supervisor = None
+            await supervisor.stop()
+        if ended.exit_code != 0:
+            raise CommandError(ended)
+        return {"exit_code": 0}
+
+    def _variables(self, run: Run[AsyncClient]) -> Mapping[str, str]:
+        found = {
+            "COORDINATOR_JOB": run.job,
+            "COORDINATOR_JOB_KEY": run.key,
+            "COORDINATOR_INTERVAL": run.interval,
+            "COORDINATOR_ATTEMPT": str(run.attempt),
+            "COORDINATOR_FENCING_TOKEN": str(run.fencing_token),
+            "COORDINATOR_LOCK_NAME": run.grant.lock,
+            "COORDINATOR_GRANT_ID": run.grant.grant_id,
+        }
+        if self._settings.endpoints is not None:
+            found["COORDINATOR_ENDPOINTS"] = self._settings.endpoints
+        return found
+
+    def _listen(self) -> None:
+        self._main = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: int) -> None:
+        self.signal_number = number
+        if self._supervisor is not None:
+            self._supervisor.forward(number)
+        elif self._main is not None:
+            self._main.cancel()
+
+
+@click.command()
+@click.argument("name")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--every", metavar="LENGTH", help="90s, 15m, 6h; 1d, 1w or 1mo.")
+@click.option("--at", metavar="TIME", help="With 1d: 02:00; 1w: 'mon 02:00'; 1mo: '1 02:00'.")
+@click.option("--tz", metavar="ZONE", help="Of days and cron expressions.  [default: UTC]")
+@click.option("--cron", metavar="EXPRESSION", help="Instead of --every: '0 2 * * MON-FRI'.")
+@click.option(
+    "--catch-up",
+    type=click.Choice(["last", "all", "skip"]),
+    default="last",
+    show_default=True,
+    help="Of missed intervals run the latest, all, or none.",
+)
+@click.option(
+    "--grace",
+    type=Seconds(),
+    default=3_600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --catch-up skip: later than this is missed.",
+)
+@click.option("--at-most-once", is_flag=True, help="Never repeat a run that crashed or failed.")
+@click.option(
+    "--attempts",
+    "attempts_max",
+    type=click.IntRange(min=1, max=1_000_000),
+    default=3,
+    show_default=True,
+    help="How often one interval is tried.",
+)
+@click.option(
+    "--history",
+    type=click.IntRange(1, 500),
+    default=30,
+    show_default=True,
+    help="How many runs are remembered.",
+)
+@click.option(
+    "--timeout",
+    "wait_s",
+    type=WaitTime(),
+    default=0.0,
+    show_default=True,
+    help="How long to wait while another host is at it; if that one dies, take over.",
+)
+@click.option("--keep", is_flag=True, help="Stay, and run each interval when it begins.")
+@click.option(
+    "--ttl",
+    "lease_s",
+    type=Seconds(min=0.5, max=3600),
+    default=LEASE_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long another host waits before it takes over from one that died.",
+)
+@click.option("--label", help="Who runs it, in lists.  [default: host and process]")
+@click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Do not say why nothing was run.")
+@holder_options
+@pass_settings
+@failing_well
+def once(
+    settings: Settings,
+    /,
+    name: str,
+    command: tuple[str, ...],
+    at_most_once: bool,
+    wait_s: float | None,
+    keep: bool,
+    lease_s: float,
+    is_quiet: bool,
+    **options: Any,
+) -> None:
+    """Run COMMAND once in each interval of the job NAME, on the first host that comes.
+
+    Start it on each host, by the cron of each. The interval is decided by the leader's time, not
+    by this host's clock. A run that crashed or failed is repeated by the next call, with a higher
+    token; with --at-most-once it is not. COMMAND gets COORDINATOR_INTERVAL, COORDINATOR_ATTEMPT,
+    COORDINATOR_FENCING_TOKEN and COORDINATOR_JOB_KEY, which is the same in each attempt.
+    `coordinator jobs` shows what came of it.
+
+    \b
+    Exit codes:
+      0    it was run and ended with 0; or nothing was to be done; or another host is at it
+      76   the lock was lost, and the command ended because of that
+      77   no member could be reached, or none answered
+      126  the command is not executable        127  the command was not found
+      1    the request was refused              2    wrong usage, or a wrong schedule
+      else the command's own, or 128 + n if signal n ended it: this attempt has failed
+
+    \b
+    Examples:
+      coordinator once daily-report --every 1d --at 02:00 --tz Europe/Berlin -- ./report.sh
+      coordinator once clean-up --every 1h --at-most-once -- ./clean-up
+      coordinator once backup --cron '30 1 * * MON-FRI' --keep -- ./backup
+    """
+    from recipes.options import FOREVER
+
+    if options["label"] is None:
+        options["label"] = f"{os.uname().nodename}:{os.getpid()}"
+    options["guarantee"] = "at_most_once" if at_most_once else "at_least_once"
+    options["timeout"] = FOREVER if wait_s is None or keep else wait_s
+    runner = Runner(settings, command, Patience.for_lease(round(lease_s * 1000)))
+    try:
+        if keep:
+            asyncio.run(runner.keep(lease_s, name, options))
+        else:
+            reply = asyncio.run(runner.once(lease_s, name, options))
+            _show(settings, name, reply, is_quiet=is_quiet or reply.state == "ran")
+    except CommandError as error:
+        note(f"{name}: this attempt has failed: {error}")
+        sys.exit(error.ended.exit_code)
+    except LockLostError as error:
+        show_error(error, settings.is_json)
+        sys.exit(EXIT_LOST)
+    except BadArgumentsError as error:
+        raise click.UsageError(error.message) from None
+    except (UnavailableError, OutcomeUnknownError, SessionError) as error:
+        show_error(error, settings.is_json)
+        sys.exit(EXIT_UNAVAILABLE)
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        sys.exit(EXIT_SIGNAL_BASE + (runner.signal_number or signal.SIGINT))
+    if runner.signal_number is not None and keep:
+        sys.exit(EXIT_SIGNAL_BASE + runner.signal_number)
+
+
+def _show(settings: Settings, name: str, reply: JobReply, *, is_quiet: bool) -> None:
+    if settings.is_json:
+        starts = [each.interval for each in reply.runs]
+        click.echo(document({"job": name, "state": reply.state, "ran": starts}))
+    elif not is_quiet:
+        following = "" if reply.next_ms is None else f"; the next one is {moment(reply.next_ms)}"
+        said = "another host is at it" if reply.state == "busy" else "nothing is due"
+        note(f"{name}: {said}{following}")

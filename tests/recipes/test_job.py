@@ -1,0 +1,642 @@
+"""Work once in each interval: the two clients, crashes, failures, missed intervals, clocks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from coordinator.client import Check, Create, connect
+from coordinator.errors import (
+    BadArgumentsError,
+    LockLostError,
+    LockTimeoutError,
+    NodeExistsError,
+    UnavailableError,
+)
+from recipes import FOREVER, Job, JobRun, Jobs, Lock, Run, once_per
+from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.server_thread import serving
+from tests.client.virtual_time import LoopClock
+
+MINUTE_MS = 60_000
+
+
+class Work:
+    """Remembers its runs; fails, waits or adds to the tree as it is set."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run[Any]] = []
+        self.error: Exception | None = None
+        self.waits_s = 0.0
+        self.result: Any = None
+
+    async def __call__(self, run: Run[Any]) -> Any:
+        self.runs.append(run)
+        await asyncio.sleep(self.waits_s)
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    @property
+    def minutes(self) -> list[int]:
+        """Return the minutes of its runs, from the first."""
+        return [(each.start_ms - self.runs[0].start_ms) // MINUTE_MS for each in self.runs]
+
+
+class Stepped(LoopClock):
+    """A clock whose wall time is set by the test."""
+
+    step_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.step_ms
+
+
+def each_minute(client: Any, **options: Any) -> Job[Any]:
+    return Job(client, "report", every="1m", **{"label": "me", **options})
+
+
+async def next_minute() -> None:
+    await asyncio.sleep(60)
+
+
+@in_memory
+async def test_it_runs_once_in_an_interval_whoever_comes(world: MemoryCluster) -> None:
+    """The second caller sees what was done; the next interval has its own run."""
+    async with world.client() as one, world.client() as other:
+        work = Work()
+        work.result = {"lines": 3}
+
+        first = await each_minute(one).run(work)
+        second = await each_minute(other).run(work)
+        await next_minute()
+        third = await each_minute(other).run(work)
+
+        assert (first.state, second.state, third.state) == ("ran", "done", "ran")
+        assert first.result == {"lines": 3}
+        assert second.result is None
+        assert second.next_ms == first.next_ms == third.runs[0].start_ms
+        assert work.minutes == [0, 1]
+        assert work.runs[0].fencing_token < work.runs[1].fencing_token
+        assert work.runs[0].end_ms == work.runs[1].start_ms
+        assert work.runs[0].key == f"report/{work.runs[0].interval}"
+        view = await Jobs(one).look("report")
+        assert view is not None
+        assert [each.state for each in view.runs] == ["done", "done"]
+        assert view.runs == (third.runs[0], first.runs[0])
+        assert (view.due_ms, view.running, view.crashed, view.trouble) == (None, None, None, "")
+
+
+@in_memory
+async def test_who_comes_meanwhile_is_busy_or_waits(world: MemoryCluster) -> None:
+    """Without patience it leaves at once; with it, it finds nothing left to do."""
+    async with world.client() as one, world.client() as other:
+        work = Work()
+        work.waits_s = 3.0
+        running = asyncio.create_task(each_minute(one).run(work))
+        await asyncio.sleep(1)
+
+        view = await Jobs(other).look("report")
+        busy = await each_minute(other).run(work)
+        waited = await each_minute(other, timeout=10).run(work)
+
+        assert view is not None
+        assert view.running is not None
+        assert (view.running.by, view.late_ms, view.trouble) == ("me", 0, "")
+        assert (busy.state, waited.state, (await running).state) == ("busy", "done", "ran")
+        assert len(work.runs) == 1
+
+
+@in_memory
+async def test_a_run_that_crashed_is_taken_over_with_a_higher_token(world: MemoryCluster) -> None:
+    """Its lock ends with its session; the next caller repeats it, and knows that it does."""
+    network = world.network()
+    async with world.client(network, session_timeout=4) as one, world.client() as other:
+        work = Work()
+        work.waits_s = 1000.0
+        crashed = asyncio.create_task(each_minute(one).run(work))
+        await asyncio.sleep(1)
+        network.is_cut = True
+        await asyncio.sleep(6)
+        view = await Jobs(other).look("report")
+        assert view is not None
+        assert view.crashed is not None
+        assert view.trouble.startswith("me did not come to the end of")
+        assert view.late_ms > 0
+        work.waits_s = 0.0
+
+        reply = await each_minute(other).run(work)
+
+        assert [each.attempt for each in work.runs] == [1, 2]
+        assert work.runs[0].fencing_token < work.runs[1].fencing_token
+        assert reply.runs[0].state == "done"
+        with pytest.raises(LockLostError):
+            await crashed
+        network.is_cut = False
+
+
+@in_memory
+async def test_who_takes_over_sees_how_far_the_run_before_came(world: MemoryCluster) -> None:
+    """The grant before, how it ended, and the note that its holder left."""
+    network = world.network()
+    seen: list[Any] = []
+
+    async def half(run: Run[Any]) -> None:
+        await run.grant.note(b"row 500")
+        network.is_cut = True
+        await asyncio.sleep(1000)
+
+    async def rest(run: Run[Any]) -> None:
+        await client.create("/rest", if_held=run.grant)
+        seen.append(run.grant.previous)
+
+    async with world.client(network, session_timeout=4) as one, world.client() as client:
+        with pytest.raises(LockLostError):
+            await each_minute(one).run(half)
+        await asyncio.sleep(3)
+        await each_minute(client).run(rest)
+        network.is_cut = False
+
+    assert (seen[0].note, seen[0].how) == (b"row 500", "expired")
+
+
+@in_memory
+async def test_at_most_once_a_crashed_run_is_lost_and_said_to_be(world: MemoryCluster) -> None:
+    """It may have been done; nobody repeats it, and the next interval runs."""
+    network = world.network()
+    async with world.client(network, session_timeout=4) as one, world.client() as other:
+        work = Work()
+        work.waits_s = 1000.0
+        careful = {"guarantee": "at_most_once"}
+        crashed = asyncio.create_task(each_minute(one, **careful).run(work))
+        await asyncio.sleep(1)
+        network.is_cut = True
+        await asyncio.sleep(6)
+        work.waits_s = 0.0
+
+        assert (await each_minute(other, **careful).run(work)).state == "done"
+        await next_minute()
+        assert (await each_minute(other, **careful).run(work)).state == "ran"
+
+        assert work.minutes == [0, 1]
+        view = await Jobs(other).look("report")
+        assert view is not None
+        assert [each.state for each in view.runs] == ["done", "lost"]
+        network.is_cut = False
+        with pytest.raises(LockLostError):
+            await crashed
+
+
+@in_memory
+async def test_a_run_that_fails_is_tried_again_so_often(world: MemoryCluster) -> None:
+    """Who failed, and why, is there to be read; after three attempts the interval is over."""
+    async with world.client() as client:
+        work = Work()
+        work.error = RuntimeError("no such table")
+        for _ in range(3):
+            with pytest.raises(RuntimeError):
+                await each_minute(client).run(work)
+        assert (await each_minute(client).run(work)).state == "done"
+        view = await Jobs(client).look("report")
+        assert view is not None
+        assert view.trouble == "me: RuntimeError: no such table"
+        assert view.ledger.failures == 3
+        work.error = None
+        await next_minute()
+
+        await each_minute(client).run(work)
+
+        assert [each.attempt for each in work.runs] == [1, 2, 3, 1]
+        view = await Jobs(client).look("report")
+        assert view is not None
+        assert (view.ledger.failures, view.trouble) == (0, "")
+
+
+@in_memory
+async def test_who_lost_the_lock_unknowingly_records_nothing(world: MemoryCluster) -> None:
+    """Its lock was taken by force, another client has done the work: the end of the first fails."""
+    async with world.client() as one, world.client() as other:
+        work = Work()
+
+        async def overtaken(run: Run[Any]) -> str:
+            await other.revoke("job:report", by="a test", reason="to see")
+            await each_minute(other, label="other").run(work)
+            return f"late, under token {run.fencing_token}"
+
+        with pytest.raises(LockLostError):
+            await each_minute(one).run(overtaken)
+
+        view = await Jobs(one).look("report")
+        assert view is not None
+        assert view.last is not None
+        assert (view.last.by, view.last.attempt, view.last.result) == ("other", 2, None)
+
+
+@in_memory
+async def test_at_most_once_a_failure_is_final(world: MemoryCluster) -> None:
+    """It is not tried again in this interval."""
+    async with world.client() as client:
+        work = Work()
+        work.error = RuntimeError("x")
+        with pytest.raises(RuntimeError):
+            await each_minute(client, guarantee="at_most_once").run(work)
+
+        assert (await each_minute(client, guarantee="at_most_once").run(work)).state == "done"
+
+
+@in_memory
+async def test_attempts_that_all_crashed_end_as_lost(world: MemoryCluster) -> None:
+    """A run that kills its process does not kill every process that comes."""
+    async with world.client() as client:
+        work = Work()
+        work.waits_s = 100.0
+        for _ in range(2):
+            task = asyncio.create_task(each_minute(client, attempts_max=2).run(work))
+            await asyncio.sleep(1)
+            task.cancel()
+            await asyncio.wait({task})
+
+        assert (await each_minute(client, attempts_max=2).run(work)).state == "done"
+
+        view = await Jobs(client).look("report")
+        assert view is not None
+        assert [each.state for each in view.runs] == ["lost"]
+        assert view.trouble == "me was lost"
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "minutes", "skipped"),
+    [("last", [0, 5], 4), ("all", [0, 1, 2, 3, 4, 5], 0), ("skip", [0], 5)],
+)
+def test_missed_intervals_are_made_up_for_as_was_said(
+    catch_up: Any, minutes: list[int], skipped: int
+) -> None:
+    """Five minutes in which nobody came; the last began 20 seconds ago."""
+
+    @in_memory
+    async def scenario(world: MemoryCluster) -> None:
+        async with world.client() as client:
+            work, job = Work(), each_minute(client, catch_up=catch_up, grace=10)
+            await job.run(work)
+            await asyncio.sleep(5 * 60 + 20)
+
+            reply = await job.run(work)
+
+            assert work.minutes == minutes
+            assert len(reply.runs) == len(minutes) - 1
+            view = await Jobs(client).look("report")
+            assert view is not None
+            assert view.ledger.skipped == skipped
+            assert (await job.run(work)).state == "done"
+            await asyncio.sleep(45)
+            await job.run(work)
+            assert work.minutes[-1] == 6
+
+    scenario()
+
+
+@in_memory
+async def test_what_the_work_adds_is_done_with_the_end_or_not_at_all(world: MemoryCluster) -> None:
+    """One command: the report is there, and the run is done. Where it is refused, neither is."""
+    async with world.client() as client:
+
+        async def report(run: Run[Any]) -> None:
+            run.also(Create("/report", run.interval.encode()))
+
+        await each_minute(client).run(report)
+        await next_minute()
+        with pytest.raises(NodeExistsError):
+            await each_minute(client).run(report)
+
+        view = await Jobs(client).look("report")
+        assert view is not None
+        assert [each.state for each in view.runs] == ["failed", "done"]
+        assert "NodeExistsError" in view.trouble
+        assert (await client.get("/report")).data == view.runs[1].interval.encode()
+
+
+@in_memory
+async def test_a_result_that_cannot_be_kept_does_not_undo_the_work(world: MemoryCluster) -> None:
+    """It is recorded as done, and the caller learns why there is no result."""
+    async with world.client() as client:
+        work = Work()
+        work.result = object()
+        with pytest.raises(BadArgumentsError, match="recorded as done without its result"):
+            await each_minute(client).run(work)
+
+        assert (await each_minute(client).run(work)).state == "done"
+
+
+@in_memory
+async def test_the_clock_of_the_caller_decides_nothing(world: MemoryCluster) -> None:
+    """Two callers a day apart agree about the minute."""
+    loop = asyncio.get_running_loop()
+    early, late = Stepped(loop), Stepped(loop)
+    early.step_ms, late.step_ms = -20 * 3_600_000, 20 * 3_600_000
+    async with world.client(clock=early) as one, world.client(clock=late) as other:
+        work = Work()
+
+        await each_minute(one).run(work)
+        assert (await each_minute(other).run(work)).state == "done"
+        await next_minute()
+        await each_minute(other).run(work)
+        assert (await each_minute(one).run(work)).state == "done"
+
+        assert work.minutes == [0, 1]
+
+
+def set_leader(world: MemoryCluster, step_ms: int) -> None:
+    """Set the leader's clock, which its clients have not."""
+    clock = world.clock
+    clock.wall_ms = lambda: LoopClock.wall_ms(clock) + step_ms  # type: ignore[method-assign]
+
+
+@in_memory
+async def test_a_leader_that_goes_back_runs_nothing_twice(world: MemoryCluster) -> None:
+    """Time stands still for the job until the leader is there again; a jump is noticed."""
+    async with world.client(clock=LoopClock(asyncio.get_running_loop())) as client:
+        work, job = Work(), each_minute(client)
+        for _ in range(3):
+            await job.run(work)
+            await next_minute()
+        set_leader(world, -2 * MINUTE_MS)
+
+        reply = await job.run(work)
+        view = await Jobs(client).look("report")
+
+        assert (reply.state, work.minutes) == ("done", [0, 1, 2])
+        assert abs(reply.jump_ms + 2 * MINUTE_MS) < 2_000
+        assert view is not None
+        assert 0 < view.behind_ms <= 2 * MINUTE_MS
+        await asyncio.sleep(2 * 60)
+        await job.run(work)
+        assert work.minutes == [0, 1, 2, 3]
+
+
+@in_memory
+async def test_a_leader_that_goes_back_keeps_nobody_from_trying_again(world: MemoryCluster) -> None:
+    """The interval that failed is still the one at hand: the job's time has not gone back."""
+    async with world.client(clock=LoopClock(asyncio.get_running_loop())) as client:
+        work, job = Work(), each_minute(client)
+        work.error = RuntimeError("x")
+        with pytest.raises(RuntimeError):
+            await job.run(work)
+        set_leader(world, -2 * MINUTE_MS)
+        work.error = None
+
+        reply = await job.run(work)
+
+        assert (reply.state, work.minutes) == ("ran", [0, 0])
+        assert reply.runs[0].started_ms >= reply.runs[0].start_ms
+
+
+@in_memory
+async def test_a_leader_that_goes_forward_runs_the_next_one_early_and_once(
+    world: MemoryCluster,
+) -> None:
+    """The jump is written into the ledger; what ran early does not run again."""
+    async with world.client(clock=LoopClock(asyncio.get_running_loop())) as client:
+        work, job = Work(), each_minute(client)
+        await job.run(work)
+        set_leader(world, MINUTE_MS)
+        reply = await job.run(work)
+        set_leader(world, 0)
+        await job.run(work)
+        await next_minute()
+        await job.run(work)
+        view = await Jobs(client).look("report")
+        await next_minute()
+        await job.run(work)
+
+        assert work.minutes == [0, 1, 2]
+        assert abs(reply.jump_ms - MINUTE_MS) < 2_000
+        assert view is not None
+        assert (view.ledger.jumps, view.ledger.jump_by_ms) == (1, reply.jump_ms)
+
+
+@in_memory
+async def test_a_leader_years_ahead_is_not_believed(world: MemoryCluster) -> None:
+    """Else no interval would begin for years."""
+    async with world.client(clock=LoopClock(asyncio.get_running_loop())) as client:
+        work, job = Work(), each_minute(client)
+        await job.run(work)
+        set_leader(world, 10 * 366 * 86_400_000)
+
+        with pytest.raises(
+            UnavailableError, match=r"the leader's clock says 2033-.*, this machine"
+        ):
+            await job.run(work)
+
+        set_leader(world, MINUTE_MS)
+        assert (await job.run(work)).state == "ran"
+
+
+@in_memory
+async def test_a_wait_ends_when_an_interval_begins(world: MemoryCluster) -> None:
+    """Never early, by the leader's time; and in time, too."""
+    async with world.client() as client:
+        work, job = Work(), each_minute(client)
+        assert await job.wait(0)
+        await job.run(work)
+        assert not await job.wait(0)
+        assert not await job.wait(5)
+
+        assert await job.wait(FOREVER)
+
+        reply = await job.run(work)
+        assert reply.runs[0].started_ms - reply.runs[0].start_ms < 1_000
+        hourly = Job(client, "hourly", every="1h")
+        await hourly.run(work)
+        assert await hourly.wait(FOREVER)  # after many looks
+        reply = await hourly.run(work)
+        assert reply.runs[0].started_ms - reply.runs[0].start_ms < 1_000
+
+
+@in_memory
+async def test_a_wait_does_not_end_while_another_client_is_at_it(world: MemoryCluster) -> None:
+    """A loop of wait and run asks now and then, not as fast as it can; and takes over."""
+    network = world.network()
+    async with world.client() as one, world.client(network) as other:
+        work = Work()
+        work.waits_s = 40.0
+        running = asyncio.create_task(each_minute(one).run(work))
+        await asyncio.sleep(1)
+        before = network.count("", "schedules/clock")
+        assert not await each_minute(other).wait(0)
+        assert not await each_minute(other).wait(30)
+        assert network.count("", "schedules/clock") - before < 30
+        running.cancel()  # it is not recorded: the run has crashed
+        await asyncio.wait({running})
+        assert await each_minute(other).wait(10)
+
+
+@in_memory
+async def test_a_wait_is_patient_with_a_time_that_stands_still(world: MemoryCluster) -> None:
+    """A leader whose clock was put back, just before the next interval."""
+    network = world.network()
+    async with world.client(network) as client:
+        job = each_minute(client)
+        await job.wait(0)
+        await asyncio.sleep(59.9 - world.clock.wall_ms() / 1000 % 60)
+        await job.run(Work())
+        set_leader(world, -3_600_000)
+        before = network.count("", "schedules/clock")
+        assert not await job.wait(120)
+        assert network.count("", "schedules/clock") - before < 30
+
+
+@in_memory
+async def test_it_remembers_so_many_runs_also_if_they_fail(world: MemoryCluster) -> None:
+    """Old runs go; what is due does not depend on them."""
+    async with world.client() as client:
+        work, job = Work(), each_minute(client, history=3, guarantee="at_most_once")
+        for minute in range(6):
+            work.error = RuntimeError("x") if minute % 2 else None
+            try:
+                await job.run(work)
+            except RuntimeError:
+                pass
+            assert (await job.run(work)).state == "done"
+            await next_minute()
+
+        view = await Jobs(client).look("report")
+        assert view is not None
+        assert len(view.runs) == 3
+        assert len(work.runs) == 6
+
+
+@in_memory
+async def test_the_schedule_may_change(world: MemoryCluster) -> None:
+    """What is settled stays so: a coarser schedule does not run the past again."""
+    async with world.client() as client:
+        work = Work()
+        await each_minute(client).run(work)
+
+        assert (await Job(client, "report", every="6m").run(work)).state == "done"
+        await next_minute()
+        assert (await Job(client, "report", every="10s").run(work)).state == "ran"
+
+
+@in_memory
+async def test_all_jobs_are_listed_and_may_be_forgotten(world: MemoryCluster) -> None:
+    """By name; a job that is forgotten runs again in the interval that it is in."""
+    async with world.client() as client:
+        assert await Jobs(client).list() == ()
+        for name in ("b/c", "a"):
+            await Job(client, name, every="1m").run(Work())
+
+        assert [each.name for each in await Jobs(client).list()] == ["a", "b/c"]
+        assert await Jobs(client).forget("a")
+        assert not await Jobs(client).forget("a")
+        assert await Jobs(client).look("a") is None
+        work = Work()
+        assert (await Job(client, "a", every="1m").run(work)).state == "ran"
+
+
+@in_memory
+async def test_a_timeout_inside_the_work_is_its_own(world: MemoryCluster) -> None:
+    """Work that waits for another lock in vain has failed; the job was not busy."""
+    async with world.client() as client, world.client() as other:
+
+        async def work(run: Run[Any]) -> None:
+            async with Lock(client, "taken", timeout=0) as grant:
+                await client.create("/never", if_held=grant)
+
+        async with Lock(other, "taken") as grant:
+            await other.create("/held", if_held=grant)
+            with pytest.raises(LockTimeoutError):
+                await each_minute(client).run(work)
+
+        view = await Jobs(client).look("report")
+        assert view is not None
+        assert view.trouble.startswith("me: LockTimeoutError")
+
+
+@in_memory
+async def test_strange_data_is_named(world: MemoryCluster) -> None:
+    """A znode that is no ledger, no run."""
+    async with world.client() as client:
+        for data in (b"x", b"[]", b"{}", b'{"schedule":1}'):
+            await client.create("/schedules/jobs/report", data, parents="persistent")
+            with pytest.raises(
+                BadArgumentsError, match=r"/schedules/jobs/report: expected the ledger"
+            ):
+                await each_minute(client).run(Work())
+            await Jobs(client).forget("report")
+        await each_minute(client).run(Work())
+        (name,) = (await client.children("/schedules/jobs/report")).names
+        await client.set(f"/schedules/jobs/report/{name}", b"x")
+        with pytest.raises(BadArgumentsError, match="expected the run of a job"):
+            await Jobs(client).list()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"catch_up": "none"}, "catch_up: expected 'skip' or 'last' or 'all', found 'none'"),
+        ({"guarantee": "once"}, "guarantee: expected 'at_least_once' or 'at_most_once'"),
+        ({"attempts_max": 0}, "attempts_max: expected 1 to"),
+        ({"history": 501}, "history: expected 1 to 500, found 501"),
+        ({"history": True}, "history: expected 1 to 500"),
+        ({"grace": -1}, "grace: expected seconds from 0"),
+        ({"timeout": -1}, "timeout: expected seconds from 0"),
+        ({"every": "1x"}, "every: expected a length"),
+    ],
+)
+@in_memory
+async def test_bad_options_are_refused_at_once(
+    world: MemoryCluster, options: Any, message: str
+) -> None:
+    """Before anything is asked of the cluster."""
+    async with world.client() as client:
+        with pytest.raises(BadArgumentsError, match=message):
+            Job(client, "report", **{"every": "1h", **options})
+        with pytest.raises(BadArgumentsError, match="name"):
+            Job(client, None, every="1m")  # type: ignore[arg-type]
+
+
+@in_memory
+async def test_the_decorator_runs_once_and_returns_what_it_returned(world: MemoryCluster) -> None:
+    """With an AsyncClient a coroutine function; arguments are passed on."""
+    async with world.client() as client:
+
+        @once_per("decorated", every="1m", client=client)
+        async def report(run: Run[Any], title: str, *, lines: int) -> str:
+            await client.create("/made", if_held=run.grant)
+            return f"{title} {lines}"
+
+        assert await report("x", lines=3) == "x 3"
+        assert await report("x", lines=3) is None
+        await client.multi([Check("/made", exists=True)])
+        with pytest.raises(BadArgumentsError, match="every: expected"):
+            once_per("decorated", every="never")
+
+
+def test_with_threads_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Client and plain functions; without a client, one for each call."""
+    with serving() as url, connect(url) as client:
+        job = Job(client, "sync", every="8760h", label="t")
+
+        def failing(run: Run[Any]) -> None:
+            raise RuntimeError("x")
+
+        with pytest.raises(RuntimeError):
+            job.run(failing)
+        reply = job.run(lambda run: run.attempt)
+
+        assert (reply.state, reply.result) == ("ran", 2)
+        assert job.run(lambda run: run.attempt).state == "done"
+        assert not job.wait(0)
+        (view,) = Jobs(client).list()
+        assert isinstance(view.last, JobRun)
+
+        monkeypatch.setenv("COORDINATOR_ENDPOINTS", url)
+
+        @once_per("plain", every="8760h")
+        def report(run: Run[Any], lines: int) -> int:
+            return lines
+
+        assert report(3) == 3
+        assert report(3) is None
