@@ -1,0 +1,154 @@
+"""A copy of a subtree at one zxid, which changes with values move to the next one.
+
+1. A change is applied whole. Readers in other threads take no lock to read one znode: all that a
+   change sets, and what it takes away as None, goes into the dict in one step of the interpreter.
+2. ``zxid`` moves after the znodes. So what is read after it is at least as new as it says.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from threading import Lock
+from typing import NamedTuple
+
+from coordinator.client import Change, Event, Znode
+from coordinator.errors import QuotaExceededError
+
+_ZNODE_BYTES = 700
+"""Roughly what a znode takes in memory besides its path and its data."""
+
+
+class CachedZnode(NamedTuple):
+    """A znode as the cache has it; ``mtime_ms`` is by the clock of a member of the cluster."""
+
+    path: str
+    data: bytes
+    version: int
+    czxid: int
+    mzxid: int
+    mtime_ms: int
+    ephemeral_owner: str | None
+
+    @classmethod
+    def of(cls, znode: Znode) -> CachedZnode:
+        """Return a znode that was read."""
+        stat = znode.stat
+        return cls(
+            znode.path, znode.data, stat.version, stat.czxid, stat.mzxid, stat.mtime_ms,
+            stat.ephemeral_owner,
+        )  # fmt: skip
+
+
+class CacheChange(NamedTuple):
+    """One znode before and after; None: it was not there, or is not any more."""
+
+    path: str
+    old: CachedZnode | None
+    new: CachedZnode | None
+
+
+class CachedTree:
+    """The znodes at and below ``root``, at most about ``bytes_max`` bytes of memory."""
+
+    def __init__(self, root: str, zxid: int, bytes_max: int) -> None:
+        self.root = root
+        self.zxid = zxid
+        self.bytes_count = 0
+        self.znodes: dict[str, CachedZnode | None] = {}
+        """Those that are None are just being taken away."""
+        self._bytes_max = bytes_max
+        self._children: dict[str, list[str]] = {}
+        self._lock = Lock()
+        self._below = "/" if root == "/" else f"{root}/"
+
+    def covers(self, path: str) -> bool:
+        """Whether ``path`` is at or below the root."""
+        return path == self.root or path.startswith(self._below)
+
+    def add(self, znodes: Iterable[Znode]) -> None:
+        """Add znodes that were read; raises QuotaExceededError."""
+        self._put({each.path: CachedZnode.of(each) for each in znodes})
+
+    def apply(self, change: Change) -> tuple[CacheChange, ...]:
+        """Move to the zxid of ``change``; return how each znode differs, in the order of paths.
+
+        Raises:
+            QuotaExceededError: there would be more than may be; nothing was applied.
+        """
+        delta: dict[str, CachedZnode | None] = {}
+        for event in change.events:
+            if not event.is_withheld:
+                delta[event.path] = _after(event, change)
+        changes = self._put(delta) if delta else ()
+        self.zxid = change.zxid
+        return changes
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """Return the names of the children that are here, in order."""
+        with self._lock:
+            return tuple([each.rpartition("/")[2] for each in self._children.get(path, ())])
+
+    def walk(self, path: str) -> tuple[CachedZnode, ...]:
+        """Return the znodes at and below ``path``, all of one zxid: parents first, then by name."""
+        with self._lock:
+            found = [each for each in self.znodes.values() if each is not None]
+        below = "/" if path == "/" else f"{path}/"
+        return tuple(
+            sorted(
+                [each for each in found if each.path == path or each.path.startswith(below)],
+                key=lambda each: each.path.split("/") if each.path != "/" else [],
+            )
+        )
+
+    def difference(self, other: CachedTree) -> tuple[CacheChange, ...]:
+        """Return how ``other``, which is newer, differs."""
+        paths = sorted({*self.znodes, *other.znodes})
+        pairs = [(each, self.znodes.get(each), other.znodes.get(each)) for each in paths]
+        return tuple([CacheChange(*each) for each in pairs if each[1] != each[2]])
+
+    def _put(self, delta: dict[str, CachedZnode | None]) -> tuple[CacheChange, ...]:
+        pairs = [(path, self.znodes.get(path), delta[path]) for path in sorted(delta)]
+        changes = tuple([CacheChange(*each) for each in pairs if each[1] != each[2]])
+        grown = sum([_bytes(each.new) - _bytes(each.old) for each in changes])
+        if grown > 0 and self.bytes_count + grown > self._bytes_max:
+            raise QuotaExceededError(
+                f"cache of {self.root}: expected at most {self._bytes_max} bytes, found "
+                f"{self.bytes_count + grown}; cache less, or give it a larger bytes_max"
+            )
+        with self._lock:
+            self.znodes.update(delta)
+            for path, old, new in changes:
+                if (old is None) != (new is None):
+                    self._list(path, is_there=new is not None)
+            for path in [each for each in delta if delta[each] is None]:
+                del self.znodes[path]
+        self.bytes_count += grown
+        return changes
+
+    def _list(self, path: str, *, is_there: bool) -> None:
+        """Add a path to the children of its parent, or take it away."""
+        if path == "/":
+            return
+        parent = path[: path.rindex("/")] or "/"
+        names = self._children.setdefault(parent, [])
+        at = bisect_left(names, path)
+        if is_there:
+            names.insert(at, path)
+        else:
+            del names[at]
+            if not names:
+                del self._children[parent]
+
+
+def _after(event: Event, change: Change) -> CachedZnode | None:
+    if event.data is None:
+        return None
+    return CachedZnode(
+        event.path, event.data, event.version, event.czxid, change.zxid, change.wall_ms,
+        event.ephemeral_owner,
+    )  # fmt: skip
+
+
+def _bytes(znode: CachedZnode | None) -> int:
+    return 0 if znode is None else _ZNODE_BYTES + 2 * len(znode.path) + len(znode.data)

@@ -1,0 +1,204 @@
+"""A value that is read without a request: a copy under a lease, which a writer waits for.
+
+::
+
+    prices = CachedValue(client, "prices")
+    prices.get()                           # a request the first time, then none
+    prices.set(b"...")                     # waits until no reader relies on the former value
+
+1. A reader that keeps a copy holds the read side of a read/write lock. ``get`` and ``peek`` return
+   the copy while the clock says that this grant is certainly held, also just after a pause. So they
+   never return a value older than the last acknowledged ``set``, wherever that was.
+2. A writer says that it wants to write (an ephemeral znode that readers watch) and queues for the
+   write side. Readers give their copies up and queue behind it. One that is paused or cut off is
+   waited for until its session has ended: that long a ``set`` may take.
+3. It writes only while it holds the write side, in one command; its token grows with each ``set``.
+4. This is for values that are read much more often than they are written. Each ``set`` costs each
+   reader four requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Generic
+
+from coordinator.client import AsyncClient, ChangeStream, ClientT, Create, both
+from coordinator.errors import (
+    ClientClosedError,
+    CoordinatorError,
+    NodeExistsError,
+    NoNodeError,
+    UnavailableError,
+)
+from recipes.ephemeral import make, remove, unique_name
+from recipes.grant import Grant
+from recipes.lock import Lock
+from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of
+from recipes.paths import path_of
+from recipes.rw_lock import RWLock
+
+ROOT = "/values"
+
+
+class CachedValue(Generic[ClientT]):
+    """The value ``name``; ``default`` is it before the first ``set``."""
+
+    def __init__(self, client: ClientT, name: str | int, *, default: bytes = b"") -> None:
+        self.client = client
+        self.name = name_of(name)
+        self.default = default
+        directory = path_of(ROOT, name, characters_max=150)
+        self._path = f"{directory}/value"
+        self._asked = f"{directory}/asked"
+        self._lock = RWLock(client, f"value:{self.name}", owner="", when_unsure="continue")
+        self._copy: tuple[Grant[ClientT], bytes] | None = None
+        self._heeding: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[bytes] | None = None
+
+    def peek(self) -> bytes | None:
+        """Return the copy if it may be relied upon, else None; asks the clock, in any thread."""
+        copy = self._copy
+        return None if copy is None or copy[0].is_lost else copy[1]
+
+    @both
+    async def get(self) -> bytes:
+        """Return the value; without a request if there is a copy.
+
+        Raises:
+            LockTimeoutError: a writer was at it for too long.
+            UnavailableError, OutcomeUnknownError: no member answered in time.
+            SessionExpiredError: this client's session ended meanwhile.
+        """
+        if (value := self.peek()) is not None:
+            return value
+        reading = self._reading
+        if reading is None or reading.done():
+            reading = self.client.core.chores.start(self._read(), f"read {self._path}")
+            self._reading = reading
+        await asyncio.wait({reading})  # who is cancelled leaves it to the others
+        if reading.cancelled():
+            raise ClientClosedError(f"{self._path}: the client was closed, or forget() called")
+        return reading.result()
+
+    @both
+    async def set(self, value: bytes, timeout: Timeout = DEFAULT_TIMEOUT_S) -> int:
+        """Write ``value`` when no reader relies on the former one; return its fencing token.
+
+        Raises:
+            LockTimeoutError: another reader or writer was there for all of ``timeout``; nothing was
+                written.
+            LockLostError, UnavailableError: nothing was written.
+            OutcomeUnknownError: it may have been written.
+            SessionExpiredError: this client's session ended; it may have been written.
+        """
+        core = self.client.core
+        session = await core.session(core.settings.timeout_ms / 1000)
+        path = f"{self._asked}/{unique_name(core, session)}"
+        ask = Create(path, b"", "ephemeral", session.session_id, parents="container")
+        asked = await make(core, session, path, [], [ask])
+        assert asked is not None, "there was no condition"
+        writing = self._lock.write(timeout=timeout)
+        try:
+            await self._drop()
+            grant = await writing._acquire()
+            await self._write(value, grant)
+            return grant.fencing_token
+        finally:
+            core.chores.start(_released(core, writing), f"write {self._path} ends")
+            core.chores.start(remove(core, asked), f"ask for {self._path} ends")
+
+    @both
+    async def forget(self) -> None:
+        """Give the copy up, so that no writer waits for this reader; ends a ``get`` under way.
+
+        Raises:
+            ClientClosedError: it has gone with the client.
+        """
+        ending = self._reading
+        if ending is not None:
+            ending.cancel()
+        await self._drop()
+        if ending is not None:
+            await asyncio.wait({ending})
+
+    # --- inside
+
+    async def _write(self, value: bytes, grant: Grant[ClientT]) -> None:
+        core = self.client.core
+        while True:
+            try:
+                await core.set(self._path, value, if_held=grant)
+                return
+            except NoNodeError:
+                pass
+            with suppress(NodeExistsError):
+                await core.create(self._path, value, parents="persistent", if_held=grant)
+                return
+
+    async def _read(self) -> bytes:
+        """Read the value under a grant, and keep both if no writer waits."""
+        await self._drop()
+        core, reading = self.client.core, self._lock.read()
+        changes = core.watch(self._asked, kind="children")
+        is_kept = False
+        try:
+            await _opened(core, changes)
+            grant = await reading._acquire()
+            asked = await core.exists(self._asked)
+            try:
+                value = (await core.get(self._path)).data
+            except NoNodeError:
+                value = self.default
+            grant.check()
+            if asked is None or asked.num_children == 0:
+                self._copy, is_kept = (grant, value), True
+                self._heeding = asyncio.create_task(self._heed(changes))
+                self._heeding.add_done_callback(lambda _: self._let_go(changes, reading))
+            return value
+        finally:
+            if not is_kept:
+                self._let_go(changes, reading)
+
+    async def _heed(self, changes: ChangeStream) -> None:
+        """Return when a writer asks, or it is not known whether one does."""
+        with suppress(CoordinatorError):
+            await anext(changes)
+
+    def _let_go(self, changes: ChangeStream, reading: Lock[ClientT]) -> None:
+        """Give the copy of this grant up, then the grant."""
+        core = self.client.core
+        if self._copy is not None and self._copy[0] is reading.grant:
+            self._copy = None
+        core.chores.start(_ended(core, changes, reading), f"the copy of {self._path} ends")
+
+    async def _drop(self) -> None:
+        heeding, self._heeding, self._copy = self._heeding, None, None
+        if heeding is not None:
+            heeding.cancel()
+            await asyncio.wait({heeding})
+
+
+async def _opened(core: AsyncClient, changes: ChangeStream) -> None:
+    try:
+        async with asyncio.timeout(core.settings.timeout_ms / 1000):
+            await changes.open()
+    except TimeoutError:
+        raise UnavailableError("no member began to watch in time; nothing was read") from None
+
+
+async def _ended(core: AsyncClient, changes: ChangeStream, reading: Lock[ClientT]) -> None:
+    await changes.close()
+    await _released(core, reading)
+
+
+async def _released(core: AsyncClient, lock: Lock[ClientT]) -> None:
+    failures = 0
+    while lock.grant is not None and not lock.grant.is_lost:
+        try:
+            await lock._release()
+        except ClientClosedError:
+            return  # its session is closed with it
+        except CoordinatorError:
+            failures += 1
+            await core.wait(core.retry_delay_ms(failures))

@@ -1,0 +1,81 @@
+"""Waiting until what is read of the tree is as wanted: watch first, look, look after each change.
+
+1. The watch begins before the look, so a change in between is not missed.
+2. While no member can be reached the wait goes on, up to its deadline; then the error is raised,
+   because what is there now is not known.
+3. A look may be repeated at any time; it may write if that may be repeated, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeVar
+
+from coordinator.client import AsyncClient
+from coordinator.errors import (
+    ClientClosedError,
+    CompactedError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+
+T = TypeVar("T")
+
+
+async def until(
+    core: AsyncClient,
+    path: str,
+    kind: Literal["znode", "children", "subtree"],
+    look: Callable[[], Awaitable[T | None]],
+    wait_ms: int | None,
+) -> T | None:
+    """Return what ``look`` returns once that is not None; None when ``wait_ms`` have passed.
+
+    ``wait_ms`` 0 looks once, None waits without end.
+
+    Raises:
+        UnavailableError, OutcomeUnknownError: no member answered at the end of the time.
+        What else ``look`` raises.
+    """
+    if wait_ms == 0:
+        return await look()
+    trouble: list[UnavailableError | OutcomeUnknownError] = []
+    try:
+        async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000) as scope:
+            return await _watching(core, path, kind, look, trouble)
+    except TimeoutError:
+        if not scope.expired():
+            raise
+    if trouble:
+        raise trouble[-1]
+    return None
+
+
+async def _watching(
+    core: AsyncClient,
+    path: str,
+    kind: Literal["znode", "children", "subtree"],
+    look: Callable[[], Awaitable[T | None]],
+    trouble: list[UnavailableError | OutcomeUnknownError],
+) -> T:
+    """Look until there is something; ``trouble`` has why the last look failed, if it did."""
+    failures = 0
+    while True:
+        try:
+            if (found := await look()) is not None:
+                return found
+            async with core.watch(path, kind=kind) as changes:
+                while (found := await look()) is None:
+                    trouble.clear()
+                    failures = 0
+                    await anext(changes)
+                return found
+        except ClientClosedError:
+            raise
+        except CompactedError:
+            continue  # watch again from now on, and look again
+        except (UnavailableError, OutcomeUnknownError) as error:
+            trouble[:] = [error]
+            failures += 1
+            await core.wait(core.retry_delay_ms(failures))

@@ -1,0 +1,186 @@
+"""An item of a work queue in the hands of one worker; see ``recipes.work_queue``."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+
+from coordinator.client import (
+    AsyncClient,
+    Check,
+    Client,
+    ClientT,
+    Delete,
+    Operation,
+    SetData,
+    both,
+    expect_client,
+)
+from coordinator.errors import CoordinatorError, OutcomeUnknownError, SessionExpiredError
+from recipes.ephemeral import Ephemeral
+from recipes.work_item import WorkItem, delay_ms_of, delayed, to_dead
+
+
+@dataclass(slots=True, repr=False)
+class Delivery(Generic[ClientT]):
+    """An item in the hands of one worker, until ``ack``, ``nack`` or the end of its session.
+
+    ``with`` acknowledges at its end, or returns the item with the exception as the reason.
+    """
+
+    client: ClientT
+    path: str
+    item: WorkItem
+    attempts_max: int
+    _claim: Ephemeral
+    _unsure: str = ""
+    """The verb whose answer was not seen."""
+    _is_settled: bool = False
+
+    def __repr__(self) -> str:
+        return f"Delivery({self.path}, attempt {self.attempt}, token {self.fencing_token})"
+
+    @property
+    def name(self) -> str:
+        """The item's name, the same in each of its deliveries."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def body(self) -> bytes:
+        """What was put."""
+        return self.item.body
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first delivery; above, an earlier one was not acknowledged: see what it did."""
+        return self.item.attempts
+
+    @property
+    def fencing_token(self) -> int:
+        """Larger than that of any earlier delivery of the item: pass it with every write."""
+        return self._claim.czxid
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another worker may have the item by now; asks the clock alone."""
+        return self._claim.session.is_lost
+
+    def check(self) -> None:
+        """Ask the clock whether the item is certainly ours now.
+
+        Raises:
+            SessionExpiredError: it is not.
+        """
+        self._claim.session.check()
+
+    async def _ack(self, operations: Sequence[Operation] = ()) -> bool:
+        """Remove the item, and do ``operations`` in the same command; False: it is not ours.
+
+        Then nothing was done: another worker has it, or will.
+
+        Raises:
+            OutcomeUnknownError: it may have been done; may be tried again.
+            UnavailableError: nothing was done; may be tried again.
+            RequestError: one of ``operations`` was refused; nothing was done.
+        """
+        return await self._settle("ack", [Delete(self.path), *operations])
+
+    ack = both(_ack)
+
+    async def _nack(self, reason: str = "", *, delay: float = 0.0) -> bool:
+        """Return the item, to be delivered again after ``delay`` seconds; False: it is not ours.
+
+        After the last attempt it becomes a dead letter.
+
+        Raises:
+            UnavailableError, OutcomeUnknownError: as ``ack``.
+            BadArgumentsError: ``delay`` is no number of seconds.
+        """
+        wait_ms, item = delay_ms_of(delay), self.item.because(reason)
+        if self.attempt >= self.attempts_max:
+            return await self._settle("nack", to_dead(self.path, item))
+        return await self._settle(
+            "nack", [SetData(self.path, item.to_bytes()), *delayed(self.path, wait_ms)]
+        )
+
+    nack = both(_nack)
+
+    @both
+    async def reject(self, reason: str) -> bool:
+        """Make the item a dead letter now; False: it is not ours.
+
+        Raises:
+            UnavailableError, OutcomeUnknownError: as ``ack``.
+        """
+        return await self._settle("reject", to_dead(self.path, self.item.because(reason)))
+
+    async def give_back(self) -> bool:
+        """Return the item as if it had not been delivered; for a take that was cancelled.
+
+        Raises:
+            UnavailableError, OutcomeUnknownError: as ``ack``.
+        """
+        before = replace(self.item, attempts=self.item.attempts - 1)
+        return await self._settle("give back", [SetData(self.path, before.to_bytes())])
+
+    async def _settle(self, verb: str, operations: Sequence[Operation]) -> bool:
+        claim = self._claim
+        try:
+            reply = await self.client.core.guarded(
+                [Check(claim.path, expected_czxid=claim.czxid)],
+                then=[Delete(claim.path, expected_czxid=claim.czxid), *operations],
+            )
+        except OutcomeUnknownError:
+            self._unsure = self._unsure or verb
+            raise
+        if reply.branch == "then":
+            self._is_settled = True
+        elif self._unsure == verb and not self._is_settled:
+            if self.is_lost:
+                raise OutcomeUnknownError(
+                    f"{self.path}: the answer to an earlier {verb} was not seen, and the session "
+                    f"has ended since: it was done, or the item is delivered again"
+                )
+            self._is_settled = True  # only we remove the claim while our session lives
+        else:
+            return False
+        return True
+
+    # --- with
+
+    def _end(self, error: BaseException | None) -> Coroutine[Any, Any, bool] | None:
+        if self._is_settled:
+            return None
+        return self._ack() if error is None else self._nack(f"{type(error).__name__}: {error}")
+
+    def __enter__(self) -> Delivery[ClientT]:
+        expect_client(self.client, Client, "with")
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        assert isinstance(self.client, Client), "as it was entered"
+        if (ending := self._end(error)) is not None:
+            self.client.call(self._ended(ending, error))
+
+    async def __aenter__(self) -> Delivery[ClientT]:
+        expect_client(self.client, AsyncClient, "async with")
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        if (ending := self._end(error)) is not None:
+            await self._ended(ending, error)
+
+    async def _ended(self, ending: Coroutine[Any, Any, bool], error: BaseException | None) -> None:
+        try:
+            is_ours = await ending
+        except CoordinatorError:
+            if error is None:
+                raise
+            return  # the exception of the body is what is to be seen
+        if not is_ours and error is None:
+            raise SessionExpiredError(
+                f"{self.path}: expected to hold the item at the end of the work, found that it is "
+                f"not ours any more; it is delivered again",
+                session_id=self._claim.session.session_id,
+            )

@@ -1,0 +1,92 @@
+"""How a cached subtree changes: what was there and what is, znode by znode.
+
+A reader that is slow gets several changes as one, from what it was told last to what is there now.
+So what waits for it is bounded by the znodes there are, and it is never told of a state that never
+was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Generic, NamedTuple, Protocol
+
+from coordinator.client import AsyncClient, Client, ClientT, both, expect_client
+from recipes.cached_tree import CacheChange
+from recipes.options import FOREVER, Timeout, wait_ms_of
+
+
+class CacheUpdate(NamedTuple):
+    """From one state of the cache to the next, which is that of ``zxid``; in the order of paths."""
+
+    zxid: int
+    changes: tuple[CacheChange, ...]
+
+
+class Source(Protocol):
+    """The part of a cache that its readers use."""
+
+    def state(self) -> tuple[int, asyncio.Event]:
+        """Return the zxid of the copy, and what is set when it moves; raises why there is none."""
+
+
+class CacheChanges(Generic[ClientT]):
+    """The updates of a cache, for ``for`` and ``async for``; they end with an error, if they do."""
+
+    def __init__(
+        self, client: ClientT, source: Source, readers: dict[CacheChanges[ClientT], None]
+    ) -> None:
+        self.client = client
+        self._source = source
+        self._readers = readers
+        self._waiting: dict[str, CacheChange] = {}
+        readers[self] = None
+
+    @both
+    async def next(self, timeout: Timeout = FOREVER) -> CacheUpdate | None:
+        """Return the next update; None: there was none in time.
+
+        Raises:
+            UnavailableError, QuotaExceededError, NoAuthError: the cache has ended, and why.
+        """
+        wait_ms = wait_ms_of(timeout)
+        try:
+            async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000):
+                while True:
+                    zxid, moved = self._source.state()
+                    if self._waiting:
+                        found, self._waiting = self._waiting, {}
+                        return CacheUpdate(zxid, tuple([found[path] for path in sorted(found)]))
+                    await moved.wait()
+        except TimeoutError:
+            return None
+
+    @both
+    async def close(self) -> None:
+        """Listen no longer."""
+        self._readers.pop(self, None)
+        self._waiting.clear()
+
+    def note(self, changes: tuple[CacheChange, ...]) -> None:
+        """Add what has changed to what waits."""
+        for each in changes:
+            first = self._waiting.pop(each.path, each)
+            if first.old != each.new:
+                self._waiting[each.path] = CacheChange(each.path, first.old, each.new)
+
+    def __iter__(self: CacheChanges[Client]) -> CacheChanges[Client]:
+        expect_client(self.client, Client, "for")
+        return self
+
+    def __next__(self: CacheChanges[Client]) -> CacheUpdate:
+        found = self.next()
+        assert found is not None, "it waited without end"
+        return found
+
+    def __aiter__(self: CacheChanges[AsyncClient]) -> CacheChanges[AsyncClient]:
+        expect_client(self.client, AsyncClient, "async for")
+        return self
+
+    async def __anext__(self: CacheChanges[AsyncClient]) -> CacheUpdate:
+        found = await self.next()
+        assert found is not None, "it waited without end"
+        return found
