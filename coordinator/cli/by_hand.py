@@ -1,0 +1,306 @@
+"""``hold``, ``unlock`` and ``extend``: locks that outlive the shell that took them."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import click
+
+from coordinator.cli.connection import Settings, verb
+from coordinator.cli.output import EXIT_REFUSED, document, note, one_line, show_table
+from coordinator.cli.seconds import Seconds
+from coordinator.cli.wording import lasting, moment
+from coordinator.clock import SystemClock
+from coordinator.errors import LockTimeoutError, NoAuthError, NoNodeError
+
+if TYPE_CHECKING:
+    from coordinator.client import AsyncClient, EndedManualHold
+    from recipes.held_by_hand import HeldByHand
+
+EXIT_NOT_ACQUIRED = 75
+_LISTED_MAX = 1_000
+_AT_ONCE = 50
+_DIGITS_MAX = 19
+"""Of a fencing token."""
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--note", "text", metavar="TEXT", help="What it is held for.")
+@click.option("--by", default="", help="Who holds it.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=Seconds(),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the turn; 0 tries once.",
+)
+@click.option(
+    "--alarm-after",
+    "alarm_s",
+    type=Seconds(max=366 * 24 * 3600),
+    default=0.0,
+    metavar="SECONDS",
+    help="Held for longer, it is in the log, the metrics, `status` and `diagnose`; 0: never.",
+)
+@click.option("--history", is_flag=True, help="Show the last holds of NAME that were released.")
+@verb
+def hold(
+    settings: Settings,
+    name: str | None,
+    text: str | None,
+    by: str,
+    wait_s: float,
+    alarm_s: float,
+    history: bool,
+) -> None:
+    """Hold the lock NAME until `unlock`, and print its fencing token; without --note, list.
+
+    No process keeps it, and no lost session ends it. It waits for its turn in the queue of the lock
+    NAME. While it is held, `coordinator lock NAME` waits; a program that uses Lock has to ask, see
+    the page on recipes.
+
+    \b
+    Exit codes: 75  it was not acquired in time; it is not held
+
+    \b
+    Examples:
+      coordinator hold deploys --note "the database moves" --by ann --alarm-after 14400
+      coordinator hold
+      coordinator hold deploys --history
+    """
+    if text is None:
+        if history and name is None:
+            raise click.UsageError("--history needs the NAME of a lock")
+        if history:
+            assert name is not None, "checked"
+            _show_history(settings, name)
+        else:
+            show_holds(settings, settings.run(lambda client: holds_of(client, name)))
+        return
+    if name is None or history:
+        raise click.UsageError("--note needs the NAME of a lock, and excludes --history")
+    chosen, said = name, text
+
+    async def work(client: AsyncClient) -> HeldByHand:
+        from recipes.manual_lock import ManualLock
+
+        lock = ManualLock(client, chosen)
+        return await lock.acquire(said, by=by, timeout=wait_s, alarm_after=alarm_s)
+
+    try:
+        held = settings.run(work)
+    except LockTimeoutError as error:
+        note(error.message)
+        sys.exit(EXIT_NOT_ACQUIRED)
+    click.echo(document(body_of(held)) if settings.is_json else str(held.fencing_token))
+
+
+@click.command()
+@click.argument("name")
+@click.argument("token")
+@click.option("--note", "text", default="", metavar="TEXT", help="Why it is released.")
+@click.option("--by", default="", help="Who releases it.")
+@verb
+def unlock(settings: Settings, name: str, token: str, text: str, by: str) -> None:
+    """Release the lock NAME that is held by hand with this fencing token, or grant id.
+
+    Exit code 1 says that it is not held with that token any more: nothing was released.
+
+    \b
+    Examples:
+      coordinator unlock deploys 4711 --note "moved" --by bob
+    """
+
+    async def work(client: AsyncClient) -> bool:
+        from recipes.manual_lock import ManualLock
+
+        return await ManualLock(client, name).release(_token(token), by=by, note=text)
+
+    was_held = settings.run(work)
+    if settings.is_json:
+        click.echo(document({"released": was_held}))
+    if not was_held:
+        note(f"lock {name!r} is not held by hand with {token!r}")
+        sys.exit(EXIT_REFUSED)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("token")
+@click.option("--by", "by_s", type=Seconds(), metavar="SECONDS", help="So much later than it was.")
+@click.option("--to", "to_s", type=Seconds(), metavar="SECONDS", help="So long from now.")
+@verb
+def extend(
+    settings: Settings, name: str, token: str, by_s: float | None, to_s: float | None
+) -> None:
+    """Move the alarm of the lock NAME, which is held by hand with this fencing token or grant id.
+
+    \b
+    Examples:
+      coordinator extend deploys 4711 --by 3600
+      coordinator extend deploys 4711 --to 7200
+    """
+    if (by_s is None) == (to_s is None):
+        raise click.UsageError("expected --by or --to, and not both")
+
+    async def work(client: AsyncClient) -> HeldByHand:
+        from recipes.manual_lock import ManualLock
+
+        lock = ManualLock(client, name)
+        if by_s is not None:
+            return await lock.extend_by(_token(token), by_s)
+        assert to_s is not None, "checked"
+        return await lock.renew_to(_token(token), to_s)
+
+    show_holds(settings, [settings.run(work)])
+
+
+def _token(text: str) -> int | str:
+    is_token = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if is_token else text
+
+
+async def holds_of(client: AsyncClient, name: str | None = None) -> list[HeldByHand]:
+    """Return the locks that are held by hand, up to a thousand; or that of ``name``."""
+    from recipes.manual_lock import ROOT, ManualLock
+
+    if name is not None:
+        names = [name]
+    else:
+        try:
+            page = await client.children(ROOT, limit=_LISTED_MAX)
+        except NoNodeError:
+            return []
+        names = [unquote(each) for each in page.names]
+    found: list[HeldByHand] = []
+    for begin in range(0, len(names), _AT_ONCE):
+        some = names[begin : begin + _AT_ONCE]
+        held = await asyncio.gather(*(ManualLock(client, each).holder() for each in some))
+        found += [each for each in held if each is not None]
+    return found
+
+
+async def wait_for_the_hand(
+    client: AsyncClient, name: str, wait_ms: int | None, say: Callable[[str], None] | None
+) -> None:
+    """Wait until the lock is not held by hand; None: for as long as it takes.
+
+    Raises:
+        LockTimeoutError: it was held by hand for all of the time.
+    """
+    from recipes.manual_lock import ManualLock
+    from recipes.options import FOREVER
+
+    say, lock = say or _say_nothing, ManualLock(client, name)
+    try:
+        held = await lock.holder()
+        if held is None:
+            return
+        say(f"waiting for {name}, held by hand by {held.hold.by}: {held.hold.note}")
+        is_free = await lock.wait_released(FOREVER if wait_ms is None else wait_ms / 1000)
+    except NoAuthError:
+        say(f"{name}: no right to see whether it is held by hand; read is missing")
+        return
+    if not is_free:
+        raise LockTimeoutError(f"{name}: it is held by hand", lock=name)
+
+
+def _say_nothing(_said: str) -> None:
+    """For a command that does not talk."""
+
+
+def body_of(held: HeldByHand) -> dict[str, Any]:
+    """Return a hold under the names that ``--json`` gives it."""
+    hold = held.hold
+    return {
+        "lock": held.lock,
+        "fencing_token": hold.fencing_token,
+        "grant_id": hold.grant_id,
+        "by": hold.by,
+        "note": hold.note,
+        "since_ms": held.since_ms,
+        "alarm_after_ms": hold.alarm_after_ms,
+        "is_overdue": hold.is_overdue(_held_ms(held)),
+    }
+
+
+def lines_of_hold(held: HeldByHand) -> list[str]:
+    """Return the sentences of ``diagnose``."""
+    hold, held_ms = held.hold, _held_ms(held)
+    by = f" by {hold.by}" if hold.by else ""
+    lines = [one_line(f"{held.lock}: held by hand for {lasting(held_ms)}{by}: {hold.note}")]
+    if hold.is_overdue(held_ms):
+        # Whoever took the lock chose its name, and somebody copies these lines into a shell.
+        name, dashes = shlex.quote(one_line(held.lock)), "-- " if held.lock.startswith("-") else ""
+        which = f"{dashes}{name} {hold.fencing_token}"
+        lines += [
+            f"  Planned were {lasting(hold.alarm_after_ms)}.",
+            f"  Release it: coordinator unlock {which}",
+            f"  Or plan again: coordinator extend --by SECONDS {which}",
+        ]
+    return lines
+
+
+def show_holds(settings: Settings, holds: list[HeldByHand]) -> None:
+    """Write what is held by hand."""
+    if settings.is_json:
+        for each in holds:
+            click.echo(document(body_of(each)))
+    elif holds:
+        show_table(
+            ("LOCK", "TOKEN", "SINCE", "HELD", "ALARM AFTER", "BY", "NOTE"),
+            [
+                (
+                    each.lock,
+                    each.fencing_token,
+                    moment(each.since_ms),
+                    lasting(_held_ms(each)),
+                    lasting(each.hold.alarm_after_ms) if each.hold.alarm_after_ms else None,
+                    each.hold.by,
+                    each.hold.note,
+                )
+                for each in holds
+            ],
+        )
+
+
+def _show_history(settings: Settings, name: str) -> None:
+    async def work(client: AsyncClient) -> tuple[EndedManualHold, ...]:
+        from recipes.manual_lock import ManualLock
+
+        return await ManualLock(client, name).history()
+
+    ended = settings.run(work)
+    fields = (
+        *("fencing_token", "grant_id", "by", "note", "since_ms", "ended_ms"),
+        *("released_by", "release_note"),
+    )
+    if settings.is_json:
+        for each in ended:
+            click.echo(document({field: getattr(each, field) for field in fields}))
+    elif ended:
+        rows = [
+            (
+                each.fencing_token,
+                moment(each.since_ms),
+                moment(each.ended_ms),
+                each.by,
+                each.note,
+                each.released_by,
+                each.release_note,
+            )
+            for each in ended
+        ]
+        show_table(("TOKEN", "SINCE", "UNTIL", "BY", "NOTE", "RELEASED BY", "WHY"), rows)
+
+
+def _held_ms(held: HeldByHand) -> int:
+    return SystemClock().wall_ms() - held.since_ms
