@@ -2,8 +2,14 @@
 
 ``lock.Lock`` and ``election.Election`` are run by the server, ``tree_lock.TreeLock`` is the same
 lock made by the client alone. ``reentrant_lock``, ``rw_lock``, ``semaphore`` and ``multi_lock`` are
-the other kinds; ``exclusion`` runs a function under a lock, ``once`` once for each key;
-``token_bucket`` is a shared rate.
+the other kinds, ``manual_lock`` outlives its process; ``exclusion`` runs a function under a lock,
+``once`` once for each key, ``job`` and ``once_per`` once in each interval, ``jobs`` lists them;
+``token_bucket`` is a shared rate, ``counter`` a shared number. ``flag`` (and barrier),
+``condition``, ``latch`` and ``double_barrier`` let programs wait for each other. ``group`` says
+which programs are there, ``partitioner`` shares work among them,
+``work_queue`` hands it out item by item. ``pool`` lends things, ``cached_value`` is read without
+a request, ``tree_cache`` is a whole subtree that says how old it is, ``configuration`` changes many
+values at once; ``commit_log`` does a transaction at several sites or at none.
 The names below are loaded when they are first used. ``coordinator`` exports them too, for programs
 that have a package ``recipes`` of their own.
 """
@@ -14,36 +20,112 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recipes.cached_tree import CacheChange as CacheChange
+    from recipes.cached_tree import CachedZnode as CachedZnode
+    from recipes.cached_value import CachedValue as CachedValue
+    from recipes.commit_log import CommitLog as CommitLog
+    from recipes.commit_record import Transaction as Transaction
+    from recipes.commit_site import CommitSite as CommitSite
+    from recipes.condition import Condition as Condition
+    from recipes.configuration import Configuration as Configuration
+    from recipes.configuration_snapshot import Snapshot as Snapshot
+    from recipes.counter import Counter as Counter
+    from recipes.delivery import Delivery as Delivery
+    from recipes.double_barrier import DoubleBarrier as DoubleBarrier
     from recipes.election import Election as Election
     from recipes.exclusion import exclusive as exclusive
     from recipes.exclusion import execute_exclusive as execute_exclusive
+    from recipes.exclusion import run_exclusive as run_exclusive
+    from recipes.flag import Barrier as Barrier
+    from recipes.flag import Flag as Flag
     from recipes.grant import Grant as Grant
     from recipes.grant import Held as Held
+    from recipes.group import Group as Group
+    from recipes.group_members import GroupMember as GroupMember
+    from recipes.job import Job as Job
+    from recipes.job_ledger import JobRun as JobRun
+    from recipes.job_run import JobReply as JobReply
+    from recipes.job_run import Run as Run
+    from recipes.jobs import Jobs as Jobs
+    from recipes.jobs import JobView as JobView
+    from recipes.latch import Latch as Latch
     from recipes.lock import Lock as Lock
+    from recipes.manual_lock import ManualLock as ManualLock
+    from recipes.membership import Membership as Membership
     from recipes.multi_lock import MultiLock as MultiLock
     from recipes.once import Once as Once
+    from recipes.once_per import once_per as once_per
     from recipes.options import FOREVER as FOREVER
+    from recipes.owned_partition import Owned as Owned
+    from recipes.partitioner import Partitioner as Partitioner
+    from recipes.pool import Borrowed as Borrowed
+    from recipes.pool import Pool as Pool
     from recipes.reentrant_lock import ReentrantLock as ReentrantLock
+    from recipes.revoke_request import RevokeRequest as RevokeRequest
+    from recipes.revoker import RevokeAnswer as RevokeAnswer
+    from recipes.revoker import Revoker as Revoker
     from recipes.rw_lock import RWLock as RWLock
     from recipes.semaphore import Semaphore as Semaphore
+    from recipes.succession import Wish as Wish
     from recipes.token_bucket import TokenBucket as TokenBucket
+    from recipes.tree_cache import TreeCache as TreeCache
+    from recipes.tree_changes import CacheUpdate as CacheUpdate
     from recipes.tree_lock import TreeLock as TreeLock
+    from recipes.work_queue import WorkQueue as WorkQueue
 
 _HOMES = {
+    "Barrier": "recipes.flag",
+    "Borrowed": "recipes.pool",
+    "CachedValue": "recipes.cached_value",
+    "CommitLog": "recipes.commit_log",
+    "CommitSite": "recipes.commit_site",
+    "Condition": "recipes.condition",
+    "Configuration": "recipes.configuration",
+    "Snapshot": "recipes.configuration_snapshot",
+    "CachedZnode": "recipes.cached_tree",
+    "CacheChange": "recipes.cached_tree",
+    "CacheUpdate": "recipes.tree_changes",
+    "Counter": "recipes.counter",
+    "Delivery": "recipes.delivery",
+    "DoubleBarrier": "recipes.double_barrier",
     "Election": "recipes.election",
     "exclusive": "recipes.exclusion",
     "execute_exclusive": "recipes.exclusion",
+    "run_exclusive": "recipes.exclusion",
+    "Flag": "recipes.flag",
     "Grant": "recipes.grant",
+    "Group": "recipes.group",
+    "GroupMember": "recipes.group_members",
     "Held": "recipes.grant",
     "FOREVER": "recipes.options",
+    "Job": "recipes.job",
+    "JobReply": "recipes.job_run",
+    "JobRun": "recipes.job_ledger",
+    "Jobs": "recipes.jobs",
+    "JobView": "recipes.jobs",
+    "Run": "recipes.job_run",
+    "once_per": "recipes.once_per",
+    "Latch": "recipes.latch",
     "Lock": "recipes.lock",
+    "ManualLock": "recipes.manual_lock",
+    "Membership": "recipes.membership",
     "MultiLock": "recipes.multi_lock",
     "Once": "recipes.once",
     "ReentrantLock": "recipes.reentrant_lock",
+    "Owned": "recipes.owned_partition",
+    "Partitioner": "recipes.partitioner",
+    "Pool": "recipes.pool",
+    "RevokeAnswer": "recipes.revoker",
+    "Revoker": "recipes.revoker",
+    "RevokeRequest": "recipes.revoke_request",
     "RWLock": "recipes.rw_lock",
     "Semaphore": "recipes.semaphore",
     "TokenBucket": "recipes.token_bucket",
+    "TreeCache": "recipes.tree_cache",
     "TreeLock": "recipes.tree_lock",
+    "Transaction": "recipes.commit_record",
+    "Wish": "recipes.succession",
+    "WorkQueue": "recipes.work_queue",
 }
 
 
@@ -54,14 +136,52 @@ __all__ = [
     "Semaphore",
     "MultiLock",
     "TreeLock",
+    "ManualLock",
+    "Revoker",
+    "RevokeAnswer",
+    "RevokeRequest",
     "Election",
+    "Wish",
     "Grant",
     "Held",
     "FOREVER",
     "exclusive",
     "execute_exclusive",
+    "run_exclusive",
     "Once",
+    "Job",
+    "once_per",
+    "Run",
+    "JobReply",
+    "Jobs",
+    "JobView",
+    "JobRun",
     "TokenBucket",
+    "Counter",
+    "Flag",
+    "Barrier",
+    "DoubleBarrier",
+    "Latch",
+    "Condition",
+    "Group",
+    "GroupMember",
+    "Membership",
+    "Partitioner",
+    "Owned",
+    "WorkQueue",
+    "Delivery",
+    "Pool",
+    "Borrowed",
+    "CachedValue",
+    "TreeCache",
+    "CachedZnode",
+    "CacheChange",
+    "CacheUpdate",
+    "Configuration",
+    "Snapshot",
+    "CommitLog",
+    "CommitSite",
+    "Transaction",
 ]
 
 

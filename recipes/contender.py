@@ -8,15 +8,15 @@ grants, for these, ``MultiLock``, ``ReentrantLock`` and ``Election``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from coordinator.client import AnyClientT, ClientT, both
-from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
+from coordinator.client.locks import Acquired, AcquireRequest
 from coordinator.errors import DeadlockError
 from recipes.context import Context, HeldT_co, Holding
 from recipes.grant import Grant
 from recipes.guards.raising import Guard, raise_guards
-from recipes.hold import Hold
+from recipes.hold import Hold, QueueClient
 from recipes.options import Options, Timeout, wait_ms_of
 
 
@@ -79,9 +79,9 @@ class LockContender(Context[HeldT_co, ClientT]):
         """
         return await self._holding.release()
 
-    acquire = both(_acquire, undo=Context._undo_acquire)
-    try_acquire = both(_try_acquire, undo=Context._undo_acquire)
-    release = both(_release)
+    acquire = both(_acquire, undo=Context._undo_acquire, begins_here=True)
+    try_acquire = both(_try_acquire, undo=Context._undo_acquire, begins_here=True)
+    release = both(_release, begins_here=True)
 
 
 class QueueContender(LockContender[Grant[ClientT], ClientT]):
@@ -108,9 +108,24 @@ class QueueContender(LockContender[Grant[ClientT], ClientT]):
         return grant
 
 
+class Queueing(QueueClient, Protocol):
+    """Where a contender waits: a ``LockQueue``, or a recipe's own around one."""
+
+    names: tuple[str, ...]
+
+    async def acquire(
+        self,
+        request: AcquireRequest,
+        wait_ms: int | None,
+        on_position: Callable[[int], None] | None = None,
+    ) -> Acquired:
+        """Wait for the turn, as ``LockQueue.acquire`` does."""
+        ...
+
+
 async def obtain(
     client: AnyClientT,
-    queue: LockQueue,
+    queue: Queueing,
     request: AcquireRequest,
     wait_ms: int | None,
     guards: Sequence[Guard] = (),
@@ -135,7 +150,7 @@ async def obtain(
 
 
 def _grants_of(
-    client: AnyClientT, queue: LockQueue, acquired: Acquired, owner: str
+    client: AnyClientT, queue: Queueing, acquired: Acquired, owner: str
 ) -> tuple[Grant[AnyClientT], ...]:
     hold = Hold(acquired, queue, owner)
     reply_for = {each.lock: each for each in acquired.grant.grants or (acquired.grant,)}

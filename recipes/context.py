@@ -11,11 +11,14 @@
 4. One object is one contender: acquiring it twice would wait for itself, so it raises. An object
    whose body is entered belongs to who entered it until the body is left, even if the grant is over
    by then: a body leaves the grant that it entered with, and no other.
+5. What a sync caller begins runs in its thread until it needs the event loop (``client.begin``), so
+   two threads may be in one object at once: who takes it is decided under a guard.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +48,7 @@ class Context(Contending, Generic[HeldT_co, ClientT]):
 
     def __enter__(self: Context[HeldT_co, Client]) -> HeldT_co:
         expect_client(self.client, Client, "with")
-        return self.client.call(self._enter(), self._undo_enter)
+        return self.client.begin(self._enter(), self._undo_enter)
 
     def __exit__(
         self: Context[HeldT_co, Client],
@@ -53,7 +56,7 @@ class Context(Contending, Generic[HeldT_co, ClientT]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> Literal[None]:
-        self.client.call(self._leave(error))
+        self.client.begin(self._leave(error))
 
     async def __aenter__(self: Context[HeldT_co, AsyncClient]) -> HeldT_co:
         expect_client(self.client, AsyncClient, "async with")
@@ -109,6 +112,8 @@ class Holding(Generic[HeldT]):
         self._what = what
         self._obtain = obtain
         self._is_to_stop = when_unsure == "stop"
+        self._guard = threading.Lock()
+        """Held for a moment, by who takes this object."""
         self._is_taken = False
         self._held: HeldT | None = None
         self._grant: Grant[Any] | None = None
@@ -192,20 +197,11 @@ class Holding(Generic[HeldT]):
 
     async def _take(self, wait_ms: int | None) -> HeldT:
         caller = current_owner()
-        self._refuse_others(caller)
-        if self._grant is not None and self._grant.is_lost:
-            over, self._grant, self._is_taken = self._grant, None, False
-            if not over.is_released:
-                self._remember_loss(over, caller)
-            await over.give_back()  # released, or lost for good: the object is free again
-        if self._is_taken:
-            raise self._in_use(
-                f"holds grant {self._grant.grant_id} already"
-                if self._grant
-                else "is being acquired already"
-            )
-        self._is_taken = True
+        with self._guard:
+            over = self._begin_to_take(caller)
         try:
+            if over is not None:
+                await over.give_back()  # released, or lost for good: the object is free again
             held = await self._obtain(wait_ms)
         except BaseException:
             self._is_taken = False
@@ -213,6 +209,25 @@ class Holding(Generic[HeldT]):
         self._held, self._grant, self._caller = held, _grant_in(held), caller
         self._outlived.pop(caller, None)
         return held
+
+    def _begin_to_take(self, caller: str) -> Grant[Any] | None:
+        """Take this object for ``caller``, or raise; return the grant that was over before."""
+        self._refuse_others(caller)
+        over = self._grant
+        if over is not None and over.is_lost:
+            self._grant, self._is_taken = None, False
+            if not over.is_released:
+                self._remember_loss(over, caller)
+        else:
+            over = None
+        if self._is_taken:
+            raise self._in_use(
+                f"holds grant {self._grant.grant_id} already"
+                if self._grant
+                else "is being acquired already"
+            )
+        self._is_taken = True
+        return over
 
     def _refuse_others(self, caller: str) -> None:
         if self._entered and self._entered[-1].caller != caller:

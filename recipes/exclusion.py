@@ -9,9 +9,16 @@
 
     rebuild_index(7)
 
+    @exclusive(key=lambda shard: f"index-{shard}", skip_if_busy=True)
+    def rebuild_shard(grant: Grant, shard: int) -> str: ...
+
+    rebuild_shard(7)                       # None if another caller is at shard 7
+
+    run_exclusive("nightly", lambda grant: copy(token=grant.fencing_token))
+
 **One at a time, not once.** Calls that come one after the other all run: three replicas that are
 started by their schedulers at midnight, each a little later than the other, run it three times,
-with ``timeout=0``, too. Once a day is ``Once`` with the day in its key (``recipes.once``).
+with ``timeout=0``, too. Once a day is ``once_per``, once for a key ``Once``.
 
 The function is given the grant, with its fencing token, as its first argument. If the lock is not
 acquired in time LockTimeoutError is raised and the function does not run. What the function raises
@@ -23,15 +30,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from coordinator.client import AsyncClient, Client, connect, expect_client
+from coordinator.errors import BadArgumentsError, LockTimeoutError
 from recipes.grant import Grant
 from recipes.lock import Lock
-from recipes.options import LockOptions
+from recipes.options import LockOptions, name_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
+SkipT = TypeVar("SkipT", bound=bool)
+"""Whether a call may be skipped, and return None."""
 
 
 @overload
@@ -82,72 +92,159 @@ async def _execute(
         return await task(grant)
 
 
-class exclusive:
+@overload
+def run_exclusive(
+    name: str,
+    task: Callable[[Grant[AsyncClient]], Coroutine[Any, Any, T]],
+    **options: Unpack[LockOptions],
+) -> Coroutine[Any, Any, T]: ...
+@overload
+def run_exclusive(
+    name: str, task: Callable[[Grant[Client]], T], **options: Unpack[LockOptions]
+) -> T: ...
+
+
+def run_exclusive(name: str, task: Callable[[Any], Any], **options: Unpack[LockOptions]) -> Any:
+    """Return what ``task(grant)`` returns, run under the lock ``name`` with a client of its own.
+
+    It connects to ``COORDINATOR_ENDPOINTS`` for this one call. With a coroutine function the call
+    is awaited.
+
+    Raises:
+        LockTimeoutError, LockLostError, and all else that ``execute_exclusive`` raises.
+    """
+    decorated: Callable[[], Any] = exclusive(name, **options)(task)
+    return decorated()
+
+
+class exclusive(Generic[SkipT]):
     """Decorate a function so that each call runs under the lock ``key``: one at a time.
 
     Not once: a call that comes when the one before has ended runs as well. For what is to be done
-    once a period there is ``Once``, with the period in its key.
+    once a period there is ``once_per``.
 
     Args:
-        key: the lock's name.
+        key: the lock's name, or a function that makes it of a call's arguments.
         client: a Client for plain functions, an AsyncClient for coroutine functions. None
             connects to ``COORDINATOR_ENDPOINTS`` for each call, which suits scheduled tasks.
+        skip_if_busy: a call that finds the lock held returns None at once and does not run.
         options: those of ``Lock``; the label is the function's name unless said otherwise.
 
     Raises:
         LockTimeoutError, LockLostError: at each call, as ``execute_exclusive`` does.
+        BadArgumentsError: ``skip_if_busy`` together with ``timeout``; what ``key`` made is no name.
     """
+
+    @overload
+    def __init__(
+        self: exclusive[Literal[False]],
+        key: str | Callable[..., str | int],
+        *,
+        client: Client | AsyncClient | None = None,
+        skip_if_busy: Literal[False] = False,
+        **options: Unpack[LockOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: exclusive[Literal[True]],
+        key: str | Callable[..., str | int],
+        *,
+        client: Client | AsyncClient | None = None,
+        skip_if_busy: Literal[True],
+        **options: Unpack[LockOptions],
+    ) -> None: ...
 
     def __init__(
         self,
-        key: str,
+        key: str | Callable[..., str | int],
         *,
         client: Client | AsyncClient | None = None,
+        skip_if_busy: bool = False,
         **options: Unpack[LockOptions],
     ) -> None:
+        if skip_if_busy and "timeout" in options:
+            raise BadArgumentsError(
+                "exclusive: expected skip_if_busy, which does not wait, or timeout; found both"
+            )
         self._key = key
         self._client = client
+        self._skips = skip_if_busy
         self._options = options
 
     @overload
     def __call__(
-        self, task: Callable[Concatenate[Grant[AsyncClient], P], Coroutine[Any, Any, T]]
+        self: exclusive[Literal[False]],
+        task: Callable[Concatenate[Grant[AsyncClient], P], Coroutine[Any, Any, T]],
     ) -> Callable[P, Coroutine[Any, Any, T]]: ...
     @overload
-    def __call__(self, task: Callable[Concatenate[Grant[Client], P], T]) -> Callable[P, T]: ...
+    def __call__(
+        self: exclusive[Literal[False]], task: Callable[Concatenate[Grant[Client], P], T]
+    ) -> Callable[P, T]: ...
+    @overload
+    def __call__(
+        self: exclusive[Literal[True]],
+        task: Callable[Concatenate[Grant[AsyncClient], P], Coroutine[Any, Any, T]],
+    ) -> Callable[P, Coroutine[Any, Any, T | None]]: ...
+    @overload
+    def __call__(
+        self: exclusive[Literal[True]], task: Callable[Concatenate[Grant[Client], P], T]
+    ) -> Callable[P, T | None]: ...
 
     def __call__(self, task: Callable[..., Any]) -> Callable[..., Any]:
         label = getattr(task, "__name__", "")[:200]
         options: LockOptions = {"label": label, **self._options}
+        if self._skips:
+            options["timeout"] = 0
         decorate = self._awaited if inspect.iscoroutinefunction(task) else self._plain
         return decorate(task, options)
 
-    def _plain(self, task: Callable[..., T], options: LockOptions) -> Callable[..., T]:
+    def _name(self, args: Any, kwargs: Any) -> str:
+        return name_of(self._key(*args, **kwargs) if callable(self._key) else self._key, "key")
+
+    def _plain(self, task: Callable[..., T], options: LockOptions) -> Callable[..., T | None]:
         @wraps(task)
-        def call(*args: Any, **kwargs: Any) -> T:
+        def call(*args: Any, **kwargs: Any) -> T | None:
+            name, has_begun = self._name(args, kwargs), False
+
             def run(grant: Grant[Client]) -> T:
+                nonlocal has_begun
+                has_begun = True
                 return task(grant, *args, **kwargs)
 
-            if self._client is None:
-                with connect() as client:
-                    return execute_exclusive(client, self._key, run, **options)
-            expect_client(self._client, Client, f"exclusive({self._key!r})")
-            assert isinstance(self._client, Client)
-            return execute_exclusive(self._client, self._key, run, **options)
+            try:
+                if self._client is None:
+                    with connect() as client:
+                        return execute_exclusive(client, name, run, **options)
+                expect_client(self._client, Client, f"exclusive({name!r})")
+                assert isinstance(self._client, Client)
+                return execute_exclusive(self._client, name, run, **options)
+            except LockTimeoutError:
+                if has_begun or not self._skips:  # the task may wait for other locks
+                    raise
+                return None
 
         return call
 
     def _awaited(self, task: Callable[..., Coroutine[Any, Any, T]], options: LockOptions) -> Any:
         @wraps(task)
-        async def call(*args: Any, **kwargs: Any) -> T:
+        async def call(*args: Any, **kwargs: Any) -> T | None:
+            name, has_begun = self._name(args, kwargs), False
+
             def run(grant: Grant[AsyncClient]) -> Coroutine[Any, Any, T]:
+                nonlocal has_begun
+                has_begun = True
                 return task(grant, *args, **kwargs)
 
-            if self._client is None:
-                async with connect() as client:
-                    return await _execute(client, self._key, run, options)
-            expect_client(self._client, AsyncClient, f"exclusive({self._key!r})")
-            assert isinstance(self._client, AsyncClient)
-            return await _execute(self._client, self._key, run, options)
+            try:
+                if self._client is None:
+                    async with connect() as client:
+                        return await _execute(client, name, run, options)
+                expect_client(self._client, AsyncClient, f"exclusive({name!r})")
+                assert isinstance(self._client, AsyncClient)
+                return await _execute(self._client, name, run, options)
+            except LockTimeoutError:
+                if has_begun or not self._skips:
+                    raise
+                return None
 
         return call

@@ -21,6 +21,7 @@ from typing import Generic
 from coordinator.client import Check, Client, ClientT, both, expect_client
 from coordinator.client.locks import GrantReply
 from coordinator.errors import BadArgumentsError, LockLostError, SessionExpiredError
+from recipes.heeding import Heeding, OnAsked
 from recipes.hold import Hold, QueueClient, Share
 from recipes.interrupting import Interrupting
 
@@ -129,6 +130,23 @@ class Grant(Generic[ClientT]):
         """
         return self.hold.on_lost(callback)
 
+    def on_asked(self, callback: OnAsked) -> Callable[[], None]:
+        """Call ``callback(request)`` for each client that asks for the lock; returns how to stop.
+
+        It agrees or refuses (``RevokeRequest``), and releases if it agreed; see ``Revoker``. It is
+        called in the client's event loop and must not block; with an AsyncClient it may be a
+        coroutine function. Nobody is called once the grant has ended.
+
+        Raises:
+            BadArgumentsError: it is a leadership, which has ``Election.asked``.
+        """
+        if self.is_election:
+            raise BadArgumentsError("on_asked: expected a lock, found an election; see its asked()")
+        heeding = Heeding(self.client.core, self.path, self.fencing_token, callback)
+        heeding.start()
+        self.hold.on_end(heeding.stop)
+        return heeding.stop
+
     def interrupting(self, signal_number: int | None = None) -> Interrupting:
         """Raise LockLostError in the main thread, in a ``with`` of this, when the grant is lost.
 
@@ -236,8 +254,7 @@ class Grant(Generic[ClientT]):
         await self._queue.downgrade(self._reply)
         self.kind = "shared"
 
-    @both
-    async def release(self) -> bool:
+    async def _release(self) -> bool:
         """Give the grant back; False when it was lost or released before. Idempotent.
 
         Raises:
@@ -245,6 +262,8 @@ class Grant(Generic[ClientT]):
                 as held here, and may be tried again.
         """
         return await self.give_back()
+
+    release = both(_release, begins_here=True)
 
     async def give_back(self) -> bool:
         """Release, inside a recipe's coroutine; goes on even if the caller is cancelled.

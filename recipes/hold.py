@@ -15,10 +15,11 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 from coordinator.client import SessionState
-from coordinator.client.locks import Acquired, GrantReply
+from coordinator.client.locks import Acquired, GrantReply, current_owner
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 
 _AGAIN_S = 1.0
@@ -28,6 +29,8 @@ class QueueClient(Protocol):
     """Where a grant comes from and is given back: a ``LockQueue``, or a recipe's own."""
 
     is_election: bool
+    serves_threads: bool
+    """Whether ``release`` may be called outside the event loop."""
 
     async def release(self, grant: GrantReply) -> bool:
         """Give the grant back; False when it was not held any more."""
@@ -49,9 +52,43 @@ class QueueClient(Protocol):
         """Run ``work`` in the background; ``owner`` acquires again only when it has ended."""
         ...
 
+    def note_clean_up(self, cleaning_up: Future[Any], owner: str) -> None:
+        """Let ``owner`` acquire again only when this has ended, too."""
+        ...
+
+
+class _ReleaseHere:
+    """A release that a thread does itself; used under the guard of its hold, or by its maker."""
+
+    __slots__ = ("_is_done", "_result")
+
+    def __init__(self) -> None:
+        self._is_done = False
+        self._result: Future[bool] | None = None
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def result(self) -> Future[bool]:
+        """Return what is done when it is; made only if somebody waits for it."""
+        if self._result is None:
+            self._result = Future()
+            self._result.set_running_or_notify_cancel()
+        return self._result
+
+    def end(self, was_held: bool, failure: BaseException | None) -> None:
+        self._is_done = True
+        if self._result is None:
+            return
+        if failure is None:
+            self._result.set_result(was_held)
+        else:
+            self._result.set_exception(failure)
+
 
 class Hold:
-    """What was ``acquired`` from ``queue`` in the name of ``owner``; made in the event loop."""
+    """What was ``acquired`` from ``queue`` in the name of ``owner``; a bounded one is made in the
+    event loop."""
 
     is_counted = False
     """Whether it is a share, of which its owner may have more."""
@@ -62,16 +99,19 @@ class Hold:
         self._session = acquired.session
         self._queue = queue
         self._owner = owner
-        self._loop = asyncio.get_running_loop()
+        self._home = acquired.session.home
+        self._loop = self._home.loop
         self._reason = ""
         self._is_released = False
         self._callbacks: list[Callable[[], None]] = []
+        self._ends: list[Callable[[], None]] = []
         self._write_numbers = itertools.count(1)
         self._guard = threading.Lock()
         self._unsubscribe = self._session.on_state(self._on_session_state)
         token = acquired.grant.fencing_token
         self._session.grant_watch.watch(acquired.paths, token, self.lose)
-        self._releasing: asyncio.Task[bool] | None = None
+        self._releasing: asyncio.Task[bool] | _ReleaseHere | None = None
+        """The release under way: a task of the loop, or what a thread does itself."""
         self._keeps_releasing: asyncio.Task[None] | None = None
         self._end_of_bound: asyncio.TimerHandle | None = None
         if acquired.is_bounded:
@@ -112,6 +152,13 @@ class Hold:
 
         return stop
 
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call ``callback()`` when it is lost or given back, in any thread; it must not block."""
+        with self._guard:
+            self._ends.append(callback)
+        if self._is_released or self._reason:
+            self._call_ends()
+
     def lose(self, reason: str) -> None:
         """Say that it is not held any more; only from the event loop."""
         if not self._reason and not self._is_released:
@@ -131,6 +178,15 @@ class Hold:
         """
         if self._is_released:
             return False
+        if not self._home.is_here:
+            if (mine := self._to_release_here()) is not None:
+                try:
+                    return await self._release_here(mine)
+                except asyncio.CancelledError:
+                    await self._home.enter()
+                    self.keep_releasing()  # its caller will not try again
+                    raise
+            await self._home.enter()
         if self._session.has_failed:
             # Lost, not given back: its session ends, now that nobody relies on it.
             self.lose(self.reason)
@@ -167,11 +223,46 @@ class Hold:
         """Renew the lease of its session now; raises as ``Session.renew``."""
         await self._session.renew(timeout_ms)
 
-    def _release_under_way(self) -> asyncio.Task[bool]:
+    def _release_under_way(self) -> asyncio.Future[bool]:
         """Return the one release that is being sent: two would take each other's for a loss."""
-        if self._releasing is None or self._releasing.done():
-            self._releasing = self._start(self._release_once(), "release")
-        return self._releasing
+        with self._guard:
+            releasing = self._releasing
+            if releasing is None or releasing.done():
+                releasing = self._releasing = self._start(self._release_once(), "release")
+            elif isinstance(releasing, _ReleaseHere):
+                return asyncio.wrap_future(releasing.result())
+        return releasing
+
+    def _to_release_here(self) -> _ReleaseHere | None:
+        """Begin a release that this thread does itself; None if it is not to be done here."""
+        if not self._queue.serves_threads or self._end_of_bound is not None:
+            return None
+        if self._session.has_failed or self.remaining_safe_ms() == 0:
+            return None
+        with self._guard:
+            if self._releasing is not None and not self._releasing.done():
+                return None
+            mine = self._releasing = _ReleaseHere()
+        if self._owner != current_owner():  # whose own acquires come after this
+            self._queue.note_clean_up(mine.result(), self._owner)
+        return mine
+
+    async def _release_here(self, mine: _ReleaseHere) -> bool:
+        was_held, failure = False, None
+        try:
+            was_held = await self._queue.release(self._acquired.grant)
+            if not was_held:
+                await self._home.enter()
+                if not self._is_released:
+                    self.lose("the cluster says that it is not held")
+            self._retire()
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            with self._guard:
+                mine.end(was_held, failure)
+        return was_held
 
     async def _release_once(self) -> bool:
         was_held = await self._queue.release(self._acquired.grant)
@@ -195,6 +286,7 @@ class Hold:
             self._end_of_bound.cancel()
         with self._guard:
             self._callbacks.clear()
+        self._call_ends()
 
     def _on_session_state(self, state: SessionState) -> None:
         if state in (SessionState.LOST, SessionState.CLOSED):
@@ -210,7 +302,14 @@ class Hold:
             (remaining_ms + 1) / 1000, self._await_end_of_bound
         )
 
+    def _call_ends(self) -> None:
+        with self._guard:
+            ends, self._ends = self._ends, []
+        for each in ends:
+            each()
+
     def _call_back(self) -> None:
+        self._call_ends()
         with self._guard:
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
@@ -272,6 +371,10 @@ class Share:
     def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call ``callback()`` once when the hold is lost; returns how to stop that."""
         return self._hold.on_lost(callback)
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call ``callback()`` when the hold is lost or given back."""
+        self._hold.on_end(callback)
 
     def lose(self, reason: str) -> None:
         """Say that the hold is lost, for all its parts."""

@@ -28,7 +28,6 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, overload
-from urllib.parse import quote
 
 from coordinator.client import AsyncClient, Client, ClientT, both
 from coordinator.errors import (
@@ -41,6 +40,7 @@ from coordinator.errors import (
 from recipes.grant import Grant
 from recipes.lock import Lock
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, is_seconds
+from recipes.paths import path_of
 
 ROOT = "/once"
 KEEP_S_DEFAULT = 24 * 3600.0
@@ -312,12 +312,11 @@ class Once(Generic[ClientT]):
 
 
 def _path_of(key: str) -> str:
-    if not isinstance(key, str) or not 1 <= len(key) <= _KEY_CHARACTERS_MAX:
+    if not isinstance(key, str):
         raise BadArgumentsError(
             f"key: expected 1 to {_KEY_CHARACTERS_MAX} characters of text, found {key!r:.60}"
         )
-    name = quote(key, safe="") if key not in (".", "..") else key.replace(".", "%2E")
-    return f"{ROOT}/{name}"
+    return path_of(ROOT, key, "key", _KEY_CHARACTERS_MAX)
 
 
 def _done(key: str, record: _Record) -> Done:

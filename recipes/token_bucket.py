@@ -24,16 +24,15 @@ import json
 import math
 from dataclasses import dataclass
 from typing import Generic
-from urllib.parse import quote
 
 from coordinator.client import Check, ClientT, Create, Operation, Read, SetData, Stat, both
 from coordinator.errors import BadArgumentsError, NoNodeError, TooManyRetriesError
 from recipes.options import Timeout, is_seconds, name_of, wait_ms_of
+from recipes.paths import path_of
 
 ROOT = "/buckets"
 _MILLI = 1_000
 _CONFLICTS_MAX = 100
-_NAME_CHARACTERS_MAX = 200
 _SKEW_MS = 5_000
 """How far clocks may be apart before one of them is taken to be wrong."""
 
@@ -73,21 +72,15 @@ class TokenBucket(Generic[ClientT]):
     """
 
     def __init__(self, client: ClientT, name: str | int, *, rate: float, burst: int) -> None:
-        name = name_of(name)
-        if not 1 <= len(name) <= _NAME_CHARACTERS_MAX:
-            raise BadArgumentsError(
-                f"name: expected 1 to {_NAME_CHARACTERS_MAX} characters, found {name[:60]!r}"
-            )
+        self._path = path_of(ROOT, name)
         if not is_seconds(rate) or rate <= 0:
             raise BadArgumentsError(f"rate: expected permits a second, above 0; found {rate!r}")
         if isinstance(burst, bool) or not isinstance(burst, int) or burst < 1:
             raise BadArgumentsError(f"burst: expected an integer from 1, found {burst!r}")
         self.client = client
-        self.name = name
+        self.name = name_of(name)
         self.rate = rate
         self.burst = burst
-        segment = quote(name, safe="") if name not in (".", "..") else name.replace(".", "%2E")
-        self._path = f"{ROOT}/{segment}"
         self._known: _Level | None = None
         self._offset_ms = 0
         """What must be added to our own wall clock to agree with the members'."""

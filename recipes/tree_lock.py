@@ -16,6 +16,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -82,6 +83,7 @@ class TreeLock(LockContender[Grant[ClientT], ClientT]):
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         core = self.client.core
+        await core.home.enter()
         limit_s = None if wait_ms is None else wait_ms / 1000
         if wait_ms == 0:
             limit_s = min(core.settings.timeout_ms / 1000, _TRY_S_MAX)
@@ -100,6 +102,10 @@ class TreeLock(LockContender[Grant[ClientT], ClientT]):
             is_left = await contender.leave()
             if contender.is_unheard:  # lost only because no member answered: that is what is said
                 raise self._not_in_time(contender, is_left) from None
+            raise
+        except UnavailableError as error:  # of a look at the queue, where the contender stands
+            if not await contender.leave():
+                raise self._not_in_time(contender, is_left=False) from error
             raise
         except BaseException:
             await contender.leave()
@@ -121,8 +127,8 @@ class TreeLock(LockContender[Grant[ClientT], ClientT]):
         if not is_left:
             contender.check_session()
             return OutcomeUnknownError(
-                f"lock {self.name!r}: not granted in time, and it is not known whether the "
-                f"contender is gone; its removal continues in the background"
+                f"lock {self.name!r}: not granted, and it is not known whether the contender is "
+                f"gone; its removal continues in the background"
             )
         if not contender.path or contender.is_unheard:
             return UnavailableError(f"lock {self.name!r}: no member could be reached in time")
@@ -138,6 +144,7 @@ class _Place:
     """One place in the queue, a znode: created, waiting, deleted."""
 
     is_election = False
+    serves_threads = False
 
     def __init__(
         self,
@@ -232,6 +239,9 @@ class _Place:
     def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
         """Run ``work`` in the background; see ``LockQueue.clean_up``."""
         return self._core.chores.start(work, name)
+
+    def note_clean_up(self, cleaning_up: Future[Any], owner: str) -> None:
+        """A contender of another try is another znode; see ``LockQueue.note_clean_up``."""
 
     async def _create(self, create: Create, *, is_try: bool) -> Result | None:
         if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up

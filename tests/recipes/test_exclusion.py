@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from coordinator.client import AsyncClient, Client
+from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import BadArgumentsError, LockLostError, LockTimeoutError
-from recipes import Grant, Lock, exclusive, execute_exclusive
+from recipes import Grant, Lock, exclusive, execute_exclusive, run_exclusive
 from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.server_thread import serving
 
 
 @in_memory
@@ -85,3 +86,81 @@ async def test_a_plain_function_needs_a_client_that_waits(world: MemoryCluster) 
 
         with pytest.raises(BadArgumentsError, match="expected a recipe made with a Client"):
             report()
+
+
+@in_memory
+async def test_the_key_is_made_of_the_arguments_and_who_is_busy_is_skipped(
+    world: MemoryCluster,
+) -> None:
+    """Another shard runs at the same time; the same one returns None and does not run."""
+    async with world.client() as client:
+        ran: list[int] = []
+
+        @exclusive(key=lambda shard, **_: f"index-{shard}", skip_if_busy=True, client=client)
+        async def rebuild(grant: Grant[AsyncClient], shard: int, *, pause: float = 1) -> str:
+            ran.append(shard)
+            await asyncio.sleep(pause)
+            return grant.lock
+
+        results = await asyncio.gather(rebuild(1), rebuild(2), rebuild(1, pause=0))
+
+        assert results == ["index-1", "index-2", None]
+        assert sorted(ran) == [1, 2]
+        assert await rebuild(1) == "index-1"
+
+
+@in_memory
+async def test_a_lock_that_the_task_waits_for_in_vain_is_not_taken_for_its_own(
+    world: MemoryCluster,
+) -> None:
+    """It ran, so it was not skipped: its own error comes through."""
+    async with world.client() as client, world.client() as other:
+
+        @exclusive("outer", skip_if_busy=True, client=client)
+        async def work(grant: Grant[AsyncClient]) -> None:
+            async with Lock(client, "inner", timeout=0):
+                pytest.fail("it is held")
+
+        async with Lock(other, "inner"):
+            with pytest.raises(LockTimeoutError, match="inner"):
+                await work()
+
+
+@in_memory
+async def test_what_cannot_be_a_key_is_refused(world: MemoryCluster) -> None:
+    """Nothing runs without a name for its lock."""
+    async with world.client() as client:
+        with pytest.raises(BadArgumentsError, match="found both"):
+            exclusive("x", skip_if_busy=True, timeout=3)  # type: ignore[call-overload]
+
+        @exclusive(key=lambda order: order, client=client)
+        async def work(grant: Grant[AsyncClient], order: int | None) -> int:
+            return grant.fencing_token
+
+        assert await work(7) > 0
+        with pytest.raises(BadArgumentsError, match="key: expected text or an integer"):
+            await work(None)
+
+
+def test_a_function_runs_exclusively_with_a_client_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both colours: a plain function is run, a coroutine function is awaited."""
+    with serving() as url, connect(url) as other:
+        monkeypatch.setenv("COORDINATOR_ENDPOINTS", url)
+
+        async def task(grant: Grant[AsyncClient]) -> int:
+            return grant.fencing_token
+
+        first = run_exclusive("nightly", lambda grant: grant.fencing_token)
+        assert asyncio.run(run_exclusive("nightly", task)) > first
+
+        @exclusive("nightly", skip_if_busy=True)
+        def work(grant: Grant[Client]) -> int:
+            return grant.fencing_token
+
+        with Lock(other, "nightly"):
+            assert work() is None
+            with pytest.raises(LockTimeoutError):
+                run_exclusive("nightly", lambda grant: grant.fencing_token, timeout=0)
+        assert work() is not None

@@ -129,7 +129,7 @@ async def test_without_a_timeout_a_finite_default_applies(world: MemoryCluster, 
             began = now()
             with pytest.raises(LockTimeoutError):
                 await kind(client, "daily").acquire()
-            assert 10.0 <= now() - began < 11.0
+            assert 10.0 <= round(now() - began, 6) < 11.0
 
             patient = asyncio.create_task(kind(client, "daily", timeout=FOREVER).acquire())
             await asyncio.sleep(300)
@@ -256,3 +256,22 @@ async def test_locks_with_other_names_do_not_meet(world: MemoryCluster) -> None:
         assert trees == [None] * len(names)  # the same queues
         listed = {summary.lock async for summary in client.locks()}
         assert listed == {str(name) for name in names}
+
+
+@in_memory
+async def test_a_client_that_works_sends_no_heartbeats(world: MemoryCluster) -> None:
+    """Its requests keep its session, and with it another lock that it holds for long."""
+    network = world.network()
+    async with (
+        world.client(network, session_timeout=3) as client,
+        Lock(client, "long") as long,
+    ):
+        for _ in range(100):
+            async with Lock(client, "short"):
+                await asyncio.sleep(0.2)
+        busy = network.count("POST", "/heartbeat")
+        await asyncio.sleep(20)
+
+        assert not long.is_lost
+        assert busy == 0
+        assert 19 <= network.count("POST", "/heartbeat") <= 21

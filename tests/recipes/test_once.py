@@ -47,9 +47,7 @@ async def test_the_second_call_gets_the_first_result(world: MemoryCluster) -> No
         first = await Once(one).run("charge-1", work)
         second = await Once(other).run("charge-1", work)
 
-        assert first == Done(
-            key="charge-1", result={"receipt": 7}, attempts=1, is_first=True
-        )
+        assert first == Done(key="charge-1", result={"receipt": 7}, attempts=1, is_first=True)
         assert second == replace(first, is_first=False)
         assert [each.number for each in work.attempts] == [1]
         assert work.attempts[0].fencing_token > 0

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from coordinator.client import Request
+from coordinator.errors import OutcomeUnknownError
 from recipes import Lock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import KINDS, Kind, now
@@ -75,3 +79,28 @@ async def test_a_release_wakes_only_the_next_waiter(world: MemoryCluster) -> Non
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+
+
+@in_memory
+async def test_who_cannot_take_its_place_back_does_not_say_that_nothing_is_left(
+    world: MemoryCluster,
+) -> None:
+    """The contender was created; then no member can be reached, to look at it or to delete it."""
+    network = world.network()
+    async with world.client(network) as client:
+        await client.session()
+
+        async def broken_behind_the_create(request: Request) -> None:
+            network.is_refusing |= request.method == "GET" and "/locks/" in request.target
+
+        sent_on = network.before
+        network.before = broken_behind_the_create
+
+        with pytest.raises(OutcomeUnknownError, match="its removal continues"):
+            await TreeLock(client, "daily", timeout=60).acquire()
+
+        network.is_refusing = False
+        network.before = sent_on
+        await asyncio.sleep(10)
+        grant = await TreeLock(client, "daily", timeout=0).acquire()
+        await grant.release()

@@ -1,0 +1,118 @@
+"""A latch that is open once so many have counted down, each of them once.
+
+::
+
+    latch = Latch(client, "import-2026-01", 3)
+    latch.count_down("part-2")             # 2 are left; the same part again changes nothing
+    latch.wait(timeout=3600)               # True once all three have
+
+1. Each count is a znode, so who counted is there to be read. A count with a name (of the part that
+   is done) counts once, however often it is repeated, also by another process after a crash. A
+   count without one is done once for each call, also if its answer was lost on the way.
+2. The first client to use the latch sets how many; others that name another number are refused.
+3. It opens once. ``reset`` makes a new one of the same name.
+"""
+
+from __future__ import annotations
+
+from typing import Generic
+
+from coordinator.client import Check, ClientT, Conditions, Create, Operation, both
+from coordinator.errors import BadArgumentsError, NodeExistsError, NoNodeError
+from recipes.changes import until
+from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
+from recipes.paths import path_of, segment_of
+
+ROOT = "/latches"
+COUNT_MAX = 10_000
+
+
+class Latch(Generic[ClientT]):
+    """The latch ``name``, which opens after ``count`` counts, 1 to 10,000."""
+
+    def __init__(self, client: ClientT, name: str | int, count: int) -> None:
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= COUNT_MAX:
+            raise BadArgumentsError(f"count: expected 1 to {COUNT_MAX}, found {count!r}")
+        self.client = client
+        self.name = name_of(name)
+        self.count = count
+        self._path = path_of(ROOT, name)
+
+    @both
+    async def count_down(self, part: str | int | None = None, *, if_held: Conditions = None) -> int:
+        """Count once, or once for each ``part``; return how many are left.
+
+        Raises:
+            BadArgumentsError: the latch has another count, or its znode is none.
+            LockLostError: a grant of ``if_held`` does not hold; it was not counted.
+            UnavailableError, OutcomeUnknownError: it was not counted; it may have been. With a
+                ``part`` it may be repeated.
+        """
+        there = Create(f"{self._path}/count-", mode="persistent_sequential")
+        if part is not None:
+            there = Create(f"{self._path}/part-{segment_of(part, 'part')}")
+        core = self.client.core
+        while (left := await self._left()) != 0:
+            make: list[Operation] = [there]
+            if left is None:
+                make = [Create(self._path, str(self.count).encode(), parents="persistent"), there]
+            is_new = Check(self._path, exists=left is not None)
+            try:
+                reply = await core.guarded([is_new], then=make, if_held=if_held)
+            except NodeExistsError:
+                return left or 0  # this part was counted before
+            if reply.branch == "then":
+                return await self._left() or 0
+        return 0
+
+    @both
+    async def left(self) -> int:
+        """Return how many are left to count: the past when it is read.
+
+        Raises:
+            BadArgumentsError: the latch has another count, or its znode is none.
+            UnavailableError: no member answered in time.
+        """
+        left = await self._left()
+        return self.count if left is None else left
+
+    @both
+    async def wait(self, timeout: Timeout = DEFAULT_TIMEOUT_S) -> bool:
+        """Wait until nothing is left; False when there was in time.
+
+        Raises:
+            BadArgumentsError: the latch has another count, or its znode is none.
+            UnavailableError: no member answered at the end of the time.
+        """
+
+        async def look() -> bool | None:
+            return True if await self._left() == 0 else None
+
+        core = self.client.core
+        return await until(core, self._path, "children", look, wait_ms_of(timeout)) is True
+
+    @both
+    async def reset(self, *, if_held: Conditions = None) -> bool:
+        """Forget all counts, so that it may be used again; False when there were none.
+
+        Raises:
+            LockLostError: a grant of ``if_held`` does not hold; nothing was forgotten.
+            UnavailableError, OutcomeUnknownError: nothing was forgotten; it may have been.
+        """
+        try:
+            await self.client.core.delete(self._path, recursive=True, if_held=if_held)
+        except NoNodeError:
+            return False
+        return True
+
+    async def _left(self) -> int | None:
+        """Return how many are left, None if the latch is not there yet."""
+        try:
+            znode = await self.client.core.get(self._path)
+        except NoNodeError:
+            return None
+        if znode.data != str(self.count).encode():
+            raise BadArgumentsError(
+                f"{self._path}: expected a Latch of {self.count}, found {znode.data[:60]!r}"
+            )
+        return max(0, self.count - znode.stat.num_children)

@@ -1,0 +1,224 @@
+"""One program's registration in a group, kept up while the program lives; see ``recipes.group``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Generic, get_args
+
+from coordinator.client import (
+    AsyncClient,
+    Check,
+    Client,
+    ClientT,
+    Create,
+    SessionState,
+    SetData,
+    both,
+    expect_client,
+)
+from coordinator.errors import (
+    BadArgumentsError,
+    ClientClosedError,
+    CoordinatorError,
+    NodeExistsError,
+)
+from recipes.changes import until
+from recipes.ephemeral import Ephemeral, make, remove
+from recipes.group_members import MemberState
+from recipes.options import is_seconds
+
+
+class Membership(Generic[ClientT]):
+    """What ``Group.join`` returns; ``with`` leaves at its end."""
+
+    def __init__(
+        self, client: ClientT, path: str, metadata: dict[str, Any], state: MemberState
+    ) -> None:
+        self.client = client
+        self._path = path
+        self._metadata = metadata
+        self._state: MemberState = state
+        self._reason = ""
+        self._made: Ephemeral | None = None
+        self._has_left = False
+        self._data()
+
+    def __repr__(self) -> str:
+        return f"Membership({self._path})"
+
+    @property
+    def name(self) -> str:
+        """The member's name, as a segment of a path."""
+        return self._path.rpartition("/")[2]
+
+    @property
+    def fencing_token(self) -> int:
+        """The token of the present registration; 0 while there is none."""
+        return 0 if self._made is None or self._made.session.is_lost else self._made.czxid
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether this client may rely on being listed; asks the clock alone."""
+        return self.fencing_token > 0
+
+    @both
+    async def update(self, metadata: Mapping[str, Any]) -> bool:
+        """Publish other metadata; False: not registered now, it is published with the next one.
+
+        Raises:
+            BadArgumentsError, DataTooLargeError: it cannot be published.
+            UnavailableError, OutcomeUnknownError: it was not published; it may have been.
+        """
+        before, self._metadata = self._metadata, dict(metadata)
+        try:
+            return await self._publish()
+        except BadArgumentsError:
+            self._metadata = before
+            raise
+
+    @both
+    async def report(self, state: MemberState, reason: str = "") -> bool:
+        """Publish that this member is ``up``, ``draining`` or ``down``, and why.
+
+        Raises:
+            All that ``update`` raises.
+        """
+        self._state, self._reason = _checked(state), reason[:200]
+        return await self._publish()
+
+    @both
+    async def drain(self, linger: float = 5.0, reason: str = "") -> None:
+        """Say that no new work should come here, wait ``linger`` seconds for that, and leave.
+
+        Raises:
+            BadArgumentsError: ``linger`` is no number of seconds.
+        """
+        if not is_seconds(linger):
+            raise BadArgumentsError(f"linger: expected seconds from 0, found {linger!r}")
+        self._state, self._reason = "draining", reason[:200]
+        try:
+            await self._publish()
+            await asyncio.sleep(linger)
+        except CoordinatorError:
+            pass  # leaving says it, too
+        await self._leave()
+
+    async def _leave(self) -> bool:
+        """Be registered no more; False when that is left to the end of the session. Idempotent.
+
+        Raises:
+            UnavailableError, OutcomeUnknownError: never: its removal goes on in the background.
+        """
+        self._has_left = True
+        made, self._made = self._made, None
+        if made is None:
+            return True
+        core = self.client.core
+        removing = core.chores.start(remove(core, made), f"leave {made.path}")
+        await asyncio.wait({removing}, timeout=core.settings.timeout_ms / 1000)
+        return removing.done() and not removing.cancelled() and removing.result()
+
+    leave = both(_leave)
+
+    # --- inside
+
+    async def register(self, wait_ms: int | None) -> None:
+        """Create the znode, when no other member has the name any more; for ``Group.join``.
+
+        Raises:
+            All that ``Group.join`` raises.
+        """
+        core = self.client.core
+        every: list[tuple[Ephemeral, bytes]] = []
+        session = await core.session(core.settings.timeout_ms / 1000)
+
+        async def look() -> tuple[Ephemeral, bytes] | None:
+            data = self._data()
+            create = Create(self._path, data, "ephemeral", session.session_id, parents="container")
+            nobody = Check(self._path, exists=False)
+            made = await make(core, session, self._path, [nobody], [create])
+            if made is None:
+                return None
+            every.append((made, data))
+            return every[-1]
+
+        try:
+            found = await session.while_alive(until(core, self._path, "znode", look, wait_ms))
+        except BaseException:
+            for made, _ in every:  # cancelled on the way here
+                core.chores.start(remove(core, made), f"leave {made.path}")
+            raise
+        if found is None and every:
+            found = every[-1]  # it came in the instant when time was up
+        if found is None:
+            raise NodeExistsError(
+                f"{self._path}: expected no other member of this name, found one; its session "
+                f"has not ended. Wait longer, or choose another name",
+                path=self._path,
+            )
+        self._made, data = found
+        session.on_state(self._on_state)
+        if session.is_lost:
+            self._on_state(session.state)
+        if self._has_left:
+            await self._leave()
+        elif data != self._data():
+            await self._publish()
+
+    async def _publish(self) -> bool:
+        data, made, core = self._data(), self._made, self.client.core
+        if made is None or made.session.is_lost:
+            return False
+        reply = await core.guarded(
+            [Check(made.path, expected_czxid=made.czxid)], then=[SetData(made.path, data)]
+        )
+        return reply.branch == "then"
+
+    def _on_state(self, state: SessionState) -> None:
+        made = self._made
+        if state is SessionState.LOST and made is not None and made.session.is_lost:
+            self._made = None
+            core = self.client.core
+            core.chores.start(self._register_again(made), f"register {made.path} again")
+
+    async def _register_again(self, before: Ephemeral) -> None:
+        core, failures = self.client.core, 0
+        while not self._has_left:
+            try:
+                await self.register(None)
+                return
+            except ClientClosedError:
+                return
+            except CoordinatorError:
+                failures += 1
+                await core.wait(core.retry_delay_ms(failures))
+
+    def _data(self) -> bytes:
+        said = {"state": _checked(self._state), "reason": self._reason, "metadata": self._metadata}
+        try:
+            return json.dumps(said, allow_nan=False).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadArgumentsError(f"metadata: expected JSON values: {error}") from None
+
+    def __enter__(self) -> Membership[ClientT]:
+        expect_client(self.client, Client, "with")
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        assert isinstance(self.client, Client), "as it was entered"
+        self.client.call(self._leave())
+
+    async def __aenter__(self) -> Membership[ClientT]:
+        expect_client(self.client, AsyncClient, "async with")
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self._leave()
+
+
+def _checked(state: MemberState) -> MemberState:
+    if state not in get_args(MemberState):
+        raise BadArgumentsError(f"state: expected up, draining or down, found {state!r}")
+    return state

@@ -1,0 +1,226 @@
+"""Counters, flags, latches and barriers: threads, arguments, and what a lost answer does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from coordinator.client import IfHeld, SetData, connect
+from coordinator.errors import (
+    BadArgumentsError,
+    LockLostError,
+    NotOwnerError,
+    SessionExpiredError,
+    UnavailableError,
+)
+from recipes import Barrier, Condition, Counter, DoubleBarrier, Flag, Latch, Lock
+from recipes.changes import until
+from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.server_thread import serving
+from tests.client.virtual_time import LoopClock
+
+
+def test_threads_wait_as_tasks_do() -> None:
+    """With a sync client, each verb waits in the thread that calls it."""
+    with serving() as url, connect(url) as client, connect(url) as other:
+        later = threading.Timer(0.2, Flag(other, "go").set, [b"now"])
+        later.start()
+        assert Flag(client, "go").wait(20) == b"now"
+        assert Counter(client, "n").add(3) == 3
+        assert Barrier(client, "b").wait(0)
+        gates = [DoubleBarrier(each, "g", 2) for each in (client, other)]
+        entering = threading.Thread(target=gates[1].enter, args=[20])
+        entering.start()
+        assert gates[0].enter(20)
+        entering.join()
+        assert gates[0].is_in
+        assert not gates[0].leave(0)
+        assert gates[1].leave(20)
+        assert gates[0].leave(20)
+        assert Latch(client, "l", 1).count_down("a") == 0
+        changed, seen = Condition(client, "c"), [0]
+
+        def look() -> bool:
+            seen[0] += 1
+            if seen[0] == 1:
+                Condition(other, "c").notify()
+            return seen[0] == 2
+
+        assert changed.wait_for(look, 20)
+        assert not changed.wait_for(lambda: False, 0.1)
+        later.join()
+
+
+@in_memory
+async def test_a_lost_answer_counts_once(world: MemoryCluster) -> None:
+    """The addition, the count and the place are asked for again under the same number."""
+    network = world.network()
+    async with world.client(network) as client:
+        counter, latch = Counter(client, "n"), Latch(client, "l", 3)
+        for total in (1, 2, 3):
+            network.lose_one_reply("POST", "/v1/multi")
+            assert await counter.add() == total
+        network.lose_one_reply("POST", "/v1/multi")
+        assert await latch.count_down() == 2
+        network.lose_one_reply("POST", "/v1/multi")
+        assert not await DoubleBarrier(client, "g", 2).enter(0.5)
+        assert (await client.children("/double-barriers/g/round-0000000000")).names == ()
+
+
+@in_memory
+async def test_nobody_is_first_for_long(world: MemoryCluster) -> None:
+    """Twenty clients at once: each gets a number of its own."""
+    async with world.client() as client, world.client() as other:
+        counters = [Counter(each, "n") for each in (client, other) for _ in range(10)]
+
+        drawn = await asyncio.gather(*(each.add() for each in counters))
+
+        assert sorted(each or 0 for each in drawn) == list(range(1, 21))
+
+
+@in_memory
+async def test_only_a_holder_sets_what_asks_for_a_grant(world: MemoryCluster) -> None:
+    """``if_held`` is looked at in the command that writes."""
+    async with world.client() as client:
+        grant = await Lock(client, "ops").acquire()
+        await Flag(client, "f").set(b"1", if_held=grant)
+        await Barrier(client, "b").close(if_held=grant)
+        await grant.release()
+        late = IfHeld("ops", grant.fencing_token)
+        for write in (
+            Flag(client, "f").set(b"2", if_held=late),
+            Barrier(client, "b").open(if_held=late),
+            Counter(client, "n").add(if_held=late),
+            Latch(client, "l", 1).count_down(if_held=late),
+            Condition(client, "c").notify(if_held=late),
+        ):
+            with pytest.raises(LockLostError):
+                await write
+        assert await Flag(client, "f").value() == b"1"
+
+
+@in_memory
+async def test_waiting_goes_on_while_no_member_answers(world: MemoryCluster) -> None:
+    """What came meanwhile is seen; if it ends in the dark, that is said and not "not in time"."""
+    network = world.network()
+    async with world.client(network, timeout=1) as client, world.client() as other:
+        waiting = asyncio.create_task(Flag(client, "f").wait(60))
+        await asyncio.sleep(1)
+        network.is_cut = True
+        await asyncio.sleep(5)
+        await Flag(other, "f").set(b"x")
+        await asyncio.sleep(20)
+        network.is_cut = False
+        assert await waiting == b"x"
+        network.is_refusing = True
+        with pytest.raises(UnavailableError):
+            await Flag(client, "g").wait(5)
+
+
+@in_memory
+async def test_a_member_whose_session_is_lost_is_told(world: MemoryCluster) -> None:
+    """It does not begin with the others, nor is it counted."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client, world.client() as other:
+        gate = DoubleBarrier(client, "g", 2)
+        waiting = asyncio.create_task(gate.enter(60))
+        await asyncio.sleep(0.5)
+        network.is_cut = True
+        await asyncio.sleep(4)
+
+        assert not await DoubleBarrier(other, "g", 2).enter(2)
+        with pytest.raises(SessionExpiredError):
+            await waiting
+        assert not gate.is_in
+
+
+@in_memory
+async def test_a_change_between_the_look_and_the_watch_is_seen(world: MemoryCluster) -> None:
+    """The watch begins before the next look."""
+    async with world.client() as client, world.client() as other:
+        looks = 0
+
+        async def look() -> bytes | None:
+            nonlocal looks
+            looks += 1
+            value = await Flag(client, "f").value()
+            if looks == 1:
+                await Flag(other, "f").set(b"x")
+            return value
+
+        began = asyncio.get_running_loop().time()
+        assert await until(client, "/flags/f", "znode", look, 10_000) == b"x"
+        assert asyncio.get_running_loop().time() - began < 1
+
+
+@in_memory
+async def test_a_round_does_not_begin_with_who_has_just_left(
+    world: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All were there when the last one looked; one leaves before it begins the round."""
+    async with world.client() as client, world.client() as other:
+        guarded = client.guarded
+
+        async def late(*arguments: Any, **options: Any) -> Any:
+            if any(isinstance(each, SetData) for each in options["then"]):
+                leaving.cancel()
+                await asyncio.sleep(1)
+            return await guarded(*arguments, **options)
+
+        for each in (client, other):
+            monkeypatch.setattr(each, "guarded", late)
+        leaving = asyncio.create_task(DoubleBarrier(other, "g", 2).enter(60))
+        await asyncio.sleep(1)
+
+        assert not await DoubleBarrier(client, "g", 2).enter(5)
+
+
+@in_memory
+async def test_an_answer_older_than_a_pause_is_not_relied_upon(world: MemoryCluster) -> None:
+    """The process sleeps while the answer is under way; the others may have gone on."""
+    network, clock = world.network(), LoopClock(asyncio.get_running_loop())
+    async with world.client(network, clock=clock) as client, world.client() as other:
+        gates = [DoubleBarrier(each, "g", 2) for each in (client, other)]
+        entering = asyncio.create_task(gates[0].enter(60))
+        await asyncio.sleep(1)
+        network.delays_s = lambda request: 0.3
+        assert await gates[1].enter(60)
+        await asyncio.sleep(0.15)
+        clock.paused_ms += 60_000
+
+        with pytest.raises(SessionExpiredError):
+            await entering
+        assert not gates[0].is_in
+
+
+@in_memory
+async def test_arguments_and_foreign_znodes_are_refused(world: MemoryCluster) -> None:
+    """What was expected and what was found."""
+    async with world.client() as client:
+        for make in (Counter, Flag, Barrier, Condition):
+            for name in ("", "x" * 201, None, "\ud800"):
+                with pytest.raises(BadArgumentsError, match="name: expected"):
+                    make(client, name)
+        for number in (True, 1.5, 2**63):
+            with pytest.raises(BadArgumentsError, match="number: expected"):
+                await Counter(client, "n").add(number)  # type: ignore[arg-type]
+        assert await Counter(client, "n").add(2**63 - 1) == 2**63 - 1
+        assert await Counter(client, "n").add() is None
+        await client.set("/counters/n", b"many")
+        with pytest.raises(BadArgumentsError, match="expected a Counter, found b'many'"):
+            await Counter(client, "n").value()
+        for size in (0, 201, True):
+            with pytest.raises(BadArgumentsError, match="size: expected 1 to 200"):
+                DoubleBarrier(client, "g", size)
+        with pytest.raises(BadArgumentsError, match="count: expected 1 to"):
+            Latch(client, "l", 0)
+        gate = DoubleBarrier(client, "g", 1)
+        assert await gate.enter(1)
+        with pytest.raises(NotOwnerError, match="expected to have left"):
+            await gate.enter(1)
+        await client.set("/double-barriers/g", b"x")
+        with pytest.raises(BadArgumentsError, match="expected a DoubleBarrier"):
+            await DoubleBarrier(client, "g", 1).enter(1)

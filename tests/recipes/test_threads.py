@@ -1,0 +1,367 @@
+"""Locks of threads over the stream: sent and waited for where they are called, without a loop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
+from typing import Any
+
+import pytest
+
+from coordinator import connect
+from coordinator.client import Client
+from coordinator.client.deputy import DeputyCall
+from coordinator.client.loop_thread import LoopThread
+from coordinator.client.stream.blocking_connection import BlockingConnection, BlockingLines
+from coordinator.client.transport import Request
+from coordinator.errors import (
+    ConnectionLostError,
+    DeadlockError,
+    LockTimeoutError,
+    NoNodeError,
+    SessionExpiredError,
+    UnavailableError,
+)
+from recipes import Election, Lock, MultiLock, ReentrantLock, RWLock, Semaphore, TreeLock
+from tests.client.server_thread import serving
+from tests.patience import patient
+
+CONTENDERS: dict[str, Callable[[Client, str], Any]] = {
+    "Lock": Lock,
+    "Reader": lambda client, name: RWLock(client, name).read(),
+    "Writer": lambda client, name: RWLock(client, name).write(),
+    "Semaphore": lambda client, name: Semaphore(client, name, 1),
+    "MultiLock": lambda client, name: MultiLock(client, f"{name}-also", name),
+    "Election": Election,
+}
+BY_THE_LOOP: dict[str, Callable[[Client, str], Any]] = {
+    "TreeLock": TreeLock,
+    "ReentrantLock": ReentrantLock,
+    "Bounded": lambda client, name: Lock(client, name, max_hold=60),
+}
+"""Those that use the client's event loop, in a thread as anywhere."""
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving() as url:
+        yield url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    with connect(url, transport="stream") as client:
+        with Lock(client, "first"):
+            pass  # its session is open
+        yield client
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as threads:
+        yield threads
+
+
+def done(work: Future[Any]) -> Any:
+    return work.result(patient(20))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + patient(10)
+    while not is_so():
+        assert time.monotonic() < deadline_s, "it did not come to that"
+        time.sleep(0.005)
+
+
+def queued(client: Client, name: str, room: str = "locks") -> int:
+    """Return how many hold or wait."""
+    try:
+        return len(client.children(f"/{room}/{name}").names)
+    except NoNodeError:
+        return 0
+
+
+@pytest.fixture
+def by_the_loop(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What threads have the loop do, from now on."""
+    found: list[object] = []
+    run = LoopThread._run
+
+    def noted(self: LoopThread, work: Any, *rest: Any) -> Any:
+        found.append(work)
+        return run(self, work, *rest)
+
+    monkeypatch.setattr(LoopThread, "_run", noted)
+    return found
+
+
+@pytest.mark.parametrize("kind", CONTENDERS)
+def test_a_lock_that_is_free_needs_no_loop(
+    client: Client, threads: ThreadPoolExecutor, by_the_loop: list[object], kind: str
+) -> None:
+    """Acquired and released over and over, by each kind of lock that the server runs."""
+    contender = CONTENDERS[kind](client, kind)
+
+    def cycle() -> int:
+        with contender as held:
+            grant = held[0] if isinstance(held, tuple) else held
+            grant.check()
+            token: int = grant.fencing_token
+            return token
+
+    tokens = [done(threads.submit(cycle)) for _ in range(5)]
+
+    assert by_the_loop == []
+    assert tokens == sorted(set(tokens))
+    assert queued(client, kind, "elections" if kind == "Election" else "locks") == 0
+
+
+@pytest.mark.parametrize("kind", BY_THE_LOOP)
+def test_others_go_on_in_the_loop(
+    client: Client, threads: ThreadPoolExecutor, by_the_loop: list[object], kind: str
+) -> None:
+    """Begun in a thread, they hold and release all the same."""
+    contender = BY_THE_LOOP[kind](client, kind)
+
+    def cycle() -> None:
+        with contender as grant:
+            grant.check()
+
+    for _ in range(3):
+        done(threads.submit(cycle))
+
+    assert by_the_loop != []
+    assert queued(client, kind) == 0
+
+
+def test_threads_wait_for_their_turn_themselves(
+    client: Client, threads: ThreadPoolExecutor, by_the_loop: list[object]
+) -> None:
+    """In the order of the tokens, one at a time, without the loop."""
+    holding: list[int] = []
+    tokens: list[int] = []
+
+    def work() -> None:
+        lock = Lock(client, "turns")
+        for _ in range(10):
+            with lock as grant:
+                holding.append(1)
+                tokens.append(grant.fencing_token)
+                assert len(holding) == 1
+                holding.pop()
+
+    for each in [threads.submit(work) for _ in range(4)]:
+        done(each)
+
+    assert tokens == sorted(set(tokens))
+    assert len(tokens) == 40
+    assert by_the_loop == []
+
+
+def close(client: Client, _: Client) -> None:
+    client.close()
+
+
+def end_session(client: Client, other: Client) -> None:
+    other.call(_delete_session(other, client.session().session_id))
+
+
+async def _delete_session(client: Client, session_id: str) -> None:
+    delivery = client.core.delivery
+    endpoint = delivery.endpoints.current
+    await delivery.send(endpoint, Request("DELETE", f"/v1/sessions/{session_id}"), 5_000)
+
+
+def break_connections(client: Client, _: Client) -> None:
+    """The wait goes on over another one."""
+    assert client.verbs is not None
+    for each in list(client.verbs.delivery._transport._connections):  # type: ignore[attr-defined]
+        each.close("a test breaks it")
+
+
+@pytest.mark.parametrize(
+    ("happens", "error"),
+    [(None, LockTimeoutError), (close, SessionExpiredError), (end_session, SessionExpiredError)],
+)
+def test_a_thread_that_waits_is_woken_by_what_ends_its_wait(
+    url: str, client: Client, threads: ThreadPoolExecutor, happens: Any, error: type[Exception]
+) -> None:
+    """Its deadline, the end of its client, the end of its session; nothing of it is left."""
+    name = f"wakes-{error.__name__}-{happens is close}"
+    with connect(url) as other:
+        held = Lock(other, name)
+        held.acquire()
+        timeout = 0.2 if happens is None else 60
+        waiting = threads.submit(Lock(client, name, timeout=timeout).acquire)
+        if happens is not None:
+            until(lambda: queued(other, name) == 2)
+            happens(client, other)
+
+        assert isinstance(waiting.exception(patient(20)), error)
+        until(lambda: queued(other, name) == 1)
+        held.release()
+
+
+def test_a_thread_that_waits_keeps_its_place_when_its_connection_breaks(
+    url: str, client: Client, threads: ThreadPoolExecutor
+) -> None:
+    """It asks again, over another one."""
+    with connect(url) as other:
+        held = Lock(other, "broken")
+        held.acquire()
+        waiting = threads.submit(Lock(client, "broken", timeout=60).acquire)
+        until(lambda: queued(other, "broken") == 2)
+        first = other.children("/locks/broken").names
+        break_connections(client, other)
+        assert other.children("/locks/broken").names == first
+        held.release()
+
+        assert done(waiting).path.rpartition("/")[2] in first
+
+
+def test_what_an_attempt_may_have_left_is_withdrawn(
+    client: Client, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer never arrives; it is certain afterwards that nothing is queued."""
+    open_lines = BlockingConnection.open_lines
+
+    def unheard(self: BlockingConnection, request: Request, timeout_ms: int) -> BlockingLines:
+        open_lines(self, request, timeout_ms).close()
+        raise ConnectionLostError("a test lost the answer")
+
+    monkeypatch.setattr(BlockingConnection, "open_lines", unheard)
+    waiting = threads.submit(Lock(client, "unheard", timeout=0.5).acquire)
+
+    assert isinstance(waiting.exception(patient(20)), UnavailableError)
+    assert queued(client, "unheard") == 0
+
+
+def test_one_object_is_one_contender_for_threads_too(
+    client: Client, threads: ThreadPoolExecutor
+) -> None:
+    """Of many that acquire it at once one succeeds, and the others are refused."""
+    lock = Lock(client, "one-object")
+    gate = threading.Barrier(4)
+
+    def acquire() -> Any:
+        gate.wait(patient(10))
+        try:
+            return lock.acquire()
+        except DeadlockError:
+            return None
+
+    for _ in range(20):
+        found = [done(each) for each in [threads.submit(acquire) for _ in range(4)]]
+        assert sum(each is not None for each in found) == 1
+        assert lock.release() is True
+
+
+def test_threads_that_release_at_once_send_one_release(
+    client: Client, threads: ThreadPoolExecutor
+) -> None:
+    """Neither takes the other's for a loss."""
+    gate = threading.Barrier(2)
+    losses: list[str] = []
+
+    def release(grant: Any) -> bool:
+        gate.wait(patient(10))
+        released: bool = grant.release()
+        return released
+
+    for _ in range(20):
+        grant = Lock(client, "released", owner="").acquire()
+        grant.on_lost(lambda: losses.append("lost"))
+        found = [done(each) for each in [threads.submit(release, grant) for _ in range(2)]]
+        assert any(found)
+        assert grant.is_released
+    assert losses == []
+
+
+# --- the main thread, which Ctrl-C interrupts
+
+
+def interrupt() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGINT)
+
+
+def enter(contender: Any) -> None:
+    with contender:
+        raise AssertionError("the body ran")
+
+
+def acquire(contender: Any) -> None:
+    (contender.campaign if isinstance(contender, Election) else contender.acquire)()
+
+
+@pytest.mark.parametrize("takes", [enter, acquire])
+@pytest.mark.parametrize("kind", CONTENDERS)
+def test_what_comes_with_an_interrupt_is_given_back(
+    client: Client, kind: str, takes: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The call has its result, and has not returned it; the object is free afterwards."""
+    contender = CONTENDERS[kind](client, f"{kind}-{takes.__name__}")
+    room = "elections" if kind == "Election" else "locks"
+    end = DeputyCall.end
+
+    def interrupted(call: DeputyCall) -> None:
+        monkeypatch.setattr(DeputyCall, "end", end)
+        interrupt()
+        until(lambda: call.is_cancelled)
+        end(call)
+
+    monkeypatch.setattr(DeputyCall, "end", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        takes(contender)
+
+    assert queued(client, f"{kind}-{takes.__name__}", room) == 0
+    with pytest.raises(AssertionError, match="the body ran"):
+        enter(contender)
+
+
+@pytest.mark.parametrize("kind", [*CONTENDERS, "ReentrantLock", "Bounded"])
+def test_an_interrupt_ends_the_wait_for_a_turn(url: str, client: Client, kind: str) -> None:
+    """Wherever it waits; it leaves the queue."""
+    name, room = f"turn-{kind}", "elections" if kind == "Election" else "locks"
+    kinds = {**CONTENDERS, **BY_THE_LOOP}
+    with connect(url) as other:
+        acquire(kinds["Writer" if kind == "Reader" else kind](other, name))
+        before = queued(other, name, room)
+
+        def when_it_waits() -> None:
+            until(lambda: queued(other, name, room) > before)
+            interrupt()
+
+        interrupting = threading.Thread(target=when_it_waits)
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            acquire(kinds[kind](client, name))
+        interrupting.join(patient(10))
+        assert queued(other, name, room) == before
+
+
+def cycles(lock: Lock[Client], timer: threading.Timer) -> None:
+    timer.start()
+    while True:
+        lock.acquire()
+        lock.release()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_interrupt_at_any_moment_leaves_nothing(url: str, client: Client, seed: int) -> None:
+    """A program that acquires and releases, and gives back what it may hold when interrupted."""
+    name, chance = f"any-{seed}", Random(seed)
+    lock = Lock(client, name)
+    with connect(url) as other:
+        for _ in range(15):
+            timer = threading.Timer(chance.uniform(0, 0.01), interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                cycles(lock, timer)
+            timer.join()
+            lock.release()
+            until(lambda: queued(other, name) == 0)
