@@ -79,11 +79,14 @@ def test_django_answers_one_request_at_a_time(endpoints: LocalCluster) -> None:
     page = program("Django")
     routes: Any = ModuleType("routes")
     routes.urlpatterns = [path("close/<int:number>", page.close_account)]
-    settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=routes, SECRET_KEY="a test", DEBUG=False)
+    if not settings.configured:
+        settings.configure(SECRET_KEY="a test")
     django.setup()
     from django.test import Client as Browser
+    from django.test.utils import override_settings
 
-    with endpoints.connect() as other:
+    served = override_settings(ALLOWED_HOSTS=["*"], ROOT_URLCONF=routes)
+    with served, endpoints.connect() as other:
         closed = Browser().get("/close/18").json()
         with Lock(other, "accounts/18", timeout=5) as grant:
             refused = Browser().get("/close/18")
@@ -92,6 +95,26 @@ def test_django_answers_one_request_at_a_time(endpoints: LocalCluster) -> None:
     assert closed["closed"] == 18
     assert 0 < closed["token"] < grant.fencing_token
     assert refused.status_code == 409
+
+
+def test_a_django_command_runs_on_one_machine_at_a_time(endpoints: LocalCluster) -> None:
+    """It is refused while another holds its lock."""
+    pytest.importorskip("django")
+    from django.conf import settings
+    from django.core.management import call_command
+    from django.core.management.base import CommandError
+
+    if not settings.configured:
+        settings.configure(SECRET_KEY="a test")
+    command = program("Django commands").Command
+
+    assert call_command(command()).startswith("sent under token ")
+    with (
+        endpoints.connect() as other,
+        Lock(other, "command:send_invoices", timeout=5),
+        pytest.raises(CommandError),
+    ):
+        call_command(command())
 
 
 def test_celery_does_a_task_once_that_is_sent_twice(endpoints: LocalCluster) -> None:
@@ -114,6 +137,46 @@ def test_celery_does_a_task_once_that_is_sent_twice(endpoints: LocalCluster) -> 
     assert done.result == "paid 4711"
 
 
+def test_a_celery_task_runs_under_its_lock(endpoints: LocalCluster) -> None:
+    """With a token; it is refused while another holds the lock."""
+    pytest.importorskip("celery")
+    from recipes.integrations.current import BusyError
+
+    task = program("Celery tasks").rebuild
+
+    assert task.apply((7,)).get().startswith("shard 7 under token ")
+    with (
+        endpoints.connect() as other,
+        Lock(other, "index-7", timeout=5),
+        pytest.raises(BusyError),
+    ):
+        task(7)
+    task.lock_client.close()
+
+
+def test_a_dramatiq_actor_runs_under_its_lock(endpoints: LocalCluster) -> None:
+    """With a token; its message is sent again while another holds the lock."""
+    dramatiq = pytest.importorskip("dramatiq")
+    actor = program("Dramatiq").rebuild
+
+    assert actor(7).startswith("shard 7 under token ")
+    with (
+        endpoints.connect() as other,
+        Lock(other, "shard-7", timeout=5),
+        pytest.raises(dramatiq.errors.Retry),
+    ):
+        actor(7)
+
+
+def test_a_lock_with_the_interface_of_redis(endpoints: LocalCluster) -> None:
+    """With a token, and no Redis."""
+    pytest.importorskip("redis")
+    page = program("Code that expects redis-py's lock")
+
+    assert page.report().startswith("saved under token ")
+    page.lock.client.close()
+
+
 def test_apscheduler_runs_a_schedule_of_two_replicas_once(endpoints: LocalCluster) -> None:
     """Both fire; one of them does the work of the day."""
     pytest.importorskip("apscheduler")
@@ -128,19 +191,19 @@ def test_apscheduler_runs_a_schedule_of_two_replicas_once(endpoints: LocalCluste
         if len(ended) == len(replicas):
             both.set()
 
+    at = datetime.now(UTC) + timedelta(milliseconds=300)
     for each in replicas:
         each.scheduler.add_listener(note, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR)
         each.scheduler.start(paused=True)
         (job,) = each.scheduler.get_jobs()
-        job.modify(next_run_time=datetime.now(UTC) + timedelta(milliseconds=50))
+        job.modify(next_run_time=at)
         each.scheduler.resume()
     assert both.wait(30)
-    key = f"nightly-{datetime.now(UTC):%F}"
-    with endpoints.connect() as other:
-        done = Once(other, timeout=5).run(key, lambda attempt: "written again")
     for each in replicas:
         each.scheduler.shutdown()
         each.client.close()
 
     assert [event.exception for event in ended] == [None, None]
-    assert done.result == "report written"
+    results = [event.retval for event in ended if event.retval is not None]
+    assert len(results) == 1
+    assert results[0].startswith("report under token ")

@@ -28,6 +28,6 @@ def test_every_program_is_short_and_sound() -> None:
 
 
 def test_every_framework_has_its_program() -> None:
-    """The five that people ask for."""
-    for name in ("FastAPI", "Django", "Celery", "APScheduler", "cron"):
+    """The six that people ask for."""
+    for name in ("FastAPI", "Django", "Celery", "Dramatiq", "APScheduler", "cron"):
         assert f"## {name}\n" in PAGE
