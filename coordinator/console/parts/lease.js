@@ -1,0 +1,47 @@
+// A lease that runs down, as the leader last said; heartbeats fill it up again.
+
+import { h } from "../shared/dom.js";
+import { duration } from "../shared/format.js";
+
+const STEP_MS = 200;
+
+/** Return a bar of what is certainly left; it stops by itself when it leaves the page. */
+export function leaseBar(holder) {
+  if (holder.safe_ms === null || holder.lease_ms === null) {
+    return h(
+      "p",
+      { class: "muted" },
+      holder.session_id ? "What is left of its lease is not known." : "Its lease is not shown.",
+    );
+  }
+  const whole = Math.max(holder.lease_ms, holder.safe_ms, 1);
+  const begun = performance.now();
+  const text = h("span", { class: "lease-left" });
+  const bar = h("span", { class: "lease-fill" });
+  const element = h(
+    "div",
+    {
+      class: "lease",
+      role: "meter",
+      "aria-label": "What is left of its lease, in seconds",
+      "aria-valuemin": 0,
+      "aria-valuemax": whole / 1_000,
+    },
+    h("span", { class: "lease-track" }, bar),
+    text,
+  );
+  const draw = () => {
+    const left = Math.max(0, holder.safe_ms - (performance.now() - begun));
+    bar.style.setProperty("width", `${(100 * left) / whole}%`);
+    element.classList.toggle("low", left < whole / 4);
+    text.textContent = `safe for ${duration(left)} of ${duration(holder.lease_ms)}`;
+    element.setAttribute("aria-valuenow", (left / 1_000).toFixed(1));
+    element.setAttribute("aria-valuetext", text.textContent);
+  };
+  draw();
+  const timer = setInterval(() => {
+    if (!element.isConnected) clearInterval(timer);
+    else if (!document.hidden) draw();
+  }, STEP_MS);
+  return element;
+}
