@@ -7,9 +7,9 @@ With pytest no import is needed::
             ...
 
 Elsewhere use ``with local_cluster() as cluster`` (or ``async with``). docs/testing-your-code.md
-shows each fault. Start reading at ``cluster``; ``local_member``, ``member_links`` and ``ports`` are
-the server side, ``wired`` and ``client_wire`` the client side, ``plugin`` is for pytest. No other
-module of the product imports this room.
+shows each fault. Start reading at ``beginning`` and ``cluster``; ``local_member``,
+``member_links`` and ``ports`` are the server side, ``wired`` and ``client_wire`` the client side,
+``plugin`` is for pytest. No other module of the product imports this room.
 
 The names below are loaded when they are first used: pytest starts with the plugin wherever the
 package is installed.
@@ -21,10 +21,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coordinator.testing.beginning import local_cluster as local_cluster
     from coordinator.testing.client_wire import Deed as Deed
     from coordinator.testing.clocks import AdjustableClock as AdjustableClock
     from coordinator.testing.cluster import LocalCluster as LocalCluster
-    from coordinator.testing.cluster import local_cluster as local_cluster
     from coordinator.testing.faults import Fault as Fault
     from coordinator.testing.wired import WiredConnector as WiredConnector
 
@@ -33,7 +33,7 @@ _HOMES = {
     "Deed": "coordinator.testing.client_wire",
     "Fault": "coordinator.testing.faults",
     "LocalCluster": "coordinator.testing.cluster",
-    "local_cluster": "coordinator.testing.cluster",
+    "local_cluster": "coordinator.testing.beginning",
     "WiredConnector": "coordinator.testing.wired",
 }
 

@@ -1,7 +1,7 @@
 """The wire from one client to the members, with switches for faults.
 
-1. While a wire is cut, requests and replies are held; once it is mended they arrive late, as over
-   TCP. A waiting caller notices only that time passes.
+1. While a wire is cut, what passes over it is held (``held``); once it is mended it arrives late,
+   as over TCP. A waiting caller notices only that time passes.
 2. A dropped reply is lost after the member has executed the request; the client sees a broken
    connection.
 3. Switches may be set from any thread; the wire reads them in the client's own loop.
@@ -10,37 +10,57 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
-from collections.abc import Callable, Collection
-from types import TracebackType
-from typing import Literal
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Literal
 
-from coordinator.client import HttpTransport, Request, Response
+from coordinator.client import Request, Response, Transport
+from coordinator.client.connecting import TransportName
+from coordinator.client.delivery import encoding_of
+from coordinator.client.securing import ClientTls
+from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import ResponseStream
-from coordinator.errors import ConnectionLostError
+from coordinator.errors import BadArgumentsError, ConnectionLostError
+from coordinator.testing import held
 from coordinator.testing.clocks import AdjustableClock
 from coordinator.testing.faults import Fault
+from coordinator.wire.encoding import Encoding, decode
+from coordinator.wire.messages import SESSION_ID_HEADER
 
 Deed = Literal["acquire", "release", "write"]
 """What the next dropped reply belongs to; "write" is whatever changes something."""
 
-_LOOK_S = 0.005
-"""How often who is held looks whether the way is mended."""
+_SESSION_ID = SESSION_ID_HEADER.lower()
 
 
 class Wire:
-    """A Transport over HTTP; ``clock`` is the clock of the client at its end."""
+    """A Transport of one client: over the stream, or over what ``name`` says.
 
-    def __init__(self) -> None:
+    ``clock`` is the clock of the client at its end; ``leader`` is None over HTTP.
+    """
+
+    def __init__(
+        self, name: TransportName = "auto", label: str = "", tls: ClientTls | None = None
+    ) -> None:
         self.session_id: str | None = None
         """The session that the client opened last."""
         self.clock = AdjustableClock()
-        self._http = HttpTransport()
+        self.leader = None if name == "http" else KnownLeader()
+        self._inner = self._over(name, label, tls or ClientTls())
         self._guard = threading.Lock()
         self._cuts: dict[object, Collection[str] | None] = {}
         self._freezes: set[object] = set()
         self._drops: list[_Drop] = []
+
+    def _over(self, name: TransportName, label: str, tls: ClientTls) -> Transport:
+        http = held.HeldHttp(self._is_cut, tls) if name != "stream" else None
+        if name == "http" and http is not None:
+            return http
+        connect = partial(held.connect, self._is_cut, tls)
+        return StreamTransport(self.leader, label=label, http=http, connect=connect)
 
     # --- switches, for any thread
 
@@ -84,49 +104,53 @@ class Wire:
 
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         """Send a request as soon as no fault holds it, and return the answer."""
-        try:
-            async with asyncio.timeout(timeout_ms / 1000) as scope:
-                while self._is_held(endpoint, request):  # noqa: ASYNC110 - any thread ends it
-                    await asyncio.sleep(_LOOK_S)
-                response = await self._http.request(endpoint, request, timeout_ms)
-                await self.until_mended(endpoint)
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
-            raise _silence(endpoint, timeout_ms) from error
+        if self._freezes and _is_heartbeat(request):
+            began_s = asyncio.get_running_loop().time()
+            await held.within(timeout_ms, endpoint, self._until_thawed())
+            timeout_ms -= int((asyncio.get_running_loop().time() - began_s) * 1000)
+        response = await self._inner.request(endpoint, self.sent(request), max(1, timeout_ms))
         if _opens_session(request) and response.status < 300:
-            self.session_id = _session_id_in(response)
+            opened = _decoded(response.body, response.headers)
+            self.session_id = str(opened["session_id"])
         self._maybe_drop(endpoint, request)
         return response
 
     def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _WireStreaming:
-        """Return a stream of answers that the faults can delay and cut."""
-        return _WireStreaming(self, self._http, endpoint, request, timeout_ms)
+        """Return a stream of lines of which the faults can lose one."""
+        streaming = self._inner.stream(endpoint, self.sent(request), timeout_ms)
+        return _WireStreaming(self, streaming, endpoint, request)
+
+    def sent(self, request: Request) -> Request:
+        """Return what is sent of a request: while heartbeats are held back it renews nothing."""
+        if not self._freezes:
+            return request
+        headers = {name: said for name, said in request.headers.items() if name != _SESSION_ID}
+        return request._replace(headers=headers)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.close()
+        await self._inner.close()
 
     def note_session(self, request: Request) -> None:
         """Note the session that an answered attempt to hold has opened, if it did."""
-        if _is_acquire(request) and request.body is not None and b'"lease_ms"' in request.body:
-            self.session_id = str(json.loads(request.body)["session_id"])
+        if _is_acquire(request) and request.body is not None and b"lease_ms" in request.body:
+            asked = _decoded(request.body, request.headers)
+            if "lease_ms" in asked:
+                self.session_id = str(asked["session_id"])
 
-    async def until_mended(self, endpoint: str) -> None:
-        """Wait while the way to ``endpoint`` is cut."""
-        while self._is_cut(endpoint):  # noqa: ASYNC110 - any thread ends it
-            await asyncio.sleep(_LOOK_S)
-
-    def maybe_drop_line(self, endpoint: str, request: Request, line: bytes) -> None:
+    def maybe_drop_line(
+        self, endpoint: str, request: Request, headers: Mapping[str, str], line: bytes
+    ) -> None:
         """Lose this line, and the connection, if it is the reply that is to be dropped."""
-        if self._drops and _is_answer(line):
+        if self._drops and _is_answer(line, headers):
             self._maybe_drop(endpoint, request)
+
+    async def _until_thawed(self) -> None:
+        while self._freezes:  # noqa: ASYNC110 - any thread ends it
+            await asyncio.sleep(held.LOOK_S)
 
     def _is_cut(self, endpoint: str) -> bool:
         return any(at is None or endpoint in at for at in self._cuts.values())
-
-    def _is_held(self, endpoint: str, request: Request) -> bool:
-        return self._is_cut(endpoint) or (bool(self._freezes) and _is_heartbeat(request))
 
     def _maybe_drop(self, endpoint: str, request: Request) -> None:
         for drop in list(self._drops):
@@ -149,64 +173,47 @@ class _WireStreaming:
     """``async with`` it to stream; a class, so that one that is left open leaves no generator."""
 
     def __init__(
-        self, wire: Wire, http: HttpTransport, endpoint: str, request: Request, timeout_ms: int
+        self,
+        wire: Wire,
+        streaming: AbstractAsyncContextManager[ResponseStream],
+        endpoint: str,
+        request: Request,
     ) -> None:
         self._wire = wire
+        self._streaming = streaming
         self._endpoint = endpoint
         self._request = request
-        self._timeout_ms = timeout_ms
-        self._streaming = http.stream(endpoint, request, timeout_ms)
 
     async def __aenter__(self) -> ResponseStream:
-        try:
-            async with asyncio.timeout(self._timeout_ms / 1000) as scope:
-                await self._wire.until_mended(self._endpoint)
-        except TimeoutError as error:
-            if not scope.expired():
-                raise
-            raise _silence(self._endpoint, self._timeout_ms) from error
         stream = await self._streaming.__aenter__()
         return _WireStream(stream, self._wire, self._endpoint, self._request)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._streaming.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *exception: Any) -> None:
+        await self._streaming.__aexit__(*exception)
 
 
 class _WireStream:
-    """A stream of lines over a wire; a line that is under way when it is cut comes late."""
-
-    watches_silence = False
+    """A stream of lines over a wire."""
 
     def __init__(self, stream: ResponseStream, wire: Wire, endpoint: str, request: Request) -> None:
         self._stream = stream
         self._wire = wire
         self._endpoint = endpoint
         self._request = request
+        self.watches_silence = stream.watches_silence
         self.status = stream.status
         self.headers = stream.headers
 
     async def line(self) -> bytes | None:
         line = await self._stream.line()
-        if line is not None and line.strip() and self._stream.status < 300:
+        if line is not None and line.strip() and self.status < 300:
             self._wire.note_session(self._request)
-        await self._wire.until_mended(self._endpoint)
         if line is not None:
-            self._wire.maybe_drop_line(self._endpoint, self._request, line)
+            self._wire.maybe_drop_line(self._endpoint, self._request, self.headers, line)
         return line
 
     async def read(self) -> bytes:
         return await self._stream.read()
-
-
-def _silence(endpoint: str, timeout_ms: int) -> ConnectionLostError:
-    return ConnectionLostError(
-        f"{endpoint}: no answer within {timeout_ms} ms (cut off by the test)", endpoint=endpoint
-    )
 
 
 # --- which request is what
@@ -220,9 +227,10 @@ def _opens_session(request: Request) -> bool:
     return request.method == "POST" and request.target == "/v1/sessions"
 
 
-def _session_id_in(response: Response) -> str | None:
-    opened = json.loads(response.body)
-    return str(opened["session_id"]) if "session_id" in opened else None
+def _decoded(body: bytes, headers: Mapping[str, str]) -> Any:
+    """Return what a body says; without a type it is one of the stream's."""
+    is_packed = "content-type" not in headers
+    return decode(body, Encoding.MSGPACK if is_packed else encoding_of(headers))
 
 
 def _is_acquire(request: Request) -> bool:
@@ -246,12 +254,12 @@ _DEEDS: dict[str, Callable[[Request], bool]] = {
 }
 
 
-def _is_answer(line: bytes) -> bool:
+def _is_answer(line: bytes, headers: Mapping[str, str]) -> bool:
     """Return whether a line of an acquire is its answer, not a place in the queue.
 
     The answer of one that need not wait is a body of one line, without a type."""
     try:
-        said = json.loads(line)
-    except ValueError:
+        said = _decoded(line, headers)
+    except BadArgumentsError:
         return False
     return isinstance(said, dict) and ("grant" in said or said.get("type") in ("granted", "error"))

@@ -26,7 +26,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from coordinator.client import AsyncClient, Client, Request, Session
 from coordinator.clock import SystemClock
@@ -35,6 +35,8 @@ from coordinator.errors import BadArgumentsError, OutcomeUnknownError, Unavailab
 from coordinator.secret_file import ensure_secret
 from coordinator.testing.client_wire import Deed, Wire
 from coordinator.testing.faults import Fault
+from coordinator.testing.local_access import LocalAccess
+from coordinator.testing.local_certificates import LocalCertificates
 from coordinator.testing.local_member import LocalMember
 from coordinator.testing.member_links import Links
 from coordinator.testing.ports import LOOPBACK, ReservedPorts
@@ -44,6 +46,7 @@ from recipes import Grant
 T = TypeVar("T")
 AnyClient = Client | AsyncClient
 
+_NAME = "local"
 _READY_S = 30.0
 _CALL_S = 60.0
 _LOOK_S = 0.005
@@ -61,7 +64,15 @@ class LocalCluster:
     UnavailableError if there is none for half a minute.
     """
 
-    def __init__(self, members: int, directory: Path | None, *, is_synced: bool) -> None:
+    def __init__(
+        self,
+        members: int,
+        directory: Path | None,
+        *,
+        is_synced: bool,
+        tls: bool = False,
+        access: bool = False,
+    ) -> None:
         if not 1 <= members <= _MEMBERS_MAX:
             raise BadArgumentsError(
                 f"local_cluster: expected 1 to {_MEMBERS_MAX} members, found {members}"
@@ -69,6 +80,10 @@ class LocalCluster:
         self.members = tuple(str(number) for number in range(1, members + 1))
         self._directory = directory
         self._is_synced = is_synced
+        self.certificates = LocalCertificates(_NAME) if tls else None
+        """The CA, its file and those of clients, of a cluster with TLS."""
+        self.access = LocalAccess() if access else None
+        """The administrator's token, and others, of a cluster with access rights."""
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._ports: ReservedPorts | None = None
         self._links = Links()
@@ -113,8 +128,13 @@ class LocalCluster:
     def connect(self, **options: Any) -> WiredConnector:
         """Return a connector, for ``with`` and ``async with``, as ``coordinator.connect`` does.
 
-        It takes the same options, except for ``transport`` and ``clock``, which are the switches.
+        It takes the same options, except for ``clock``, which is a switch; ``transport`` is the
+        name of one, since the switches are within it.
         """
+        if self.certificates is not None:
+            options = {"ca_file": self.certificates.ca_file, **options}
+        if self.access is not None and self.access.admin_token and "token_file" not in options:
+            options = {"token": self.access.admin_token, **options}
         return WiredConnector(self.urls, self._wires, options)
 
     # --- faults of one client
@@ -271,7 +291,8 @@ class LocalCluster:
             own = client.session().session_id
             for each in client.sessions():
                 if each.session_id != own:
-                    self.expire(each.session_id)
+                    with suppress(BadArgumentsError):  # it has ended by itself meanwhile
+                        self.expire(each.session_id)
             for name in client.children("/").names:
                 client.delete(f"/{name}", recursive=True)
 
@@ -293,6 +314,9 @@ class LocalCluster:
         try:
             self._make_members(directory)
             self._run(self._start_all())
+            if self.access is not None:
+                with self.connect() as client:
+                    self.access.begin(client)
         except BaseException:
             self.close()
             raise
@@ -324,18 +348,24 @@ class LocalCluster:
         secret_file = directory / "cluster-secret"
         directory.mkdir(parents=True, exist_ok=True)
         ensure_secret(secret_file)
+        tls, scheme = self.certificates, "http"
+        if tls is not None:
+            tls.write(directory / "certs")
+            scheme = "https"
         cluster = ClusterConfig(
-            name="local",
+            name=_NAME,
             secret_file=str(secret_file),
+            tls_ca_file=None if tls is None else tls.ca_file,
             members=tuple(
-                MemberAddress(member_id, f"http://{LOOPBACK}:{door}", LOOPBACK, link)
+                MemberAddress(member_id, f"{scheme}://{LOOPBACK}:{door}", LOOPBACK, link)
                 for member_id, door, link in zip(self.members, doors, links, strict=True)
             ),
         )
         for member_id in self.members:
             data_dir = str(directory / f"member-{member_id}")
+            shown = None if tls is None else tls.member(member_id, LOOPBACK)
             self._members[member_id] = LocalMember(
-                cluster, member_id, data_dir, self._links, is_synced=self._is_synced
+                cluster, member_id, data_dir, self._links, is_synced=self._is_synced, shown=shown
             )
 
     async def _start_all(self) -> None:
@@ -415,40 +445,6 @@ class LocalCluster:
 
     def _clock(self, who: AnyClient | str) -> Any:
         return self._member(who).clock if isinstance(who, str) else self._wire(who).clock
-
-
-class local_cluster:
-    """``with local_cluster() as cluster``, or ``async with``: ready when the body begins.
-
-    Args:
-        members: how many, 1 to 9.
-        directory: where their data is kept; None: a temporary directory that goes at the end.
-        syncs_to_disk: True syncs every write, as a cluster in earnest does. False, the
-            default, leaves it to the system: faster, and the same for all that this kit can do.
-
-    Raises:
-        BadArgumentsError: another number of members.
-        UnavailableError: they are not ready within half a minute.
-    """
-
-    def __init__(
-        self, *, members: int = 3, directory: Path | None = None, syncs_to_disk: bool = False
-    ) -> None:
-        self._cluster = LocalCluster(members, directory, is_synced=syncs_to_disk)
-
-    def __enter__(self) -> LocalCluster:
-        self._cluster.start()
-        return self._cluster
-
-    def __exit__(self, *_exception: object) -> Literal[None]:
-        self._cluster.close()
-
-    async def __aenter__(self) -> LocalCluster:
-        await asyncio.to_thread(self._cluster.start)
-        return self._cluster
-
-    async def __aexit__(self, *_exception: object) -> Literal[None]:
-        await asyncio.to_thread(self._cluster.close)
 
 
 def _is_ready(member: LocalMember) -> bool:

@@ -27,6 +27,7 @@ from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
 from coordinator.testing.clocks import AdjustableClock
 from coordinator.testing.member_links import LinkEnd, Links
+from coordinator.tls.certificates import of_member
 
 SESSION_TIMEOUT_MS_MIN = 200
 """Tests may have sessions shorter than a cluster in earnest would allow."""
@@ -48,16 +49,26 @@ class LocalMember:
         links: Links,
         *,
         is_synced: bool,
+        shown: tuple[str, str] | None = None,
     ) -> None:
         self.member_id = member_id
         self.clock = AdjustableClock()
         address = next(each for each in cluster.members if each.member_id == member_id)
         self.url = address.client_url
+        cert_file, key_file = shown or (None, None)
         self._config = Config(
-            member=MemberConfig(member_id=member_id, data_dir=data_dir),
+            member=MemberConfig(
+                member_id=member_id,
+                data_dir=data_dir,
+                tls_cert_file=cert_file,
+                tls_key_file=key_file,
+            ),
             cluster=cluster,
             http=HttpConfig(
-                bind_port=int(self.url.rpartition(":")[2]), shutdown_grace_ms=_SHUTDOWN_GRACE_MS
+                bind_port=int(self.url.rpartition(":")[2]),
+                shutdown_grace_ms=_SHUTDOWN_GRACE_MS,
+                tls_cert_file=cert_file,
+                tls_key_file=key_file,
             ),
             raft=RaftConfig(),
             sessions=SessionConfig(tick_ms=_TICK_MS),
@@ -86,8 +97,9 @@ class LocalMember:
         config = self._config
         random = Random()  # noqa: S311 - of election timeouts
         transport = TcpTransport(
-            config.cluster, config.member, config.raft, clock=self.clock, random=random
-        )
+            config.cluster, config.member, config.raft, clock=self.clock, random=random,
+            tls=of_member(config),
+        )  # fmt: skip
         self._end = self._links.end_of(self.member_id, transport)
         self._engine = PySyncObjEngine(
             config.cluster,
@@ -127,7 +139,7 @@ class LocalMember:
         assert self._server is not None, "a leader runs"
         deadline_ms = self.clock.monotonic_ms() + _READ_MS_MAX
         try:
-            reply = await self._server.member.session(session_id, LINEARIZABLE, deadline_ms)
+            reply = await self._server.member.sessions.one(session_id, LINEARIZABLE, deadline_ms)
         except SessionExpiredError:
             return None
         age_ms = max(0, self.clock.wall_ms() - reply.value.opened_ms)

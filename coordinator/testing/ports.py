@@ -25,7 +25,7 @@ class ReservedPorts:
         self.ports = tuple(int(each.getsockname()[1]) for each in self._sockets)
 
     def release(self) -> None:
-        """Let go of them; idempotent."""
+        """Free the ports; idempotent."""
         for each in self._sockets:
             each.close()
 

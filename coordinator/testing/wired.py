@@ -6,6 +6,7 @@ from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from coordinator.client import AsyncClient, Connector, connect
+from coordinator.client.connecting import client_tls, transport_name
 from coordinator.testing.client_wire import Wire
 
 
@@ -18,8 +19,12 @@ class WiredConnector(Connector):
         wires: MutableMapping[AsyncClient, Wire],
         options: dict[str, Any],
     ) -> None:
+        name = transport_name(options.pop("transport", None))
+        files = (options.get(each) for each in ("ca_file", "cert_file", "key_file"))
+        tls = client_tls(endpoints, *files)
+
         async def open_wired() -> AsyncClient:
-            wire = Wire()
+            wire = Wire(name, options.get("label") or "", tls)
             connector = connect(endpoints, transport=wire, clock=wire.clock, **options)
             client = await connector.open_async()
             wires[client] = wire

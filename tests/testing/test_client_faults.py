@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+import urllib.request
+from collections import Counter
 
 import pytest
 
@@ -204,17 +207,46 @@ def test_what_was_under_way_when_it_was_cut_off_arrives_late(
         assert client.get("/a").data == b""
 
 
+@pytest.mark.parametrize("transport", ["auto", "http"])
 def test_a_client_cut_off_from_one_member_goes_to_another(
-    coordinator_cluster: LocalCluster,
+    coordinator_cluster: LocalCluster, transport: str
 ) -> None:
     """Silence of one member costs an attempt, not the lock."""
-    with coordinator_cluster.connect(timeout=3) as client:
+    with coordinator_cluster.connect(timeout=3, transport=transport) as client:
         grant = Lock(client, "report").acquire()
 
         with coordinator_cluster.cut_off(client, *coordinator_cluster.followers):
             assert grant.verify() > 0
         with coordinator_cluster.cut_off(client, coordinator_cluster.leader):
             assert grant.verify() > 0
+
+
+def test_a_client_of_the_kit_speaks_what_one_without_switches_speaks(
+    coordinator_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream; the environment chooses for both."""
+    asked = {}
+    for name in ("", "http"):
+        monkeypatch.setenv("COORDINATOR_TRANSPORT", name)
+        for connector in (coordinator_cluster.connect(), connect(coordinator_cluster.endpoints)):
+            before = doors(coordinator_cluster)
+            with connector as client, Lock(client, "report"):
+                pass
+            asked[name, type(connector)] = set(doors(coordinator_cluster) - before)
+
+    assert list(asked.values()) == [{"stream"}, {"stream"}, {"http"}, {"http"}]
+
+
+def doors(cluster: LocalCluster) -> Counter[str]:
+    """Return how many attempts to acquire came through each door."""
+    found: Counter[str] = Counter()
+    for url in cluster.urls:
+        with urllib.request.urlopen(url + "/metrics", timeout=10) as answer:
+            for line in answer.read().decode().splitlines():
+                counted = re.match(r'coordinator_requests_total\{door="(\w+)",(.*)\} (\d+)', line)
+                if counted is not None and "acquire" in counted[2].lower():
+                    found[counted[1]] += int(counted[3])
+    return found
 
 
 def test_after_a_pause_the_first_question_has_the_true_answer(
