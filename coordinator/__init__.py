@@ -21,19 +21,25 @@ log_lines             what may a line of the log hold               nothing of o
 build                 is this compiled                              nothing of ours
 config                what did the operator say                     errors
 secret_file           what makes a member of this cluster           config, errors
+audit                 what was forced, changed or refused           errors, config, clock
+oidc                  whose is a token of an issuer                 errors, config, clock
+tls                   who is at the other end; certificates         config, errors, clock
 model                 what several rooms speak of: values            errors
 1 state               what is true (pure, deterministic)            model, errors
 2 raft                in which order, durably                       errors, config, clock,
-                                                                    waiting
+                                                                    waiting, tls
 3 service             is it one living member                       model, state, raft.engine,
                                                                     errors, config, clock,
-                                                                    waiting
+                                                                    waiting, audit.event
 4 wire                how is it said (bodies; the HTTP door)        model, service, errors, config,
-                                                                    clock, value types of state
-5 console             a page for people                             nothing: calls the HTTP API
-6 client              how does a program say it and survive         model, wire.codec,
+                                                                    clock, value types of state,
+                                                                    console.pages
+5 console             pages for people, static                      nothing: calls the HTTP API
+6 client              how does a program say it and survive         model, wire.codec, tls,
                       what networks do                              wire.messages, errors, clock
-  cli                 verbs for a shell                             client, recipes, server
+  learn               stories about locks, played and recorded      client, recipes, model, errors,
+                                                                    clock, console.pages
+  cli                 verbs for a shell                             client, recipes, learn, server
   server              the only place that builds things             all rooms
   testing             a cluster in the user's own tests             all rooms
 recipes               locks, elections                              client, errors
@@ -60,7 +66,7 @@ if TYPE_CHECKING:
 
     from coordinator.client import AsyncClient as AsyncClient
     from coordinator.client import Client as Client
-    from coordinator.client import Probe as Probe
+    from coordinator.client import HealthProbe as HealthProbe
     from coordinator.client import RetryPolicy as RetryPolicy
     from coordinator.client import connect as connect
     from coordinator.errors import AuthFailedError as AuthFailedError
@@ -106,30 +112,68 @@ if TYPE_CHECKING:
     from coordinator.errors import UnhealthyError as UnhealthyError
     from coordinator.errors import UnknownRouteError as UnknownRouteError
     from recipes import FOREVER as FOREVER
+    from recipes import Barrier as Barrier
+    from recipes import Borrowed as Borrowed
+    from recipes import CacheChange as CacheChange
+    from recipes import CachedValue as CachedValue
+    from recipes import CachedZnode as CachedZnode
+    from recipes import CacheUpdate as CacheUpdate
+    from recipes import CommitLog as CommitLog
+    from recipes import CommitSite as CommitSite
+    from recipes import Condition as Condition
+    from recipes import Configuration as Configuration
+    from recipes import Counter as Counter
+    from recipes import Delivery as Delivery
+    from recipes import DoubleBarrier as DoubleBarrier
     from recipes import Election as Election
+    from recipes import Flag as Flag
     from recipes import Grant as Grant
+    from recipes import Group as Group
+    from recipes import GroupMember as GroupMember
     from recipes import Held as Held
+    from recipes import Job as Job
+    from recipes import JobReply as JobReply
+    from recipes import JobRun as JobRun
+    from recipes import Jobs as Jobs
+    from recipes import JobView as JobView
+    from recipes import Latch as Latch
     from recipes import Lock as Lock
+    from recipes import ManualLock as ManualLock
+    from recipes import Membership as Membership
     from recipes import MultiLock as MultiLock
     from recipes import Once as Once
+    from recipes import Owned as Owned
+    from recipes import Partitioner as Partitioner
+    from recipes import Pool as Pool
     from recipes import ReentrantLock as ReentrantLock
+    from recipes import RevokeAnswer as RevokeAnswer
+    from recipes import Revoker as Revoker
+    from recipes import RevokeRequest as RevokeRequest
+    from recipes import Run as Run
     from recipes import RWLock as RWLock
     from recipes import Semaphore as Semaphore
+    from recipes import Snapshot as Snapshot
     from recipes import TokenBucket as TokenBucket
+    from recipes import Transaction as Transaction
+    from recipes import TreeCache as TreeCache
     from recipes import TreeLock as TreeLock
+    from recipes import Wish as Wish
+    from recipes import WorkQueue as WorkQueue
     from recipes import exclusive as exclusive
     from recipes import execute_exclusive as execute_exclusive
+    from recipes import once_per as once_per
+    from recipes import run_exclusive as run_exclusive
 
     __version__: str
 
-_CLIENT_NAMES = frozenset({"connect", "Client", "AsyncClient", "RetryPolicy", "Probe"})
+_CLIENT_NAMES = frozenset({"connect", "Client", "AsyncClient", "RetryPolicy", "HealthProbe"})
 
 __all__ = [
     "connect",
     "Client",
     "AsyncClient",
     "RetryPolicy",
-    "Probe",
+    "HealthProbe",
     # recipes
     "Lock",
     "ReentrantLock",
@@ -137,14 +181,52 @@ __all__ = [
     "Semaphore",
     "MultiLock",
     "TreeLock",
+    "ManualLock",
+    "Revoker",
+    "RevokeAnswer",
+    "RevokeRequest",
     "Election",
+    "Wish",
     "Grant",
     "Held",
     "FOREVER",
     "exclusive",
     "execute_exclusive",
+    "run_exclusive",
     "Once",
+    "Job",
+    "once_per",
+    "Run",
+    "JobReply",
+    "Jobs",
+    "JobView",
+    "JobRun",
     "TokenBucket",
+    "Counter",
+    "Flag",
+    "Barrier",
+    "DoubleBarrier",
+    "Latch",
+    "Condition",
+    "Group",
+    "GroupMember",
+    "Membership",
+    "Partitioner",
+    "Owned",
+    "WorkQueue",
+    "Delivery",
+    "Pool",
+    "Borrowed",
+    "CachedValue",
+    "TreeCache",
+    "CachedZnode",
+    "CacheChange",
+    "CacheUpdate",
+    "Configuration",
+    "Snapshot",
+    "CommitLog",
+    "CommitSite",
+    "Transaction",
     # errors
     "CoordinatorError",
     "AuthFailedError",

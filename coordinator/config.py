@@ -31,7 +31,10 @@ class ClusterConfig:
 
     name: str = "coordinator"
     secret_file: str | None = None
-    """File (mode 0600) with the secret that members prove to each other; required off loopback."""
+    """File (mode 0600) with the secret that members prove to each other; several members need it,
+    or certificates."""
+    tls_ca_file: str | None = None
+    """The CA whose certificates the members show each other."""
     members: tuple[MemberAddress, ...] = ()
 
 
@@ -43,6 +46,18 @@ class MemberConfig:
     data_dir: str = "data/member-1"
     member_bind_host: str | None = None
     """Address to listen on for members; None: its own ``member_host``."""
+    tls: str = "required"
+    """``required``: with a certificate it talks to members by TLS alone; ``accepted``: to those
+    without one, too, while members are given theirs one after the other."""
+    tls_cert_file: str | None = None
+    """What this member shows the others; its name is ``tls.names.member_uri``."""
+    tls_key_file: str | None = None
+    """The key of it (mode 0600)."""
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether it talks to other members over TLS."""
+        return self.tls_cert_file is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +66,19 @@ class HttpConfig:
 
     bind_host: str = "127.0.0.1"
     bind_port: int = 7071
-    is_insecure: bool = False
-    """Must be true to listen beyond loopback without TLS."""
+    tls: str = "required"
+    """``required``: beyond loopback it listens with a certificate only; ``off``: never with one."""
+    access: str = "required"
+    """``required``: until access rules are on, callers beyond loopback get /health alone; ``off``:
+    until then everybody may do anything."""
+    tls_cert_file: str | None = None
+    """What it shows clients; with it every connection is TLS."""
+    tls_key_file: str | None = None
+    """The key of it (mode 0600)."""
+    client_ca_file: str | None = None
+    """The CA whose certificates clients show."""
+    is_client_cert_required: bool = True
+    """With ``client_ca_file``: false also lets in clients without a certificate."""
     allowed_hosts: str | None = None
     """Names, separated by commas, under which clients may call a member, beyond addresses,
     ``localhost`` and the hosts of ``client_url`` and ``bind_host``; ``*.name`` is every name below
@@ -72,6 +98,11 @@ class HttpConfig:
     """Higher than what one person needs: many workers may share one address."""
     shutdown_grace_ms: int = 3_000
 
+    @property
+    def has_tls(self) -> bool:
+        """Whether clients connect by TLS."""
+        return self.tls_cert_file is not None
+
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
@@ -81,7 +112,7 @@ class RaftConfig:
     election_timeout_ms_min: int = 400
     election_timeout_ms_max: int = 800
     snapshot_every_entries: int = 20_000
-    snapshot_every_bytes: int = 64 * 1024 * 1024
+    snapshot_every_bytes: int = 8 * 1024 * 1024
     keep_entries_after_snapshot: int = 5_000
     snapshot_piece_bytes: int = 256 * 1024
     segment_bytes: int = 16 * 1024 * 1024
@@ -111,15 +142,21 @@ class MemberLimits:
 
     watches_per_stream_max: int = 10_000
     watch_streams_max: int = 10_000
+    watch_streams_per_client_max: int = 5_000
+    """Of one client: of an identity, else of an address."""
     watch_selectors_max: int = 200_000
     """Of all watch streams of one member together; each costs about half a kilobyte."""
     watch_history_changes: int = 50_000
     watch_history_bytes: int = 64 * 1024 * 1024
+    watch_values_bytes: int = 32 * 1024 * 1024
+    """Of the data in recent changes, for watches with values; what is older is forgotten first."""
     watch_buffer_changes: int = 10_000
     bookmark_interval_ms: int = 5_000
     reap_interval_ms: int = 10_000
     """For how long a container stays that has lost its last child."""
     lock_waiters_max: int = 10_000
+    requests_per_second_max: int = 20_000
+    """Of one client on one member, and as many ahead; a list counts as four."""
     long_hold_ms: int = 60_000
     """A lock held for longer is listed, counted and named once in the leader's log."""
 
@@ -132,6 +169,48 @@ class LogConfig:
     """The least that is said: debug, info, warning or error."""
     format: str = "text"
     """``text`` for people, ``json`` for programs: one object a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditConfig:
+    """Where a member keeps its audit log, and how much of it."""
+
+    target: str = "log"
+    """``file``, ``stderr``, ``syslog``, or ``log``: no lines of its own, but in the log above."""
+    file: str | None = None
+    """With ``target = "file"``: its path, outside of ``data_dir``."""
+    file_bytes_max: int = 64 * 1024 * 1024
+    """A larger file is renamed, and another one begun."""
+    files_max: int = 10
+    """Of the renamed files; the oldest are deleted."""
+    syslog_address: str = "/dev/log"
+    """With ``target = "syslog"``: a socket's path, or ``host:port`` of UDP."""
+    queue_events_max: int = 10_000
+    """Events that wait to be written; what is beyond is counted and left out."""
+    refusals_per_second_max: int = 50
+    """Refused requests that are written, on average; of the rest only the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class OidcConfig:
+    """The OpenID Connect issuer whose tokens prove who a client is (the extra ``oidc``)."""
+
+    issuer: str | None = None
+    """Its URL, as its tokens name it; None: such tokens prove nothing."""
+    audience: str = "coordinator"
+    """For whom its tokens must be made."""
+    jwks_url: str | None = None
+    """Where its keys are; None: where its discovery document says."""
+    jwks_token_file: str | None = None
+    """File with the token that this member shows when it asks for the keys."""
+    ca_file: str | None = None
+    """The CA of the issuer's certificate; None: those of the system."""
+    clock_skew_ms: int = 30_000
+    jwks_refresh_ms: int = 600_000
+    jwks_keep_ms: int = 86_400_000
+    """For how long keys are believed that cannot be fetched again."""
+    lifetime_ms_max: int = 86_400_000
+    """A token that lives longer is refused: it cannot be revoked by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +227,8 @@ class Config:
     """What this member proposes if it is the first leader of a new cluster. Set in the sections
     ``[sessions]`` (``SESSION_LIMITS``) and ``[limits]``."""
     log: LogConfig = field(default_factory=LogConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
+    oidc: OidcConfig = field(default_factory=OidcConfig)
 
     def value(self, section: str, key: str) -> Any:
         """Return what ``key`` of ``[section]`` is set to."""
@@ -160,6 +241,7 @@ SESSION_LIMITS = (
     "sessions_max",
     "sessions_per_address_max",
     "sessions_per_client_max",
+    "sessions_per_identity_max",
 )
 """The first limits that are keys of ``[sessions]``; the others are keys of ``[limits]``."""
 

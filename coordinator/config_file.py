@@ -30,7 +30,14 @@ from coordinator.config_rules import check, check_range
 from coordinator.errors import ConfigError
 
 _ENVIRONMENT_PREFIX = "COORDINATOR_"
-_PATH_KEYS = frozenset({("member", "data_dir"), ("cluster", "secret_file")})
+_PATH_KEYS = frozenset(
+    {
+        ("member", "data_dir"), ("member", "tls_cert_file"), ("member", "tls_key_file"),
+        ("cluster", "secret_file"), ("cluster", "tls_ca_file"),
+        ("audit", "file"), ("oidc", "ca_file"), ("oidc", "jwks_token_file"),
+        ("http", "tls_cert_file"), ("http", "tls_key_file"), ("http", "client_ca_file"),
+    }
+)  # fmt: skip
 _PARTS: dict[str, type[Any]] = typing.get_type_hints(Config)
 _SECTIONS: dict[str, dict[str, Any]] = {
     section: {key: typing.get_type_hints(_PARTS[part])[key] for key, part in keys.items()}

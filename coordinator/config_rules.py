@@ -9,10 +9,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from coordinator.config import SETTINGS, Config, MemberAddress
+from coordinator.config import SETTINGS, Config, HttpConfig, MemberAddress
 from coordinator.errors import ConfigError
 from coordinator.model.limits import PROPOSED_MAX, WHY_NO_MORE, proposed_bounds_of
 
@@ -44,13 +45,21 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
     ("raft", "snapshot_piece_bytes"): (1_024, 64 * 1024**2),
     # Clients take a stream for dead after 12 s without a line (``client.lines``).
     ("limits", "bookmark_interval_ms"): (1, 10_000),
-    ("limits", "watch_history_changes"): (0, 1_000_000_000),
+    ("limits", "watch_history_changes"): (0, 150_000),
     ("limits", "watch_history_bytes"): (0, _TIB),
+    ("limits", "watch_values_bytes"): (0, _TIB),
+    ("oidc", "clock_skew_ms"): (0, 300_000),
+    ("audit", "file_bytes_max"): (65_536, _TIB),
+    ("audit", "files_max"): (1, 10_000),
+    ("audit", "queue_events_max"): (16, 1_000_000),
+    ("audit", "refusals_per_second_max"): (1, 10_000),
 }
 
 _WHY_BOUNDED: dict[tuple[str, str], str] = {
     ("raft", "election_timeout_ms_max"): "PySyncObj, the Raft library, takes no more",
+    ("limits", "watch_history_changes"): WHY_NO_MORE,
     **{("limits", name): WHY_NO_MORE for name in PROPOSED_MAX},
+    ("sessions", "sessions_max"): WHY_NO_MORE,
 }
 
 # (section, key) must be at least `factor` times the other one, and why.
@@ -65,6 +74,7 @@ _AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
      "leases are looked at once in a tick"),
     ("http", "request_deadline_ms_max", 1, "http", "request_deadline_ms", ""),
     ("http", "connections_max", 1, "http", "connections_per_address_max", ""),
+    ("limits", "watch_streams_max", 1, "limits", "watch_streams_per_client_max", ""),
     ("limits", "watch_selectors_max", 1, "limits", "watches_per_stream_max", ""),
     ("http", "body_bytes_max", 1, "limits", "data_bytes_max",
      "a request must be able to carry the largest data"),
@@ -99,9 +109,11 @@ def check(config: Config, origin: Origin) -> None:
     """Raise ConfigError for the first values of ``config`` that do not fit each other."""
     _check_orders(config, origin)
     _check_members(config, origin)
+    _check_words(config, origin)
     _check_door(config, origin)
     _check_exposure(config, origin)
-    _check_words(config, origin)
+    _check_audit(config, origin)
+    _check_oidc(config, origin)
 
 
 def _fail(where: str, key: str, expected: str, found: object) -> NoReturn:
@@ -145,6 +157,10 @@ def _check_orders(config: Config, origin: Origin) -> None:
 _WORDS = {
     ("log", "level"): ("debug", "info", "warning", "error"),
     ("log", "format"): ("text", "json"),
+    ("audit", "target"): ("log", "file", "stderr", "syslog"),
+    ("http", "tls"): ("required", "off"),
+    ("member", "tls"): ("required", "accepted"),
+    ("http", "access"): ("required", "off"),
 }
 """Settings that are one of a few words."""
 
@@ -154,6 +170,44 @@ def _check_words(config: Config, origin: Origin) -> None:
         value = config.value(section, key)
         if value not in words:
             _fail(origin(section, key), key, "one of " + ", ".join(words), repr(value))
+
+
+def _check_audit(config: Config, origin: Origin) -> None:
+    audit = config.audit
+    if audit.target == "file" and audit.file is None:
+        where = origin("audit", "file")
+        _fail(where, "file", 'the path of the audit log beside target = "file"', "none")
+    if audit.file is not None and PurePath(audit.file).is_relative_to(config.member.data_dir):
+        expected = "a path outside of [member] data_dir, which is replaced when data are recovered"
+        _fail(origin("audit", "file"), "file", expected, audit.file)
+    host, _, port = audit.syslog_address.rpartition(":")
+    is_host = _is_host(host.strip("[]")) and port.isdecimal() and 1 <= int(port) <= 65_535
+    if not audit.syslog_address.startswith("/") and not is_host:
+        expected = "the path of a socket, or host:port"
+        _fail(origin("audit", "syslog_address"), "syslog_address", expected, audit.syslog_address)
+
+
+def _check_oidc(config: Config, origin: Origin) -> None:
+    """Check that keys come by HTTPS, or from this machine: they decide who is believed."""
+    for key in ("issuer", "jwks_url"):
+        url = config.value("oidc", key)
+        if url is not None and not is_safe_url(url):
+            expected = "an https address (http on this machine alone) without user and fragment"
+            _fail(origin("oidc", key), key, expected, repr(url))
+    if config.oidc.issuer is not None and not config.oidc.audience:
+        _fail(origin("oidc", "audience"), "audience", "a name, as tokens are made for it", "none")
+
+
+def is_safe_url(url: str) -> bool:
+    """Say whether what comes from there can be believed: HTTPS, or HTTP on this machine."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    if not host or parts.username or parts.password or "#" in url or not url.isprintable():
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
 
 
 # --- members
@@ -260,24 +314,98 @@ def _check_door(config: Config, origin: Origin) -> None:
 
 
 def _check_exposure(config: Config, origin: Origin) -> None:
-    if not is_loopback(config.http.bind_host) and not config.http.is_insecure:
-        _fail(
-            origin("http", "bind_host"),
-            "bind_host",
-            "a loopback address such as 127.0.0.1, or is_insecure = true beside it, because there "
-            "is no TLS and no authentication of clients: every client that reaches this port may "
-            "do anything",
-            repr(config.http.bind_host),
-        )
+    _check_client_tls(config, origin)
+    _check_member_tls(config, origin)
     bind_host = config.member.member_bind_host
     if bind_host is not None:
         _check_host(bind_host, origin("member", "member_bind_host"), "member_bind_host")
-    if len(config.cluster.members) > 1 and config.cluster.secret_file is None:
+    has_proof = config.cluster.secret_file is not None or config.member.has_tls
+    if len(config.cluster.members) > 1 and not has_proof:
         _fail(
             origin("cluster", "secret_file"),
             "secret_file",
             'secret_file = "cluster-secret" there, a file with the secret by which the members know'
             " each other (members on one machine make it at their first start; else make it with"
-            " `coordinator secret cluster-secret`, and copy it to all)",
+            " `coordinator secret cluster-secret`, and copy it to all), or certificates"
+            " ([cluster] tls_ca_file, [member] tls_cert_file and tls_key_file)",
             "none",
         )
+
+
+def _check_client_tls(config: Config, origin: Origin) -> None:
+    http = config.http
+    if problem := exposure_problem(http):
+        _fail(origin("http", "bind_host"), "bind_host", problem, repr(http.bind_host))
+    _check_together(config, origin, "http", "tls_cert_file", "tls_key_file")
+    _check_needs(config, origin, ("http", "client_ca_file"), ("http", "tls_cert_file"))
+    if http.tls == "off" and http.has_tls:
+        expected = 'no tls_cert_file beside it, or tls = "required"'
+        _fail(origin("http", "tls"), "tls", expected, "off, and a certificate")
+    own = next(
+        (m.client_url for m in config.cluster.members if m.member_id == config.member.member_id), ""
+    )
+    if http.has_tls and own.startswith("http://"):
+        expected = "https:// in the client_url of this member, because http.tls_cert_file is set"
+        _fail(origin("cluster", "members"), "members", expected, own)
+
+
+def _check_member_tls(config: Config, origin: Origin) -> None:
+    _check_together(config, origin, "member", "tls_cert_file", "tls_key_file")
+    _check_needs(config, origin, ("member", "tls_cert_file"), ("cluster", "tls_ca_file"))
+    _check_needs(config, origin, ("cluster", "tls_ca_file"), ("member", "tls_cert_file"))
+    if config.member.tls == "accepted":
+        given = config.member.tls_cert_file, config.cluster.secret_file
+        if None in given:
+            expected = (
+                "[member] tls_cert_file and [cluster] secret_file beside it, because members with"
+                " and without certificates are to know this one"
+            )
+            found = "neither" if given == (None, None) else "one of them"
+            _fail(origin("member", "tls"), "tls", f'{expected}; or "required"', found)
+
+
+def _check_together(config: Config, origin: Origin, section: str, one: str, other: str) -> None:
+    _check_needs(config, origin, (section, one), (section, other))
+    _check_needs(config, origin, (section, other), (section, one))
+
+
+def _check_needs(
+    config: Config, origin: Origin, given: tuple[str, str], needed: tuple[str, str]
+) -> None:
+    if config.value(*given) is not None and config.value(*needed) is None:
+        expected = f"[{needed[0]}] {needed[1]} as well (`coordinator certs` makes such files)"
+        _fail(origin(*given), given[1], expected, "none")
+
+
+def exposure_problem(http: HttpConfig) -> str:
+    """Return what is expected where a member listens for clients, "" if it is so."""
+    if is_loopback(http.bind_host) or http.has_tls or http.tls == "off":
+        return ""
+    return (
+        "a loopback address such as 127.0.0.1, or [http] tls_cert_file and tls_key_file beside it"
+        ' (`coordinator certs` makes them), or tls = "off", with which everybody between a client'
+        " and this member can read and change what they send"
+    )
+
+
+def what_is_off(config: Config) -> tuple[str, ...]:
+    """Return what a member leaves open to others than this machine, a sentence each."""
+    http, found = config.http, []
+    if config.member.tls == "accepted":
+        found.append(
+            "member.tls is accepted: what members say may pass without TLS; take it away when every"
+            " member has its certificate"
+        )
+    if is_loopback(http.bind_host):
+        return tuple(found)
+    if not http.has_tls:
+        found.append(
+            "http.tls is off: everybody between a client and this member can read and change what"
+            " they send"
+        )
+    if http.access == "off":
+        found.append(
+            "http.access is off: until access rules are on, every client that reaches this member"
+            " may read and change everything"
+        )
+    return tuple(found)

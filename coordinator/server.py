@@ -23,10 +23,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from coordinator import build, log_lines
+from coordinator.audit.event import AuditEvent, Source
+from coordinator.audit.log import open_audit
 from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.garbage import SmallSteps
+from coordinator.model.access import MEMBER
+from coordinator.oidc.opening import open_issuer
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.raft.network.agreement import Fact
@@ -36,10 +40,13 @@ from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
 from coordinator.service.member import Member
 from coordinator.service.replica import MachineReplica
-from coordinator.state.codec import COMMAND_FORMAT, OUTCOME_FORMAT
+from coordinator.state.codec import COMMAND_FORMAT, OUTCOME_FORMAT, encode_command
+from coordinator.state.commands import CloseSession, Command, FinishSession, Operation, SetAccess
+from coordinator.state.locks.operations import REASON_CHARACTERS_MAX
 from coordinator.state.machine import StateMachine
 from coordinator.state.rules import RULES
 from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
+from coordinator.tls.certificates import Certificates
 from coordinator.wire.http.app import create_app
 from coordinator.wire.http.server import HttpServer
 
@@ -72,17 +79,32 @@ class Server:
     ) -> None:
         self._config = config = _with_members(config)
         self._clock = clock or SystemClock()
+        self._certificates = Certificates(config, self._clock, has_members=engine is None)
         self._engine = engine or PySyncObjEngine(
             config.cluster,
             config.member,
             config.raft,
             clock=self._clock,
             facts=facts_to_agree_on(),
+            tls=self._certificates.member,
         )
-        self.member = Member(config, self._engine, self._clock)
+        self._audit = open_audit(config, self._clock)
+        self.member = Member(
+            config, self._engine, self._clock,
+            audit=self._audit, issuer=open_issuer(config.oidc, self._clock),
+        )  # fmt: skip
+        self.member.warnings = self._certificates.warnings
+        self.member.metrics.add_facts_by(
+            "certificate_expiry_timestamp_seconds",
+            "When a certificate in use expires, by whom it is shown to.",
+            "shown_to",
+            self._certificates.expire_s,
+        )
         app = create_app(self.member, config.http, self._clock)
         client_urls = [member.client_url for member in config.cluster.members]
-        self._http = HttpServer(app, config.http, self._clock, client_urls=client_urls)
+        self._http = HttpServer(
+            app, config.http, self._clock, client_urls=client_urls, tls=self._certificates.door
+        )
         self._has_failed: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self.member.on_failure(self._fail)
@@ -115,20 +137,32 @@ class Server:
         note = read_note(OsDisk(), self._config.member.data_dir)
         if note:
             audit.warning("this cluster was begun again from one member's data: %s", note)
+        if self._audit is not None:
+            self._audit.start()
+            self._note("member.started", release=build.described(), begun_again=note)
         try:
             await self.member.start()
             await self._http.start()
         except BaseException:
             await self.stop()
             raise
+        self._certificates.begin()
         member_id = self._config.member.member_id
-        logger.info("member %s listens on %s (%s)", member_id, self.url, build.described())
+        bound = self._config.http.bind_host
+        where = (
+            self.url if bound in self.url else f"{self.url}, bound to {bound or 'every address'}"
+        )
+        logger.info("member %s listens on %s (%s)", member_id, where, build.described())
 
     async def stop(self) -> None:
         """Close the door, then leave the cluster. Idempotent."""
+        self._certificates.end()
         has_failed = self._failure is not None
         await self._http.stop(break_after_s=_FAILED_GRACE_S if has_failed else None)
         await self.member.stop()
+        if self._audit is not None and self._audit.is_running:
+            self._note("member.stopped", failure=str(self._failure or ""))
+            await asyncio.to_thread(self._audit.stop)
 
     async def abort(self) -> None:
         """End at once, like a killed process: connections break, requests get no answer.
@@ -138,6 +172,20 @@ class Server:
         self._http.abort()
         await self.member.stop()
         await self._http.stop()
+        if self._audit is not None:  # its file is for the next life
+            await asyncio.to_thread(self._audit.stop)
+
+    def _note(self, event: str, **detail: object) -> None:
+        """Note in the audit log what happens to this member."""
+        members = [each.member_id for each in self._config.cluster.members]
+        self.member.audit.note(
+            AuditEvent(
+                event=event,
+                source=Source.MEMBER,
+                time_ms=self._clock.wall_ms(),
+                detail={**detail, "members": members},
+            )
+        )
 
     async def failed(self) -> BaseException:
         """Wait until the member must stop, and return why."""
@@ -145,6 +193,10 @@ class Server:
         await self._has_failed.wait()
         assert self._failure is not None, "set before the event"
         return self._failure
+
+    def reload_certificates(self) -> None:
+        """Read the files of certificates again, whether they have changed or not."""
+        self._certificates.reload()
 
     def _fail(self, error: BaseException) -> None:
         logger.critical("member %s must stop: %s", self._config.member.member_id, error)
@@ -202,8 +254,10 @@ def look_at(config: Config) -> KeptData:
         return held
 
 
-def recover(config: Config, *, by: str, reason: str) -> str:
+def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = False) -> str:
     """Begin the cluster again from this member's data (``refounding``); return what was done.
+
+    ``turns_access_off`` is the way back of operators who have lost the last token that may do all.
 
     The data of before keep their place under another name. Raises StorageError as ``look_at``."""
     disk, data_dir = OsDisk(), config.member.data_dir.rstrip("/")
@@ -211,18 +265,25 @@ def recover(config: Config, *, by: str, reason: str) -> str:
     shutil.rmtree(new, ignore_errors=True)  # of one that was not finished
     with _held(config) as held:
         before, machine = held.machine.zxid, held.machine
-        machine.skip_zxids(ZXIDS_SKIPPED)
+        wall_ms = SystemClock().wall_ms()
+        replica = MachineReplica(machine)
+        ended = begin_again(replica, held.at, wall_ms, by=by, reason=reason)
+        if turns_access_off:
+            off = Command(SetAccess(is_on=False), wall_ms, caller=MEMBER)
+            replica.apply(held.at.index, held.at.term, encode_command(off))
+            assert not machine.access.is_on, "members may do all"
         member_ids = tuple(sorted(each.member_id for each in config.cluster.members))
         owner = Owner(
             config.cluster.name, config.member.member_id, os.urandom(CLUSTER_ID_BYTES), member_ids
         )
-        now = datetime.fromtimestamp(SystemClock().wall_ms() / 1_000, UTC)
+        now = datetime.fromtimestamp(wall_ms / 1_000, UTC)
         write(
             disk, new, owner, held.at, machine.snapshot(),
             {
                 "time": now.isoformat(timespec="milliseconds"), "by": by, "reason": reason,
                 "last_term": held.at.term, "last_entry": held.at.index,
-                "zxid_before": before, "zxid": machine.zxid,
+                "zxid_before": before, "zxid": machine.zxid, "sessions_ended": ended,
+                "access_turned_off": turns_access_off,
                 "cluster_id_before": held.owner.cluster_id.hex() if held.owner else "",
                 "cluster_id": owner.cluster_id.hex(), "data_before": old,
             },
@@ -230,6 +291,11 @@ def recover(config: Config, *, by: str, reason: str) -> str:
         disk.rename(data_dir, old)
         disk.rename(new, data_dir)
         disk.sync_directory(str(Path(data_dir).absolute().parent))
+    _note_recovery(
+        config,
+        {"by": by, "reason": reason, "zxid_before": before, "former": old,
+         "access_turned_off": turns_access_off},
+    )  # fmt: skip
     others = [each.member_id for each in config.cluster.members
               if each.member_id != owner.member_id]  # fmt: skip
     todo = "start it"
@@ -240,9 +306,52 @@ def recover(config: Config, *, by: str, reason: str) -> str:
         )
     return (
         f"{data_dir} begins cluster {owner.cluster!r} again, id {owner.cluster_id.hex()}, at zxid"
-        f" {machine.zxid} (was {before}). Acknowledged writes that were not in these data are lost."
+        f" {machine.zxid} (was {before}). Acknowledged writes that were not in these data are lost,"
+        f" and all {ended} sessions have ended, with their locks."
         f" The former data are in {old}. Now {todo}."
     )
+
+
+def begin_again(
+    replica: MachineReplica, at: Position, wall_ms: int, *, by: str, reason: str
+) -> int:
+    """Skip zxids and end all sessions in the state after ``at``; return how many were open.
+
+    The last entries of the data may have zxids that others gave out as well, for something else.
+    So whoever holds or waits in this state must never be granted under such a zxid: its fencing
+    token would come twice. Nobody is asked and nobody is answered meanwhile, so what the commands
+    grant in between is known to nobody.
+    """
+    machine = replica.machine
+    machine.skip_zxids(ZXIDS_SKIPPED)
+    why = f"the cluster was begun again by {by}: {reason}"[:REASON_CHARACTERS_MAX]
+    still_open = [each.session_id for each in machine.sessions()]
+    revoked = machine.revoked_sessions(machine.limits.sessions_max)
+    ends: list[Operation] = [CloseSession(each, failure=why) for each in (*still_open, *revoked)]
+    for each in machine.leaving_sessions():
+        ends.append(FinishSession(each, max(1, machine.ephemeral_count(each))))
+    for end in ends:
+        replica.apply(at.index, at.term, encode_command(Command(end, wall_ms, caller=MEMBER)))
+    assert not machine.session_count, "all sessions have ended"
+    return len(still_open)
+
+
+def _note_recovery(config: Config, detail: dict[str, object]) -> None:
+    clock = SystemClock()
+    audit = open_audit(config, clock)
+    if audit is not None:
+        audit.start()
+        audit.note(
+            AuditEvent(
+                event="cluster.begun_again",
+                source=Source.MEMBER,
+                time_ms=clock.wall_ms(),
+                verb="admin",
+                resource="@members",
+                detail=detail,
+            )
+        )
+        audit.stop()
 
 
 @contextmanager
@@ -275,6 +384,8 @@ def run(config: Config) -> None:
         ConfigError, StorageError: it could not start, or had to stop.
     """
     log_lines.configure(config.log.level, config.log.format)
+    # A dump of the memory would hold the secret, and the data of all.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     asyncio.run(_serve(_within_descriptors(config)))
 
 
@@ -286,6 +397,8 @@ async def _serve(config: Config) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, number, asked_to_stop)
+    if not os.isatty(0):  # who is hung up on in a terminal ends with it
+        loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
     await server.start()
     collector.begin()  # what was restored is put aside
     asked = asyncio.create_task(asked_to_stop.wait(), name="wait for a signal")
@@ -359,7 +472,7 @@ def _with_members(config: Config) -> Config:
     http = config.http
     alone = MemberAddress(
         member_id=config.member.member_id,
-        client_url=f"http://{http.bind_host}:{http.bind_port}",
+        client_url=f"{'https' if http.has_tls else 'http'}://{http.bind_host}:{http.bind_port}",
         member_host="127.0.0.1",
         member_port=0,  # never listened on: there are no other members
     )

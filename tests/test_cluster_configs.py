@@ -62,7 +62,7 @@ def test_no_secret_is_made_for_several_machines(tmp_path: Path) -> None:
     """Each would make its own, and none would know another: the refusal says what to do."""
     text = (ROOT / "cluster-configs" / "three" / "member-1.toml").read_text()
     (tmp_path / "member.toml").write_text(text.replace('"127.0.0.1"', '"192.0.2.7"', 3))
-    cluster = load(tmp_path / "member.toml", {"COORDINATOR_HTTP_IS_INSECURE": "1"}).cluster
+    cluster = load(tmp_path / "member.toml", {"COORDINATOR_HTTP_TLS": "off"}).cluster
 
     assert not ensure_secret_on_one_machine(cluster)
     with pytest.raises(ConfigError, match=r"`coordinator secret .*` and copy it to every machine"):

@@ -89,17 +89,17 @@ def test_the_file_says_who_the_members_are(tmp_path: Path) -> None:
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
     """A variable replaces what the file says, in the type of its key."""
-    path = write(tmp_path, "[http]\nbind_port = 8000\nis_insecure = false\n")
+    path = write(tmp_path, "[http]\nbind_port = 8000\nis_client_cert_required = false\n")
     environ = {
         "COORDINATOR_HTTP_BIND_PORT": "9000",
-        "COORDINATOR_HTTP_IS_INSECURE": "true",
+        "COORDINATOR_HTTP_IS_CLIENT_CERT_REQUIRED": "true",
         "COORDINATOR_RAFT_HEARTBEAT_INTERVAL_MS": "50",
         "COORDINATOR_CLUSTER_NAME": "blue",
     }
 
     config = load(path, environ)
 
-    assert (config.http.bind_port, config.http.is_insecure) == (9000, True)
+    assert (config.http.bind_port, config.http.is_client_cert_required) == (9000, True)
     assert config.raft.heartbeat_interval_ms == 50
     assert config.cluster.name == "blue"
 
@@ -177,9 +177,31 @@ WRONG_FILES = [
     ("[http]\nbind_port = true\n", ["[http] bind_port", "a whole number", "found true"]),
     ("[http]\nbind_port = 70000\n", ["[http] bind_port", "from 0 to 65535", "found 70000"]),
     ("[http]\nbind_port = -1\n", ["[http] bind_port", "found -1"]),
-    ("[http]\nis_insecure = 1\n", ["[http] is_insecure", "true or false", "found 1"]),
+    ("[http]\nis_client_cert_required = 1\n", ["cert_required", "true or false", "found 1"]),
     ("[http]\nbody_deadline_ms = 0\n", ["[http] body_deadline_ms", "found 0"]),
-    ('[http]\nbind_host = "0.0.0.0"\n', ["[http] bind_host", "is_insecure = true"]),
+    ('[http]\nbind_host = "0.0.0.0"\n', ["[http] bind_host", "tls_cert_file and", 'tls = "off"']),
+    ('[http]\ntls = "no"\n', ["[http] tls", "one of required, off", "found 'no'"]),
+    ('[http]\naccess = "on"\n', ["[http] access", "one of required, off", "found 'on'"]),
+    ('[http]\ntls_cert_file = "c"\n', ["[http] tls_cert_file", "[http] tls_key_file as well"]),
+    ('[http]\ntls_key_file = "k"\n', ["[http] tls_key_file", "[http] tls_cert_file as well"]),
+    ('[http]\nclient_ca_file = "c"\n', ["client_ca_file", "[http] tls_cert_file as well"]),
+    (
+        '[http]\ntls = "off"\ntls_cert_file = "c"\ntls_key_file = "k"\n',
+        ["[http] tls", "no tls_cert_file", "found off, and a certificate"],
+    ),
+    (
+        MEMBERS + '[http]\ntls_cert_file = "c"\ntls_key_file = "k"\n',
+        ["https:// in the client_url of this member", "found http://127.0.0.1:7071"],
+    ),
+    ('[cluster]\ntls_ca_file = "c"\n', ["[cluster] tls_ca_file", "[member] tls_cert_file as"]),
+    (
+        '[member]\ntls = "accepted"\n',
+        ["[member] tls", "[cluster] secret_file beside it", "found neither"],
+    ),
+    (
+        '[member]\ntls_cert_file = "c"\ntls_key_file = "k"\n',
+        ["[member] tls_cert_file", "[cluster] tls_ca_file as well", "coordinator certs"],
+    ),
     ('[http]\nbind_host = "[::1]"\n', ["[http] bind_host", "without brackets", "found '[::1]'"]),
     ('[http]\nallowed_hosts = "a.b, http://c"\n', ["[http] allowed_hosts", "found 'http://c'"]),
     ('[http]\nallowed_hosts = "c:80"\n', ["[http] allowed_hosts", "without scheme and port"]),
@@ -250,7 +272,7 @@ WRONG_VARIABLES = [
     ("COORDINATOR_HTPP_BIND_PORT", "1", "did you mean COORDINATOR_HTTP_BIND_PORT?"),
     ("COORDINATOR_HTTP_BIND_PORT", "many", 'expected a whole number, found "many"'),
     ("COORDINATOR_HTTP_BIND_PORT", "70000", "from 0 to 65535, found 70000"),
-    ("COORDINATOR_HTTP_IS_INSECURE", "yes", 'expected true or false, found "yes"'),
+    ("COORDINATOR_HTTP_IS_CLIENT_CERT_REQUIRED", "yes", 'expected true or false, found "yes"'),
     ("COORDINATOR_CLUSTER_MEMBERS", "1@a", "expected a JSON array of members"),
     ("COORDINATOR_CLUSTER_MEMBERS", "{}", "expected an array of tables"),
 ]
@@ -277,7 +299,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_beyond_loopback_needs_a_secret_and_a_word(tmp_path: Path) -> None:
     """Members reachable by others are accepted once both are given."""
     cluster = MEMBERS.replace('"127.0.0.1"', '"10.0.0.1"')
-    http = '[http]\nbind_host = "0.0.0.0"\nis_insecure = true\n'
+    http = '[http]\nbind_host = "0.0.0.0"\ntls = "off"\n'
 
     config = load(write(tmp_path, cluster + http), {})
 
@@ -369,13 +391,13 @@ def _toml(value: Any) -> str:
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
-    """docs/operations.md has a row for each key, and no row for a key that is not there."""
+    """docs/operations.md has an item for each key, and none for a key that is not there."""
     document = (Path(__file__).resolve().parent.parent / "docs" / "operations.md").read_text()
     _, *incarnations = re.split(r"^### \[(\w+)\]$", document, flags=re.MULTILINE)
     rows = {
         (section, key): default
         for section, text in zip(incarnations[::2], incarnations[1::2], strict=True)
-        for key, default in re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text, re.MULTILINE)
+        for key, default in re.findall(r"^- `(\w+)` \(`([^`]+)`\): ", text, re.MULTILINE)
     }
 
     defaults = {(section, key): Config().value(section, key) for section, key in KEYS}

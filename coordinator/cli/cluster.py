@@ -45,9 +45,10 @@ def show_status(reply: Status) -> None:
     click.echo(
         f"cluster {reply.cluster}, term {reply.term}, zxid {reply.zxid}, "
         f"applied {reply.applied_index} of {reply.commit_index}, "
-        f"{reply.sessions} sessions, {reply.znodes} znodes, version {reply.version}"
+        f"{reply.sessions} sessions, {reply.znodes} znodes, access rights {reply.access}, "
+        f"version {reply.version}"
     )
-    for said in (reply.reserve, reply.limits_differ):
+    for said in (reply.reserve, reply.limits_differ, *reply.warnings):
         if said:
             click.echo(one_line(said))
     show_table(

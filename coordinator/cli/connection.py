@@ -22,23 +22,29 @@ from coordinator.errors import BadArgumentsError
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient, Connector, Transport
+    from coordinator.client.connecting import TransportName
 
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
+TRANSPORTS = ("auto", "stream", "http")
 TIMEOUT_S = 10.0
 LEASE_S = 10.0
 
 
 @dataclass(slots=True)
 class Settings:
-    """What the shared options said; ``transport`` is for tests, which pass one in memory."""
+    """What the shared options said; as ``transport`` tests pass one in memory."""
 
     endpoints: str | None = None
     timeout_s: float = TIMEOUT_S
     is_json: bool = False
     operator: str = ""
-    transport: Transport | None = None
+    transport: Transport | TransportName | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    token_file: str | None = None
 
     def connector(self, *, lease_s: float = LEASE_S, label: str | None = None) -> Connector:
         """Return the way to a client of the chosen cluster; nothing is sent by this."""
@@ -52,6 +58,10 @@ class Settings:
                 label=label,
                 operator=self.operator,
                 transport=self.transport,
+                ca_file=self.ca_file,
+                cert_file=self.cert_file,
+                key_file=self.key_file,
+                token_file=self.token_file,
             )
         except BadArgumentsError as error:
             raise click.UsageError(error.message) from None
@@ -88,7 +98,7 @@ def _keep(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
 
 
 def endpoint_options(function: F) -> F:
-    """Add ``--endpoints`` and ``--json`` to a command."""
+    """Add ``--endpoints``, ``--transport``, ``--json``, files for TLS and that of a token."""
     endpoints = click.option(
         "--endpoints",
         metavar="URLS",
@@ -96,6 +106,14 @@ def endpoint_options(function: F) -> F:
         callback=_keep("endpoints"),
         help="URLs of members, separated by commas.  [env var: COORDINATOR_ENDPOINTS; "
         "default: http://127.0.0.1:7071]",
+    )
+    transport = click.option(
+        "--transport",
+        type=click.Choice(TRANSPORTS),
+        expose_value=False,
+        callback=_keep("transport"),
+        help="How requests travel: by the stream, by HTTP, or by the stream where a member speaks "
+        "it.  [env var: COORDINATOR_TRANSPORT; default: auto]",
     )
     as_json = click.option(
         "--json",
@@ -106,11 +124,31 @@ def endpoint_options(function: F) -> F:
         callback=_keep("is_json"),
         help="Write results and errors as JSON, one document on each line.",
     )
-    return endpoints(as_json(function))
+    for name, what in reversed(_FILES.items()):
+        function = _file_option(name, what)(function)
+    return endpoints(transport(as_json(function)))
+
+
+_FILES = {
+    "ca": "CA that the members' certificates are from, for https:// endpoints.",
+    "cert": "Certificate to show members that want one.",
+    "key": "Its key, readable by you alone.",
+    "token": "A file with the token that proves who you are.",
+}
+
+
+def _file_option(name: str, what: str) -> Callable[[F], F]:
+    return click.option(
+        f"--{name}-file",
+        type=click.Path(dir_okay=False),
+        expose_value=False,
+        callback=_keep(f"{name}_file"),
+        help=f"{what}  [env var: COORDINATOR_{name.upper()}_FILE]",
+    )
 
 
 def holder_options(function: F) -> F:
-    """Add ``--endpoints``, ``--by`` and ``--json`` to a command that opens a session to hold."""
+    """Add ``--by`` and ``endpoint_options`` to a command that opens a session to hold."""
     by = click.option(
         "--by",
         metavar="WHO",
@@ -123,7 +161,7 @@ def holder_options(function: F) -> F:
 
 
 def shared_options(function: F) -> F:
-    """Add ``--endpoints``, ``--timeout`` and ``--json`` to a command."""
+    """Add ``--timeout`` and ``endpoint_options`` to a command."""
     timeout = click.option(
         "--timeout",
         "timeout_s",

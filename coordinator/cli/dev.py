@@ -32,8 +32,10 @@ from coordinator.cli.dev_layout import (
 from coordinator.cli.output import failing_well, note
 from coordinator.cli.parent_death import dying_with_parent
 from coordinator.client import HttpTransport, Request
+from coordinator.client.securing import ClientTls
 from coordinator.config_file import load
 from coordinator.errors import CoordinatorError
+from coordinator.tls.files import TlsFiles
 
 _READY_S = 60.0
 _STOP_S = 10.0
@@ -72,8 +74,9 @@ _LOG_TAIL_LINES = 15
     show_default=True,
     help="The members reach each other here and above.",
 )
+@click.option("--tls", is_flag=True, help="Talk over TLS, by certificates of a CA made there.")
 @failing_well
-def dev(members: str, directory: Path, client_port: int, member_port: int) -> None:
+def dev(members: str, directory: Path, client_port: int, member_port: int, tls: bool) -> None:
     """Run a cluster on this machine, on loopback, until Ctrl-C.
 
     Run again with the same --data and --members, it uses the same data.
@@ -83,10 +86,11 @@ def dev(members: str, directory: Path, client_port: int, member_port: int) -> No
       coordinator dev
       coordinator dev --members 3 --data /tmp/try
       coordinator dev --members 3 --client-port 8071 --member-port 8171
+      coordinator dev --members 3 --tls
     """
     count = int(members)
     place = directory.resolve() / f"dev-{count}"
-    layout = Layout(place, count, client_port, member_port)
+    layout = Layout(place, count, client_port, member_port, tls)
     prepare_directory(layout)
     with held_directory(place):
         check_ports(layout)
@@ -111,7 +115,7 @@ def run_here(layout: Layout) -> None:
 
 
 async def _greet_when_ready(layout: Layout) -> None:
-    transport = HttpTransport()
+    transport = transport_to(layout)
     try:
         async with asyncio.timeout(_READY_S):
             while True:
@@ -174,7 +178,7 @@ class Cluster:
 
     async def _wait_ready(self) -> bool:
         """Return whether all members became ready; say what went wrong if not."""
-        transport = HttpTransport()
+        transport = transport_to(self._layout)
         waiting = set(self._layout.ids)
         try:
             async with asyncio.timeout(_READY_S):
@@ -240,6 +244,12 @@ class Cluster:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+
+def transport_to(layout: Layout) -> HttpTransport:
+    """Return what the members are asked by."""
+    ca_file = str(layout.ca_file) if layout.has_tls else None
+    return HttpTransport(tls=ClientTls(TlsFiles(None, None, ca_file)))
 
 
 async def is_ready(transport: HttpTransport, url: str) -> bool:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from coordinator.cli.certs import make as make_certificates
 from coordinator.errors import ConfigError
 from coordinator.secret_file import ensure_secret
 
@@ -32,6 +33,9 @@ class Layout:
     members: int
     client_port: int
     member_port: int
+    has_tls: bool = False
+    member_bind_host: str | None = None
+    """Where members listen for each other, if not where they are reached."""
 
     @property
     def ids(self) -> range:
@@ -40,7 +44,8 @@ class Layout:
 
     def url(self, member: int) -> str:
         """Return where clients reach a member."""
-        return f"http://{HOST}:{self.client_port + member - 1}"
+        scheme = "https" if self.has_tls else "http"
+        return f"{scheme}://{HOST}:{self.client_port + member - 1}"
 
     @property
     def endpoints(self) -> str:
@@ -59,6 +64,16 @@ class Layout:
     def secret(self) -> Path:
         """The file of the secret that the members share."""
         return self.directory / "cluster-secret"
+
+    @property
+    def certificates(self) -> Path:
+        """The directory of the CA and of the members' certificates."""
+        return self.directory / "certs"
+
+    @property
+    def ca_file(self) -> Path:
+        """The CA that clients trust."""
+        return self.certificates / "ca.pem"
 
     def ports(self) -> Iterator[tuple[int, str]]:
         """Yield each port with the option that moves it."""
@@ -127,13 +142,22 @@ def write_files(layout: Layout) -> None:
         f"member_port = {layout.member_port + member - 1}\n"
         for member in layout.ids
     )
+    if layout.has_tls:
+        hosts = {str(member): (HOST,) for member in layout.ids}
+        make_certificates(layout.certificates, "dev", hosts, is_renewal=True)
+    bind_host = layout.member_bind_host
+    bound = "" if bind_host is None else f'member_bind_host = "{bind_host}"\n'
     for member in layout.ids:
         data_dir = json.dumps(f"member-{member}")
+        name = f"{layout.certificates.name}/member-{member}"
+        shown = f'tls_cert_file = "{name}.pem"\ntls_key_file = "{name}-key.pem"\n'
+        ca = f'tls_ca_file = "{layout.certificates.name}/ca.pem"\n'
+        shown, ca = (shown, ca) if layout.has_tls else ("", "")
         layout.file(member).write_text(
             "# Written by coordinator dev at each start; changes here are lost.\n"
-            f'[member]\nmember_id = "{member}"\ndata_dir = {data_dir}\n\n'
-            f'[cluster]\nname = "dev"\nsecret_file = "{layout.secret.name}"\n\n'
-            f'[http]\nbind_host = "{HOST}"\nbind_port = {layout.client_port + member - 1}\n'
+            f'[member]\nmember_id = "{member}"\ndata_dir = {data_dir}\n{bound}{shown}\n'
+            f'[cluster]\nname = "dev"\nsecret_file = "{layout.secret.name}"\n{ca}\n'
+            f'[http]\nbind_host = "{HOST}"\nbind_port = {layout.client_port + member - 1}\n{shown}'
             + addresses,
             encoding="utf-8",
         )
@@ -152,6 +176,7 @@ def environ_of_members() -> dict[str, str]:
 def greeting(layout: Layout) -> str:
     """Return what to know about the running cluster: URLs, a first lock, how to stop."""
     command = command_name()
+    curl = f"curl --cacert {shown_path(layout.ca_file)}" if layout.has_tls else "curl"
     lines = ["", "Ready." if layout.members == 1 else f"Ready: {layout.members} members.", ""]
     lines += [f"  member {member}   {layout.url(member)}" for member in layout.ids]
     lines += [
@@ -161,13 +186,14 @@ def greeting(layout: Layout) -> str:
         "Take a lock, from another terminal:",
         "",
         f"  export COORDINATOR_ENDPOINTS={layout.endpoints}",
+        *([f"  export COORDINATOR_CA_FILE={layout.ca_file}"] if layout.has_tls else []),
         f"  {command} lock demo -- sh -c 'echo \"my fencing token: $COORDINATOR_FENCING_TOKEN\"'",
         "",
         "or with curl:",
         "",
-        f"  curl -X POST {layout.url(1)}/v1/locks/demo \\",
+        f"  {curl} -X POST {layout.url(1)}/v1/locks/demo \\",
         "       -H 'Content-Type: application/json' -d '{\"lease_ms\": 10000}'",
-        f"  curl {layout.url(1)}/v1/locks/demo",
+        f"  {curl} {layout.url(1)}/v1/locks/demo",
         "",
         f"How it is: {command} status        Stop it: Ctrl-C",
         "",

@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
+from coordinator.cli.by_hand import body_of, holds_of, lines_of_hold
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.diagnosis import Diagnosis, diagnosed, figures_of
 from coordinator.cli.output import document, one_line
 from coordinator.client import AsyncClient, GrantRecord, LockView
+from recipes.held_by_hand import HeldByHand
 
 _LOOKED_AT_MAX = 200
 """Locks whose queues are looked at, each with a request of its own."""
@@ -26,20 +28,27 @@ def diagnose(settings: Settings, name: str | None) -> None:
     It finds: waits dominate, so the lock is the bottleneck; waiters leave without the lock, or
     tries are refused; the lease is shorter than pauses, or holds, that were seen; holds were ended
     by force or by max_hold; the lock is never contended. Each finding has its figures and what
-    helps.
+    helps. It names the locks that are held by hand.
 
     \b
     Examples:
       coordinator diagnose
       coordinator diagnose daily-report --json
     """
-    found, reserve = settings.run(lambda client: _diagnoses_and_reserve(client, name))
+    found, reserve, by_hand = settings.run(lambda client: _all(client, name))
     if settings.is_json:
-        body = {"locks": [each.to_body() for each in found], "reserve": reserve}
+        body = {
+            "locks": [each.to_body() for each in found],
+            "reserve": reserve,
+            "by_hand": [body_of(each) for each in by_hand],
+        }
         click.echo(document(body))
         return
     if reserve:
         click.echo(f"The cluster is nearly full: {one_line(reserve)}.")
+    for held in by_hand:
+        for line in lines_of_hold(held):
+            click.echo(line)
     if not found:
         click.echo("The history has no lock.")
     for each in found:
@@ -47,10 +56,11 @@ def diagnose(settings: Settings, name: str | None) -> None:
             click.echo(line)
 
 
-async def _diagnoses_and_reserve(
+async def _all(
     client: AsyncClient, name: str | None
-) -> tuple[list[Diagnosis], str]:
-    return await diagnoses(client, name), (await client.status()).reserve
+) -> tuple[list[Diagnosis], str, list[HeldByHand]]:
+    reserve = (await client.status()).reserve
+    return await diagnoses(client, name), reserve, await holds_of(client, name)
 
 
 async def diagnoses(client: AsyncClient, name: str | None) -> list[Diagnosis]:

@@ -15,10 +15,10 @@ from typing import Any, Literal
 from coordinator.cli.wording import counted, lasting
 from coordinator.client import GrantRecord
 
-WAIT_DOMINATES_RATIO = 2
-"""So many times as long as the holds are the waits of a lock that is a bottleneck (p95)."""
+WAITING_ON_AVERAGE_MIN = 2
+"""So many wait, on average over the time that it is held, for a lock that is a bottleneck."""
 WAIT_MS_MIN = 50
-"""Shorter waits do not matter."""
+"""Shorter waits do not matter (p95)."""
 UNCONTENDED_GRANTS_MIN = 5
 """Fewer grants say nothing about whether anybody contends."""
 
@@ -59,6 +59,8 @@ class Figures:
     lease of those who hold or wait now, None without any. ``endless``: how many of the grants
     that are held now belong to no session. ``tries`` were refused at once, and waiters ``left``
     without it, as far as the member that was asked has seen since it started.
+    ``waiting_on_average``: how many waited for it while it was held, on average over that time and
+    without its longest hold; None if fewer than two holds have ended.
     """
 
     lock: str
@@ -75,6 +77,7 @@ class Figures:
     endless: int = 0
     tries: int = 0
     left: int = 0
+    waiting_on_average: float | None = None
 
     def to_body(self) -> dict[str, Any]:
         """Return the figures under the names that ``--json`` gives them."""
@@ -92,6 +95,7 @@ class Figures:
             "endless": self.endless,
             "refused_tries": self.tries,
             "left_waiting": self.left,
+            "waiting_on_average": self.waiting_on_average,
         }
 
 
@@ -133,25 +137,50 @@ def figures_of(
 ) -> Figures:
     """Return the numbers of ``lock`` from its ``grants``, the oldest first."""
     ended = [each for each in grants if each.ended_ms is not None]
-    holds_ms = [max(0, (each.ended_ms or 0) - each.granted_ms) for each in ended]
+    holds_ms = [_length_ms(each.granted_ms, each.ended_ms or 0) for each in ended]
     begin_ms = min((each.granted_ms for each in grants), default=0)
     end_ms = max((each.ended_ms or each.granted_ms for each in grants), default=0)
     return Figures(
         lock=lock,
         grants=len(grants),
         at_once=sum(each.granted_zxid == each.entered_zxid for each in grants),
-        waits=Percentiles.of(max(0, each.granted_ms - each.entered_ms) for each in grants),
+        waits=Percentiles.of(_length_ms(each.entered_ms, each.granted_ms) for each in grants),
         holds=Percentiles.of(holds_ms),
         ends=Counter(each.how for each in ended),
         silences_ms=tuple(each.silent_ms for each in ended if each.how == "expired"),
-        span_ms=max(0, end_ms - begin_ms),
+        span_ms=_length_ms(begin_ms, end_ms),
         held_ms=sum(holds_ms),
         queue_length=queue_length,
         lease_ms=min(leases_ms, default=None),
         endless=sum(each.ended_ms is None and not each.session_id for each in grants),
         tries=tries,
         left=left,
+        waiting_on_average=_waiting_on_average(grants),
     )
+
+
+def _waiting_on_average(grants: Sequence[GrantRecord]) -> float | None:
+    """Return how many waited while it was held: what all waits took by what all holds took.
+
+    The longest hold is left out on both sides, with what was waited for during it: one holder
+    that hung, or one hiccup of a machine, neither makes a bottleneck nor hides one.
+    """
+    holds = [(each.granted_ms, each.ended_ms) for each in grants if each.ended_ms is not None]
+    if len(holds) < 2:
+        return None
+    longest = max(holds, key=lambda hold: hold[1] - hold[0])
+    waits_ms = sum(
+        _length_ms(each.entered_ms, each.granted_ms)
+        - _length_ms(max(each.entered_ms, longest[0]), min(each.granted_ms, longest[1]))
+        for each in grants
+    )
+    holds_ms = sum(_length_ms(*hold) for hold in holds) - _length_ms(*longest)
+    return round(waits_ms / max(1, holds_ms), 1)
+
+
+def _length_ms(begin_ms: int, end_ms: int) -> int:
+    """Return how long it took by wall clocks, which may disagree: not less than 0."""
+    return max(0, end_ms - begin_ms)
 
 
 def diagnosed(figures: Figures) -> Diagnosis:
@@ -186,10 +215,10 @@ def _never_ends(figures: Figures) -> LockFinding | None:
 
 
 def _wait_dominates(figures: Figures) -> LockFinding | None:
-    waits, holds = figures.waits, figures.holds
-    if waits is None or holds is None or waits.p95_ms < WAIT_MS_MIN:
+    waits, waiting = figures.waits, figures.waiting_on_average
+    if waits is None or waits.p95_ms < WAIT_MS_MIN:
         return None
-    if waits.p95_ms < WAIT_DOMINATES_RATIO * max(1, holds.p95_ms):
+    if waiting is None or waiting < WAITING_ON_AVERAGE_MIN:
         return None
     busy = ""
     if figures.span_ms:
@@ -199,8 +228,8 @@ def _wait_dominates(figures: Figures) -> LockFinding | None:
         "wait-dominates",
         "problem",
         "Wait dominates: the lock is the bottleneck.",
-        f"Waits took {waits}, holds {holds}, so the slow ones wait for about "
-        f"{round(waits.p95_ms / max(1, holds.p95_ms))} holds before their own{busy}.",
+        f"On average {waiting} waited while it was held, not counting its longest hold. Waits "
+        f"took {waits}, holds {figures.holds}{busy}.",
         "Hold it shorter, split it into several locks (one for each record or partition), or ask "
         "`coordinator advise` whether it is needed.",
     )

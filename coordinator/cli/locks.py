@@ -1,4 +1,4 @@
-"""``lock`` and ``elect``: a command that runs only while the lock is held, or the election won.
+"""``lock``: a command that runs only while the lock is held; ``elect`` is built on it.
 
 1. A signal that comes while still waiting withdraws from the queue at once and ends the wait.
 2. A signal that comes while the command runs is passed on to all its processes; what it means is
@@ -14,12 +14,13 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import click
 
+from coordinator.cli.by_hand import wait_for_the_hand
 from coordinator.cli.connection import LEASE_S, Settings, holder_options, pass_settings
 from coordinator.cli.output import failing_well, note, show_error
 from coordinator.cli.probing import ProbeCommand, probe_command, probe_options, probed
@@ -34,19 +35,22 @@ from coordinator.errors import (
     LockTimeoutError,
     OutcomeUnknownError,
     SessionError,
+    SessionExpiredError,
     UnavailableError,
 )
 from coordinator.model.views import Candidate, Contender
+from recipes.contender import Queueing
+from recipes.heeding import Heeding
 from recipes.options import LOCK_DELAY_S_MAX, MAX_HOLD_S_MAX, OWNER_CHARACTERS_MAX
+from recipes.revoke_request import RevokeRequest
 
 EXIT_NOT_ACQUIRED = 75
 EXIT_UNAVAILABLE = 77
 
 _WAIT_S = 10.0
-_RETRY_S = 1.0
 _RELEASE_S = 3.0
 _TELL_S = 1.0
-"""Whoever waits for longer sees who holds the lock."""
+"""A command that waits for longer says who holds the lock."""
 
 # What ends a program that does not care; while waiting these withdraw us from the queue.
 _ENDING_SIGNALS = (
@@ -56,6 +60,7 @@ _ENDING_SIGNALS = (
 # What only a running command has a use for.
 _PASSED_SIGNALS = (signal.SIGWINCH, signal.SIGCONT, signal.SIGURG)
 # What would suspend us and so cost the lock.
+_ASKED_SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2")
 _SUSPENDING_SIGNALS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
@@ -78,6 +83,8 @@ class Job:
     max_hold_ms: int = 0
     probe: ProbeCommand | None = None
     is_quiet: bool = False
+    on_asked: str = ""
+    """The signal that COMMAND gets when another client asks for the lock; "" does not listen."""
 
     def queue(self, client: AsyncClient) -> LockQueue:
         """Return the queue of the lock or the election."""
@@ -93,30 +100,42 @@ class Holder:
     """Contends, runs the command, gives back; and knows what a signal means at each moment."""
 
     def __init__(self, settings: Settings, job: Job) -> None:
-        self._settings = settings
-        self._job = job
-        self._supervisor: Supervisor | None = None
-        self._signal_number: int | None = None
+        self.settings = settings
+        self.job = job
+        self.supervisor: Supervisor | None = None
+        self.signal_number: int | None = None
         self._main: asyncio.Task[Any] | None = None
 
     async def round(self) -> Ended:
         """Contend, run the command once, give back. Raises what kept the command from running."""
-        job = self._job
+        job = self.job
         lease_s = job.lease_ms / 1000
-        async with self._settings.connector(lease_s=lease_s, label=job.label) as client:
-            acquired = await self._contend(client)
-            clock, environ = SystemClock(), self._environ(acquired)
+        async with self.settings.connector(lease_s=lease_s, label=job.label) as client:
+            queue, clock = job.queue(client), SystemClock()
+            asked_ms = clock.monotonic_ms()
+            acquired = await self.contend(client, queue)
+            try:
+                await self._wait_for_the_hand(client, acquired, asked_ms, clock)
+            except BaseException:
+                await give_back(queue, acquired)
+                raise
+            environ = self.environ(acquired)
             supervisor = Supervisor(clock, job.patience)
             probe = None if job.probe is None else job.probe.probe(environ)
+            heeding = self._heeding(client, acquired) if job.on_asked else None
             try:
                 supervisor.start(environ)
-                self._supervisor = supervisor
+                self.supervisor = supervisor
                 async with probed(acquired, client, clock, job.patience, probe) as lease:
-                    return _explained(await supervisor.run(job.argv, lease), acquired)
+                    if heeding is not None:
+                        heeding.start()
+                    return explained(await supervisor.run(job.argv, lease), acquired)
             finally:
-                self._supervisor = None
+                if heeding is not None:
+                    heeding.stop()
+                self.supervisor = None
                 await supervisor.stop()
-                await self._give_back(client, acquired)
+                await give_back(queue, acquired)
 
     def listen_to_signals(self) -> None:
         """From now on take every signal that can be taken, but for those that were ignored."""
@@ -129,22 +148,23 @@ class Holder:
     @property
     def exit_code_by_signal(self) -> int | None:
         """What a shell says of a program that the signal we got has ended; None without one."""
-        number = self._signal_number
+        number = self.signal_number
         return None if number is None else EXIT_SIGNAL_BASE + number
 
     def _on_signal(self, number: int) -> None:
         if number in _SUSPENDING_SIGNALS:
             note("cannot be suspended: the lock would be lost")
-        elif self._supervisor is not None:
+        elif self.supervisor is not None:
             if number in _ENDING_SIGNALS:
-                self._signal_number = number
-            self._supervisor.forward(number)
+                self.signal_number = number
+            self.supervisor.forward(number)
         elif number not in _PASSED_SIGNALS and self._main is not None:
-            self._signal_number = number
+            self.signal_number = number
             self._main.cancel()
 
-    async def _contend(self, client: AsyncClient) -> Acquired:
-        job = self._job
+    async def contend(self, client: AsyncClient, queue: Queueing) -> Acquired:
+        """Wait for the turn, and say for whom; raises what ``LockQueue.acquire`` does."""
+        job = self.job
         request = AcquireRequest(
             label=job.label,
             host=socket.gethostname()[:200],
@@ -159,25 +179,52 @@ class Holder:
         )
         telling = asyncio.create_task(self._tell_who_holds(client))
         try:
-            return await job.queue(client).acquire(request, job.wait_ms, self._show_position)
+            return await queue.acquire(request, job.wait_ms, self._show_position)
         finally:
             telling.cancel()
             await asyncio.wait({telling})
 
+    async def _wait_for_the_hand(
+        self, client: AsyncClient, acquired: Acquired, asked_ms: int, clock: SystemClock
+    ) -> None:
+        """Wait until the lock is not held by hand; while we hold it, that cannot begin."""
+        job = self.job
+        if job.room != "locks":
+            return
+        left_ms = None
+        if job.wait_ms is not None:
+            left_ms = max(0, asked_ms + job.wait_ms - clock.monotonic_ms())
+        await wait_for_the_hand(client, job.name, left_ms, note if self._is_talking else None)
+        if acquired.is_lost:
+            raise SessionExpiredError(f"{job.title}: lost while it waited: {acquired.loss_reason}")
+
+    def _heeding(self, client: AsyncClient, acquired: Acquired) -> Heeding:
+        """Return what passes a request for the lock on to the command, as a signal."""
+        name = self.job.on_asked
+
+        def on_asked(request: RevokeRequest) -> None:
+            if self._is_talking:
+                note(f"{self.job.title}: {request.by} asks for it: {request.reason}")
+            request.agree(f"its command got SIG{name}")
+            if self.supervisor is not None:
+                self.supervisor.forward(signal.Signals[f"SIG{name}"])
+
+        return Heeding(client, acquired.grant.path, acquired.grant.fencing_token, on_asked)
+
     def _show_position(self, position: int) -> None:
         if position > 0 and sys.stderr.isatty() and self._is_talking:
-            note(f"waiting for {self._job.title}, {position} before us")
+            note(f"waiting for {self.job.title}, {position} before us")
 
     @property
     def _is_talking(self) -> bool:
-        return not (self._settings.is_json or self._job.is_quiet)
+        return not (self.settings.is_json or self.job.is_quiet)
 
     async def _tell_who_holds(self, client: AsyncClient) -> None:
         """Say once for whom we wait, when that takes longer than a moment."""
         if not self._is_talking:
             return
         await asyncio.sleep(_TELL_S)
-        job = self._job
+        job = self.job
         holder: Contender | Candidate | None
         try:
             if job.room == "locks":
@@ -190,27 +237,32 @@ class Holder:
         if holder is not None:
             note(f"waiting for {job.title}, held by {in_short(holder)}")
 
-    async def _give_back(self, client: AsyncClient, acquired: Acquired) -> None:
-        if acquired.is_lost:
-            acquired.stop_watching()
-            return  # nothing is ours any more
-        try:
-            async with asyncio.timeout(_RELEASE_S):
-                await self._job.queue(client).release(acquired.grant)
-        except (CoordinatorError, TimeoutError):
-            pass  # the session ends with its client, or by its timeout, and the grant with it
-
-    def _environ(self, acquired: Acquired) -> Mapping[str, str]:
+    def environ(self, acquired: Acquired) -> Mapping[str, str]:
+        """Return the environment of the command."""
         environ = dict(os.environ)
         environ["COORDINATOR_FENCING_TOKEN"] = str(acquired.grant.fencing_token)
-        environ["COORDINATOR_LOCK_NAME"] = self._job.name
+        environ["COORDINATOR_LOCK_NAME"] = self.job.name
         environ["COORDINATOR_GRANT_ID"] = acquired.grant.grant_id
-        if self._settings.endpoints is not None:
-            environ["COORDINATOR_ENDPOINTS"] = self._settings.endpoints
+        if self.settings.endpoints is not None:
+            environ["COORDINATOR_ENDPOINTS"] = self.settings.endpoints
+        if isinstance(self.settings.transport, str):
+            environ["COORDINATOR_TRANSPORT"] = self.settings.transport
         return environ
 
 
-def _explained(ending: Ended, acquired: Acquired) -> Ended:
+async def give_back(queue: Queueing, acquired: Acquired) -> None:
+    """Release what is still ours."""
+    if acquired.is_lost:
+        acquired.stop_watching()
+        return  # nothing is ours any more
+    try:
+        async with asyncio.timeout(_RELEASE_S):
+            await queue.release(acquired.grant)
+    except (CoordinatorError, TimeoutError):
+        pass  # the session ends with its client, or by its timeout, and the grant with it
+
+
+def explained(ending: Ended, acquired: Acquired) -> Ended:
     """Return ``ending``; that of a command whose lock was lost says why it was."""
     if ending.reason is not Reason.LOST:
         return ending
@@ -246,7 +298,8 @@ class WaitTime(click.ParamType[float | None]):
         return seconds
 
 
-def _holding_options(function: Any) -> Any:
+def holding_options(function: Any) -> Any:
+    """Add what ``lock`` and ``elect`` have in common: the command, and how it is run and ended."""
     options = (
         click.argument("name"),
         click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED),
@@ -297,9 +350,10 @@ def _patience(lease_s: float, max_hold_s: float | None, grace_s: float | None) -
     )
 
 
-def _job(
+def job_of(
     room: Literal["locks", "elections"], name: str, wait_s: float | None, options: dict[str, Any]
 ) -> Job:
+    """Return what the options of ``holding_options`` said."""
     command: tuple[str, ...] = options["command"]
     lease_s: float = options["lease_s"]
     return Job(
@@ -348,8 +402,14 @@ def _job(
     help="If this holder is lost without a release, keep the lock closed for this time; at most "
     "60.",
 )
+@click.option(
+    "--on-asked",
+    type=click.Choice(_ASKED_SIGNALS),
+    help="When another client asks for the lock (`coordinator ask`), agree, and send COMMAND this "
+    "signal.",
+)
 @click.option("--owner", default="", help="On whose behalf it is held; shown with the lock.")
-@_holding_options
+@holding_options
 def lock(
     settings: Settings,
     name: str,
@@ -358,6 +418,7 @@ def lock(
     size: int | None,
     max_hold_s: float | None,
     lock_delay_s: float,
+    on_asked: str | None,
     owner: str,
     **options: Any,
 ) -> None:
@@ -370,8 +431,8 @@ def lock(
     processes that it left running are ended, and then the lock is released.
 
     A lock means one at a time, not once: if the cron of three hosts starts this one after the
-    other, COMMAND runs three times. To run it once a day, on the first host that comes (and not
-    again if it fails): coordinator create "/ran/report-$(date -u +%F)" --parents && ./report.sh
+    other, COMMAND runs three times. To run it once a day, on the first host that comes:
+    coordinator once report --every 1d -- ./report.sh
 
     If the lock is about to be lost (no member answers, or this program was paused or killed),
     COMMAND gets SIGTERM and then SIGKILL, so that it is dead before another client can hold the
@@ -401,9 +462,10 @@ def lock(
     if is_shared and size is not None:
         raise click.UsageError("--shared and --size exclude each other")
     job = replace(
-        _job("locks", name, wait_s, {**options, "max_hold_s": max_hold_s}),
+        job_of("locks", name, wait_s, {**options, "max_hold_s": max_hold_s}),
         kind="shared" if is_shared else "exclusive" if size is None else "slot",
         size=size,
+        on_asked=on_asked or "",
         owner=owner[:OWNER_CHARACTERS_MAX],
         max_hold_ms=0 if max_hold_s is None else round(max_hold_s * 1000),
         lock_delay_ms=round(lock_delay_s * 1000),
@@ -414,76 +476,13 @@ def lock(
         holder.listen_to_signals()
         return await holder.round()
 
-    sys.exit(_finished(settings, holder, lambda: asyncio.run(work())))
+    sys.exit(finished(settings, holder, lambda: asyncio.run(work())))
 
 
-@click.command()
-@click.option(
-    "--timeout",
-    "wait_s",
-    type=WaitTime(),
-    default="forever",
-    show_default=True,
-    help="How long to wait to be elected; 0 tries once.",
-)
-@click.option("--value", help="What the election publishes while we are elected, e.g. our URL.")
-@click.option("--keep", is_flag=True, help="Contend again when COMMAND ends by itself.")
-@_holding_options
-def elect(
-    settings: Settings,
-    name: str,
-    wait_s: float | None,
-    value: str | None,
-    keep: bool,
-    **options: Any,
-) -> None:
-    """Run COMMAND while elected in the election NAME; contend again after a loss.
-
-    Of all programs that run this, one is elected at a time. COORDINATOR_FENCING_TOKEN is its epoch.
-    When it can no longer be sure that it is elected, its command is ended before another can be
-    elected, and it contends again. When the command ends by itself, it resigns and exits with the
-    command's exit code (with --keep it contends again). See `coordinator lock --help` for how the
-    command is run, and for the exit codes.
-
-    \b
-    Examples:
-      coordinator elect scheduler -- ./scheduler
-      coordinator elect scheduler --value "http://$(hostname):8080" --keep -- ./scheduler
-    """
-    job = _job("elections", name, wait_s, options)
-    published = job.label if value is None else value
-    job = replace(job, value=os.fsencode(published))
-    holder = Holder(settings, job)
-
-    async def work() -> Ended:
-        holder.listen_to_signals()
-        while True:
-            ending = await _elected_round(settings, holder, is_patient=wait_s is None)
-            is_over = ending is not None and ending.reason is not Reason.LOST and not keep
-            if ending is not None and (is_over or holder.exit_code_by_signal is not None):
-                return ending
-            if ending is not None and ending.message:
-                note(f"{job.title}: {ending.message}; contending again")
-            await asyncio.sleep(_RETRY_S)
-
-    sys.exit(_finished(settings, holder, lambda: asyncio.run(work())))
-
-
-async def _elected_round(settings: Settings, holder: Holder, *, is_patient: bool) -> Ended | None:
-    """Return how a round ended; None when the cluster could not be asked and we have time."""
-    try:
-        return await holder.round()
-    except (UnavailableError, OutcomeUnknownError, SessionError) as error:
-        if not is_patient:
-            raise
-        show_error(error, settings.is_json)
-        return None
-
-
-def _finished(settings: Settings, holder: Holder, run: Any) -> int:
+def finished(settings: Settings, holder: Holder, run: Callable[[], Ended]) -> int:
     """Return the exit code of what ``run`` comes to."""
     try:
-        ending: Ended = run()
+        ending = run()
     except LockTimeoutError as error:
         show_error(error, settings.is_json)
         return EXIT_NOT_ACQUIRED

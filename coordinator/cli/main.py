@@ -12,7 +12,14 @@ from coordinator import build
 from coordinator.cli.connection import shared_options
 
 _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
-    ("Run a command while holding something", {"lock": "locks", "elect": "locks"}),
+    (
+        "Run a command while holding something",
+        {"lock": "locks", "elect": "electing", "once": "once"},
+    ),
+    (
+        "Hold a lock by hand, whatever becomes of the shell",
+        {"hold": "by_hand", "unlock": "by_hand", "extend": "by_hand"},
+    ),
     (
         "Read and write znodes",
         {
@@ -26,6 +33,15 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
             "multi": "transactions",
         },
     ),
+    ("Say who is to be elected", {"hand-over": "handing_over"}),
+    (
+        "Count and wait together",
+        {"counter": "meeting", "flag": "meeting", "barrier": "meeting", "latch": "meeting"},
+    ),
+    (
+        "Configure programs together",
+        {"config": "configuring", "render": "rendering"},
+    ),
     (
         "Ask about locks",
         {
@@ -33,15 +49,34 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
             "why": "why",
             "why-lost": "why",
             "grants": "history",
+            "ask": "asking",
             "revoke": "history",
             "diagnose": "diagnose",
             "advise": "advise",
         },
     ),
-    ("Look at the service", {"status": "cluster", "sessions": "cluster", "limits": "limits"}),
+    (
+        "See which programs are there, and what they have to do",
+        {"services": "services", "queue": "queue", "jobs": "jobs"},
+    ),
+    (
+        "Look at the service",
+        {"status": "cluster", "sessions": "cluster", "limits": "limits", "audit": "audit"},
+    ),
+    ("Say who may do what", {"access": "access"}),
     (
         "Run members",
-        {"dev": "dev", "serve": "serving", "secret": "serving", "recover": "serving"},
+        {
+            "dev": "dev",
+            "serve": "serving",
+            "secret": "serving",
+            "certs": "certs",
+            "recover": "serving",
+        },
+    ),
+    (
+        "See it, break it, understand it",
+        {"learn": "learn", "visualize": "visualize"},
     ),
     ("Set up a shell", {"completion": "completion"}),
 )
@@ -114,7 +149,8 @@ def cli() -> None:
     Run a command under a lock:        coordinator lock search-index -- ./rebuild.sh
     See who holds what, and why:       coordinator locks; coordinator why search-index
 
-    Every verb takes --endpoints (or COORDINATOR_ENDPOINTS), --json, and --timeout.
+    Every verb takes the options below. Members with TLS want --ca-file; with access rights on,
+    --token-file. Variables spare you both.
 
     \b
     Exit codes:
@@ -123,7 +159,7 @@ def cli() -> None:
       2  wrong usage, or a wrong configuration
       3  unavailable: it certainly had no effect; try again
       4  unknown: it may have had its effect; look before you try again
-    `lock` and `elect` have more: see their --help.
+    `lock`, `elect` and `once` have more: see their --help.
     """
 
 

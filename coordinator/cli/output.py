@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -31,6 +32,9 @@ EXIT_USAGE = 2
 EXIT_UNAVAILABLE = 3
 EXIT_UNKNOWN = 4
 
+_MOVING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls and directions of text that JSON allows as they are, and halves of characters."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -45,13 +49,22 @@ def exit_code_of(error: CoordinatorError) -> int:
 
 
 def document(value: Any) -> str:
-    """Return ``value`` as one line of JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    """Return ``value`` as one line of JSON; what could move a cursor in it is escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return _MOVING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def one_line(text: str) -> str:
     """Return ``text`` with every control character escaped: what others wrote moves no cursor."""
     return escaped(text)
+
+
+def for_terminal(data: bytes) -> bytes:
+    """Return data of others as a terminal may show it: lines and tabs stay, all else that moves a
+    cursor or changes the direction of text is escaped."""
+    text = data.decode("utf-8", errors="backslashreplace")
+    shown = "".join(each if each in "\n\t" else escaped(each) for each in text)
+    return shown.encode("utf-8")
 
 
 def show_error(error: CoordinatorError, is_json: bool) -> None:

@@ -25,7 +25,7 @@ from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import Patience, SafeTime
 from coordinator.client import AsyncClient
 from coordinator.client.locks import Acquired
-from coordinator.client.probing import FAILURES_MAX, SECONDS_MAX, Probe, Prober
+from coordinator.client.probing import FAILURES_MAX, SECONDS_MAX, HealthProbe, Prober
 from coordinator.clock import Clock
 
 _TAIL_BYTES = 4_096
@@ -42,9 +42,9 @@ class ProbeCommand:
     failures: int
     timeout_s: float
 
-    def probe(self, environ: Mapping[str, str]) -> Probe:
+    def probe(self, environ: Mapping[str, str]) -> HealthProbe:
         """Return the probe that runs the command in ``environ``."""
-        return Probe(
+        return HealthProbe(
             lambda: _run(self.command, environ),
             every=self.every_s,
             failures=self.failures,
@@ -73,7 +73,11 @@ class _ProbedGrant:
 
 @asynccontextmanager
 async def probed(
-    acquired: Acquired, client: AsyncClient, clock: Clock, patience: Patience, probe: Probe | None
+    acquired: Acquired,
+    client: AsyncClient,
+    clock: Clock,
+    patience: Patience,
+    probe: HealthProbe | None,
 ) -> AsyncIterator[SafeTime]:
     """Give what a supervisor asks of the grant, while the probe is run; without one, the grant."""
     if probe is None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 SECONDS_MAX = 1e9
-"""Thirty years; more does not fit the milliseconds of the protocol for ever."""
+"""Thirty years; more may not fit the milliseconds of the protocol."""
 
 
 class Seconds(click.FloatRange):

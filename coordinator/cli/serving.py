@@ -68,13 +68,15 @@ def secret(path: Path) -> None:
 @click.option("--yes", is_flag=True, help="Do it; without this, only say what would be done.")
 @click.option("--by", default="", metavar="WHO", help="Who does it; kept with the data.")
 @click.option("--reason", default="", metavar="WHY", help="Why; kept with the data.")
+@click.option("--access-off", is_flag=True, help="Turn access rights off, too.")
 @failing_well
-def recover(config_path: Path | None, yes: bool, by: str, reason: str) -> None:
+def recover(config_path: Path | None, yes: bool, by: str, reason: str, access_off: bool) -> None:
     """Begin a cluster again from one member's data, if it can never elect a leader again.
 
     This is the last resort, if `coordinator status` says that members have no vote and starting all
-    members does not help. Acknowledged writes that are not in these data are lost. zxids and
-    fencing tokens continue far above all that were ever given out. The former data are kept.
+    members does not help. Acknowledged writes that are not in these data are lost. All sessions
+    end, with their locks. zxids and fencing tokens continue far above all that were ever given out.
+    The former data are kept.
 
     \b
     1. Stop all members.
@@ -83,6 +85,9 @@ def recover(config_path: Path | None, yes: bool, by: str, reason: str) -> None:
        the highest last entry.
     3. There: coordinator recover --config FILE --yes --by WHO --reason WHY
     4. Move the data directories of all the others away, and start all members.
+
+    It is also the way back if no token is left that may change access rights: --access-off turns
+    them off, so that a new one can be made.
 
     \b
     Examples:
@@ -102,4 +107,4 @@ def recover(config_path: Path | None, yes: bool, by: str, reason: str) -> None:
         return
     if not by or not reason:
         raise click.UsageError("--yes needs --by WHO and --reason WHY: they are kept with the data")
-    click.echo(server.recover(config, by=by, reason=reason))
+    click.echo(server.recover(config, by=by, reason=reason, turns_access_off=access_off))

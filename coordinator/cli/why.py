@@ -14,6 +14,7 @@ from coordinator.cli.wording import counted, lasting, moment, who
 from coordinator.client import AsyncClient, Contender, GrantRecord, GrantStory, LockView
 from coordinator.clock import SystemClock
 from coordinator.errors import NoNodeError
+from coordinator.model.access import MEMBER
 from coordinator.wire.codec import to_body
 
 _CHAIN_MAX = 10
@@ -345,6 +346,8 @@ def _how(grant: GrantRecord) -> str:
             f"the leader of term {grant.term} had heard nothing of its session for "
             f"{lasting(grant.silent_ms)} and expired it"
         )
+    if grant.how == "failed" and grant.by == MEMBER.identity:
+        return one_line(f"its session was ended: {grant.reason}")
     if grant.how == "failed":
         return one_line(f"its client was not well and ended its session: {grant.reason}")
     if grant.how == "forced":

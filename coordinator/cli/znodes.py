@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, get_args
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import document, show_table
+from coordinator.cli.output import document, for_terminal, one_line, show_table
 from coordinator.client import AsyncClient, IfHeld, Session
 from coordinator.client.async_client import Mode
 from coordinator.errors import BadArgumentsError, NoNodeError
@@ -128,7 +128,7 @@ def create(
 @click.option("--at-least-zxid", type=click.IntRange(min=0), help="See everything up to this zxid.")
 @verb
 def get(settings: Settings, path: str, stale: bool, at_least_zxid: int | None) -> None:
-    """Print the data of a znode, byte for byte.
+    """Print the data of a znode, byte for byte; to a terminal with control characters escaped.
 
     \b
     Examples:
@@ -141,9 +141,11 @@ def get(settings: Settings, path: str, stale: bool, at_least_zxid: int | None) -
         body: dict[str, Any] = {"path": znode.path, **data_fields(znode.data, Encoding.JSON)}
         click.echo(document({**body, "stat": to_body(znode.stat)}))
         return
-    # A person wants the prompt on a line of its own; a pipe wants the bytes as they are.
-    needs_line_end = sys.stdout.isatty() and not znode.data.endswith(b"\n")
-    click.echo(znode.data, nl=needs_line_end)
+    if not sys.stdout.isatty():
+        click.echo(znode.data, nl=False)
+        return
+    # A person wants the prompt on a line of its own, and no escape sequence of somebody else's.
+    click.echo(for_terminal(znode.data), nl=not znode.data.endswith(b"\n"))
 
 
 @click.command(name="set")
@@ -276,8 +278,9 @@ def ls(settings: Settings, path: str, is_long: bool, stale: bool) -> None:
             (_long_row(name, stat) for name, stat in zip(names, stats, strict=True)),
         )
     else:
+        is_shown = sys.stdout.isatty()
         for name in names:
-            click.echo(name)
+            click.echo(one_line(name) if is_shown else name)
 
 
 @click.command()

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from coordinator.cli.dev_layout import Layout, write_files
+from coordinator.cli.dev_layout import Layout, greeting, write_files
 from coordinator.cli.main import cli
 from coordinator.config_file import load
+from coordinator.tls import certificates
 from tests.cli.test_supervisor import eventually, is_alive
 from tests.ports import free_ports
 
@@ -203,3 +204,17 @@ def test_the_written_files_are_right(tmp_path: Path) -> None:
     assert len({config.cluster for config in configs}) == 1
     assert [config.http.bind_port for config in configs] == list(range(20_001, 20_006))
     assert configs[2].member.data_dir == str(tmp_path / "member-3")
+
+
+def test_with_tls_certificates_are_written_too(tmp_path: Path) -> None:
+    """Members and doors can show them, and clients trust the CA that is named."""
+    layout = Layout(tmp_path, 3, 20_001, 20_101, has_tls=True)
+    write_files(layout)
+
+    for member in layout.ids:
+        config = load(layout.file(member), {})
+        assert certificates.of_member(config) is not None
+        assert certificates.of_door(config.http) is not None
+        assert config.cluster.members[member - 1].client_url == layout.url(member)
+    assert f"COORDINATOR_CA_FILE={layout.ca_file}" in greeting(layout)
+    assert "curl --cacert" in greeting(layout)

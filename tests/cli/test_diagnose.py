@@ -202,6 +202,40 @@ def test_nobody_waits_long_is_no_bottleneck() -> None:
     assert codes(diagnosed(figures(quick, quick))) == ["healthy"]
 
 
+def in_turn(holds_ms: list[int], arrive_ms: list[int]) -> list[GrantRecord]:
+    """Return the grants of contenders that arrive then and hold it for so long, one by one."""
+    records: list[GrantRecord] = []
+    free_ms = 0
+    for arrived_ms, hold_ms in zip(arrive_ms, holds_ms, strict=True):
+        granted_ms = max(arrived_ms, free_ms)
+        free_ms = granted_ms + hold_ms
+        records.append(record(entered_ms=arrived_ms, granted_ms=granted_ms, ended_ms=free_ms))
+    return records
+
+
+@pytest.mark.parametrize("long", [0, 5, 11])
+def test_one_long_hold_does_not_hide_a_bottleneck(long: int) -> None:
+    """Twelve at once, 60 ms each: a hiccup of 700 ms, whoever has it, changes nothing."""
+    holds_ms = [60] * 12
+    even = figures(*in_turn(holds_ms, [1_000] * 12))
+    holds_ms[long] = 700
+    told = figures(*in_turn(holds_ms, [1_000] * 12))
+
+    assert codes(diagnosed(even)) == codes(diagnosed(told)) == ["wait-dominates"]
+    assert told.waiting_on_average == pytest.approx(5.5, abs=0.5)
+
+
+def test_one_long_hold_does_not_make_a_bottleneck() -> None:
+    """A lock wanted every 100 ms for 20 ms: who waits behind a holder that hung is no crowd."""
+    holds_ms, arrive_ms = [20] * 20, [1_000 + 100 * number for number in range(20)]
+    holds_ms[10] = 600
+    told = figures(*in_turn(holds_ms, arrive_ms))
+
+    assert told.waits is not None
+    assert told.waits.p95_ms > 10 * 20
+    assert codes(diagnosed(told)) == ["healthy"]
+
+
 def test_a_lock_with_a_queue_is_not_called_uncontended() -> None:
     """Somebody waits at this moment."""
     at_once = [record(granted_zxid=1)] * 9
@@ -227,7 +261,8 @@ async def test_a_znode_that_never_ends_is_named(world: MemoryCluster) -> None:
     )
     async with world.client() as client:
         await client.create("/first")  # behind the command that sets the limits
-        await world.engine.propose(pack((4, *unpack(encode_command(Command(made, 5)))[1:])))
+        _, operation, wall_ms, request, _, if_held = unpack(encode_command(Command(made, 5)))
+        await world.engine.propose(pack((4, operation, wall_ms, request, "", if_held)))
         (diagnosis,) = await diagnoses(client, "pay")
         text = "\n".join(explained(await look(client, "pay"), world.clock.wall_ms()))
 

@@ -77,6 +77,23 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.check
+def test_a_command_gets_a_signal_when_its_lock_is_asked_for(
+    start: Start, coordinator: CommandLine
+) -> None:
+    """It ends, and its lock is released; who asked learns of both."""
+    script = "trap 'exit 7' USR1; echo ready; sleep 30 & wait"
+    holder = start("lock", "asked", "--on-asked", "USR1", "--", "sh", "-c", script)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "ready\n"
+
+    asked = coordinator("ask", "asked", "--reason", "urgent", "--by", "bob", "--within", "20")
+
+    assert (asked.exit_code, asked.stdout) == (0, "ended\n")
+    code, _, err = ended(holder)
+    assert (code, "bob asks for it: urgent" in err) == (7, True)
+
+
 def test_the_command_knows_its_grant(start: Start, coordinator: CommandLine) -> None:
     """Token, lock and grant are in the environment; exit code and output are the command's own."""
     script = "echo $COORDINATOR_FENCING_TOKEN $COORDINATOR_LOCK_NAME $COORDINATOR_GRANT_ID; exit 7"

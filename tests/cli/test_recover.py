@@ -13,12 +13,18 @@ from click.testing import CliRunner, Result
 from coordinator import connect
 from coordinator.cli.main import cli
 from coordinator.config_file import load
+from coordinator.errors import AuthFailedError
 from coordinator.raft.network.messages import INTEGER_MAX
+from coordinator.raft.rejoin.refounding import Position
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage.disk import OsDisk
-from coordinator.server import ZXIDS_SKIPPED, Server
+from coordinator.server import ZXIDS_SKIPPED, Server, begin_again
+from coordinator.service.replica import MachineReplica
+from coordinator.state.commands import Create, HeldCondition, OpenSession
+from coordinator.state.locks.grant_history import GrantQuery
 from recipes import Lock
 from tests.ports import free_ports
+from tests.state.test_session_ends import Room
 
 
 @pytest.fixture
@@ -73,8 +79,60 @@ def test_tokens_go_on_far_above_all_that_were_given_out(config_path: Path, tmp_p
     assert token > before + ZXIDS_SKIPPED
     note = json.loads((tmp_path / "data" / "recovered").read_text())
     assert (note["by"], note["reason"]) == ("ops", "a test\nof two lines")
-    assert note["zxid"] == note["zxid_before"] + ZXIDS_SKIPPED
+    skipped = note["zxid_before"] + ZXIDS_SKIPPED
+    assert skipped <= note["zxid"] <= skipped + note["sessions_ended"]
     assert (tmp_path / "data.before-recovery-1" / "owner").exists()
+
+
+def test_who_lost_the_last_token_comes_back_in(config_path: Path) -> None:
+    """Access rights are off; identities and roles are there, and a token can be added again."""
+
+    async def lose(client: Any) -> None:
+        await client.init_access()
+
+    async def shut_out(client: Any) -> str:
+        with pytest.raises(AuthFailedError) as caught:
+            await client.get("/")
+        return caught.value.code
+
+    async def come_back(client: Any) -> tuple[bool, list[str]]:
+        identities = await client.identities()
+        return (await client.access()).is_on, [each.name for each in identities]
+
+    asyncio.run(served(config_path, lose))
+    assert asyncio.run(served(config_path, shut_out)) == "AuthFailed"
+
+    result = recover(config_path, "--yes", "--by", "o", "--reason", "lost", "--access-off")
+
+    assert result.exit_code == 0, result.output
+    assert asyncio.run(served(config_path, come_back)) == (False, ["admin"])
+
+
+def test_no_token_of_a_history_that_was_left_is_granted_again() -> None:
+    """Two histories part, and each gives out the same numbers. The cluster begins again from one:
+    a condition of the other names no grant there, and who waited is never granted under them."""
+    kept, other = Room(), Room()
+    for room in (kept, other):
+        room.apply(OpenSession("s1", 5_000))
+        room.apply(OpenSession("s2", 5_000))
+    held = kept.enter("s1", "pay")
+    kept.enter("s2", "pay")
+    lost = other.enter("s2", "pay")
+    assert lost[1] == held[1], "a token twice"
+
+    at = Position(kept.index, 1)
+    assert begin_again(MachineReplica(kept.machine), at, 9, by="ops", reason="two disks") == 2
+
+    kept.restored.restore(kept.machine.snapshot())
+    zxid = kept.machine.zxid
+    late = kept.apply(Create("/late", b""), HeldCondition("/locks/pay", lost[1]))
+    assert late.refusal is not None
+    assert kept.machine.session_count == 0
+    assert kept.holder("pay") is None
+    first = kept.machine.locks.history(GrantQuery("/locks/pay"))[0]
+    assert first.reason == "the cluster was begun again by ops: two disks"
+    kept.apply(OpenSession("s3", 5_000))
+    assert kept.enter("s3", "pay")[1] > zxid > ZXIDS_SKIPPED
 
 
 def test_without_yes_nothing_is_changed(config_path: Path, tmp_path: Path) -> None:

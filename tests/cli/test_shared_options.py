@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from tempfile import gettempdir
+from threading import Thread
+from typing import get_args
+
 import click
 import pytest
 from click.testing import CliRunner, Result
 
+from coordinator.cli.connection import TRANSPORTS
 from coordinator.cli.main import SECTIONS, cli
 from coordinator.cli.output import EXIT_USAGE
+from coordinator.client.connecting import TransportName
 from tests.cli.conftest import CommandLine
 
 ELSEWHERE = "not-the-url-of-any-cluster"
 """Whoever asks there ends with EXIT_USAGE."""
 
+UNUSED = str(Path(gettempdir(), "coordinator-shared-options"))
 MULTI = '{"operations": [{"op": "check", "path": "/"}]}'
 COMMANDS: dict[str, list[str]] = {
     "create": ["create", "/shared-options-{n}"],
@@ -22,6 +31,19 @@ COMMANDS: dict[str, list[str]] = {
     "ls": ["ls", "/"],
     "stat": ["stat", "/"],
     "multi": ["multi", "-"],
+    "counter": ["counter", "shared-options"],
+    "flag": ["flag", "shared-options", "--set", "x"],
+    "barrier": ["barrier", "shared-options"],
+    "latch": ["latch", "shared-options", "2"],
+    "ask": ["ask", "shared-options", "--reason", "to see"],
+    "hold": ["hold"],
+    "unlock": ["unlock", "shared-options", "1"],
+    "extend": ["extend", "shared-options", "1", "--by", "1"],
+    "services": ["services"],
+    "queue": ["queue", "shared-options"],
+    "jobs": ["jobs"],
+    "config": ["config"],
+    "render": ["render", "/dev/null", "--from", "shared-options", "--out", UNUSED, "--once"],
     "locks": ["locks"],
     "why": ["why", "daily-report"],
     "why-lost": ["why-lost", "daily-report"],
@@ -31,8 +53,12 @@ COMMANDS: dict[str, list[str]] = {
     "status": ["status"],
     "sessions": ["sessions"],
     "limits": ["limits"],
+    "visualize": ["visualize", "--seconds", "0.1", "--output", "/dev/null"],
+    "access": ["access"],
     "lock": ["lock", "daily-report", "--", "true"],
     "elect": ["elect", "daily-report", "--", "true"],
+    "once": ["once", "daily-report", "--every", "1h", "--", "true"],
+    "hand-over": ["hand-over", "daily-report"],
     "watch": ["watch", "/shared-options-set", "--from-zxid", "0", "--once"],
 }
 
@@ -82,6 +108,43 @@ def test_the_later_option_wins(coordinator: CommandLine) -> None:
     assert late.exit_code == 0, late.output
     assert seconds.exit_code == EXIT_USAGE
     assert "60" not in quick.stderr
+
+
+class NothingButHttp(BaseHTTPRequestHandler):
+    """A server that has no stream, and nothing else either."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_the_transport_is_an_option_on_either_side_and_a_variable() -> None:
+    """A server without the stream is refused by the stream alone."""
+    assert get_args(TransportName) == TRANSPORTS
+    server = HTTPServer(("127.0.0.1", 0), NothingButHttp)
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    endpoint = f"http://127.0.0.1:{server.server_port}"
+    get = ["--endpoints", endpoint, "--timeout", "0.5", "get", "/"]
+    variable = {"COORDINATOR_TRANSPORT": "stream"}
+
+    def said(*arguments: str, env: dict[str, str] | None = None) -> str:
+        return CliRunner().invoke(cli, list(arguments), env=env).output
+
+    assert "the stream" in said("--transport", "stream", *get)
+    assert "the stream" in said("--transport", "http", *get, "--transport", "stream")
+    assert "the stream" in said(*get, env=variable)
+    assert "the stream" not in said(*get, "--transport", "http", env=variable)
+    assert "the stream" not in said(*get, "--transport", "auto", env=variable)
+    assert "'auto', 'stream', 'http'" in said(*get, "--transport", "carrier-pigeon")
+    server.shutdown()
+    server.server_close()
+
+
+def test_whoever_takes_endpoints_takes_a_transport() -> None:
+    """They are options of the same client."""
+    commands: list[click.Command] = [cli, *(each for _, group in SECTIONS for each in group)]
+    for command in commands:
+        options = {option for each in command.params for option in each.opts}
+        assert ("--transport" in options) is ("--endpoints" in options), command.name
 
 
 def test_no_option_reads_a_variable_by_itself() -> None:

@@ -189,6 +189,22 @@ def test_watch_tells_what_happened_since(coordinator: CommandLine) -> None:
     assert [event["path"] for event in change["events"]] == ["/watched"]
 
 
+def test_watch_shows_values_and_only_what_is_asked_for(coordinator: CommandLine) -> None:
+    """The data before and after, as text or base64; of some types of change, some paths."""
+    zxid = str(coordinator.json("create", "/valued", "1")["stat"]["czxid"] - 1)
+    coordinator.text("set", "/valued", "a\nb")
+    coordinator.text("create", "/valued/x")
+    coordinator.text("delete", "/valued/x")
+    begin = ["watch", "/valued", "--kind", "subtree", "--once", "--from-zxid", zxid]
+
+    assert coordinator.text(*begin, "--values").endswith(' NodeCreated /valued "1"\n')
+    changed = coordinator.text(*begin, "--values", "--only", "changed")
+    assert changed.endswith(' NodeDataChanged /valued "1" -> "a\\nb"\n')
+    deleted = coordinator.json(*begin, "--only", "deleted,changed", "--prefix", "/valued/")
+    assert [event["type"] for event in deleted["events"]] == ["NodeDeleted"]
+    assert "data" not in deleted["events"][0]
+
+
 def test_status_says_how_it_is(coordinator: CommandLine) -> None:
     """status begins with a sentence; exit code 0 says that the member is ready."""
     status = coordinator.json("status")
