@@ -3,10 +3,12 @@
 ::
 
     python -m bench.client                # all rows, side by side in one run
-    python -m bench.client --seconds 5 stream
+    python -m bench.client --seconds 5 --work cycle stream
 
-The members are a stub in another process that answers every request with the same Stat, so only the
-client is measured. Processor time is the process's own (user and system), with its threads.
+A ``write`` is 100 B; a ``cycle`` is an acquire of a lock of the worker's own and its release. The
+members are a stub in another process that answers every request at once, always the same, so only
+the client is measured. Processor time is the process's own (user and system), with its threads.
+The thread that waits for the others takes no part; ``main`` is a client in the main thread.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
-from coordinator import connect
+from coordinator import Lock, connect
+from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import PREFACE
 
@@ -42,11 +45,33 @@ _STAT = dict.fromkeys(
 )  # fmt: skip
 WRITTEN = msgpack.packb({"path": "/bench", "zxid": 7, "stat": {**_STAT, "ephemeral_owner": None}})
 _HTTP = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/msgpack\r\nCoordinator-Zxid: 7\r\n"
+    b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nCoordinator-Zxid: 7\r\n"
     b"Coordinator-Index: 9\r\nCoordinator-Member: n1\r\nContent-Length: %d\r\n\r\n%b"
-    % (len(WRITTEN), WRITTEN)
 )
 _HEADERS = {"coordinator-zxid": "7", "coordinator-index": "9"}
+_LEASE = {"session_id": "5e55104a5e55104a", "timeout_ms": 10_000}
+_RELEASED = {"grant_id": "c-0000000007", "released": True}
+_GRANT = {
+    "lock": "bench", "grant_id": "c-0000000007", "fencing_token": 7, "zxid": 7, "kind": "exclusive",
+    "session_id": _LEASE["session_id"], "path": "/locks/bench/c-0000000007", "max_hold_ms": 0,
+    "previous": None,
+}  # fmt: skip
+_NUMBERS = itertools.count(1)
+
+
+def answer(method: str, target: str, accept: str) -> tuple[str, bytes]:
+    """Return media type and body of the stub's answer."""
+    if target.startswith("/v1/tree"):
+        return Encoding.MSGPACK.value, WRITTEN
+    is_packed = not accept or accept.startswith(Encoding.MSGPACK.value)
+    encoding = Encoding.MSGPACK if is_packed else Encoding.JSON
+    body: Any = _LEASE
+    if "/grants/" in target:
+        body = _RELEASED
+    elif target.startswith("/v1/locks"):
+        path, lock = f"/locks/bench/c-{next(_NUMBERS):010}", target.rpartition("/")[2]
+        body = {"grant": {**_GRANT, "lock": lock, "path": path}}
+    return encoding.value, encode(body, encoding)
 
 
 class Stub(asyncio.Protocol):
@@ -74,12 +99,17 @@ class Stub(asyncio.Protocol):
         writer = frames.FrameWriter()
         while taken := self._reader.take():
             for frame in taken:
-                if isinstance(frame, frames.Request):
-                    writer.add(frames.Answer(frame.id, 200, _HEADERS, WRITTEN))
+                if isinstance(frame, frames.RequestFrame):
+                    accept = frame.headers.get("accept", "")
+                    kind, body = answer(frame.method, frame.target, accept)
+                    headers = _HEADERS
+                    if kind != Encoding.MSGPACK.value:
+                        headers = {**_HEADERS, "content-type": kind}
+                    writer.add(frames.AnswerFrame(frame.id, 200, headers, body))
                 elif isinstance(frame, frames.Hello):
                     settings = frames.WelcomeSettings("n1", self._url)
                     writer.add(frames.Welcome(frames.VERSION, settings))
-                elif isinstance(frame, frames.Ping):
+                elif isinstance(frame, frames.PingFrame):
                     writer.add(frames.Pong(frame.number))
         if len(writer):
             self._transport.write(writer.take())
@@ -93,7 +123,10 @@ class Stub(asyncio.Protocol):
             if len(self._rest) < end + 4 + length:
                 return
             self._rest = self._rest[end + 4 + length :]
-            self._transport.write(_HTTP)
+            method, target, *_ = head.decode().split()
+            accept = head.partition(b"\r\naccept:")[2].split(b"\r\n")[0].strip().decode()
+            kind, body = answer(method.upper(), target, accept or "application/json")
+            self._transport.write(_HTTP % (kind.encode(), len(body), body))
 
 
 def _serve(pipe: Pipe) -> None:
@@ -123,51 +156,88 @@ def measured(work: Callable[[], int]) -> tuple[float, float]:
     return used_s / count * 1e6, count / took_s
 
 
-def by_asyncio(url: str, transport: Any, in_flight: int, seconds: float) -> tuple[float, float]:
+def by_asyncio(
+    work: str, url: str, transport: Any, in_flight: int, seconds: float
+) -> tuple[float, float]:
     """Measure an AsyncClient with so many tasks."""
 
     async def main() -> tuple[float, float]:
         async with connect(url, transport=transport) as client:
-            await asyncio.gather(*[client.set("/bench", DATA) for _ in range(in_flight)])
+            locks = [Lock(client, f"bench-{number}") for number in range(in_flight)]
+
+            async def once(lock: Any) -> None:
+                if work == "write":
+                    await client.set("/bench", DATA)
+                else:
+                    async with lock:
+                        pass
+
+            await once(locks[0])
+            await asyncio.gather(*[once(lock) for lock in locks])
             until_s = time.perf_counter() + seconds
 
-            async def worker() -> int:
+            async def worker(lock: Any) -> int:
                 for count in itertools.count(1):
-                    await client.set("/bench", DATA)
+                    await once(lock)
                     if time.perf_counter() > until_s:
                         return count
                 raise AssertionError
 
             began_s, cpu_began_s = time.perf_counter(), cpu_s()
-            count = sum(await asyncio.gather(*[worker() for _ in range(in_flight)]))
+            count = sum(await asyncio.gather(*[worker(lock) for lock in locks]))
             used_s, took_s = cpu_s() - cpu_began_s, time.perf_counter() - began_s
             return used_s / count * 1e6, count / took_s
 
     return asyncio.run(main())
 
 
-def by_threads(url: str, transport: Any, in_flight: int, seconds: float) -> tuple[float, float]:
+def by_threads(
+    work: str, url: str, transport: Any, in_flight: int, seconds: float
+) -> tuple[float, float]:
     """Measure a Client with so many threads."""
     with connect(url, transport=transport) as client:
-        client.set("/bench", DATA)
         counts: list[int] = []
+        locks = [Lock(client, f"bench-{number}") for number in range(in_flight)]
+        _once(work, client, locks[0])
 
-        def worker() -> None:
-            count, until_s = 0, time.perf_counter() + seconds
-            while time.perf_counter() < until_s:
-                client.set("/bench", DATA)
-                count += 1
-            counts.append(count)
+        def worker(lock: Any) -> None:
+            counts.append(_repeated(work, client, lock, seconds))
 
-        def work() -> int:
-            threads = [threading.Thread(target=worker) for _ in range(in_flight)]
+        def all_of_it() -> int:
+            threads = [threading.Thread(target=worker, args=(lock,)) for lock in locks]
             for thread in threads:
                 thread.start()
             for thread in threads:
                 thread.join()
             return sum(counts)
 
-        return measured(work)
+        return measured(all_of_it)
+
+
+def by_main(
+    work: str, url: str, transport: Any, in_flight: int, seconds: float
+) -> tuple[float, float]:
+    """Measure a Client in the main thread, which Ctrl-C interrupts; one at a time."""
+    with connect(url, transport=transport) as client:
+        lock = Lock(client, "bench")
+        _once(work, client, lock)
+        return measured(lambda: _repeated(work, client, lock, seconds))
+
+
+def _once(work: str, client: Any, lock: Any) -> None:
+    if work == "write":
+        client.set("/bench", DATA)
+    else:
+        with lock:
+            pass
+
+
+def _repeated(work: str, client: Any, lock: Any, seconds: float) -> int:
+    count, until_s = 0, time.perf_counter() + seconds
+    while time.perf_counter() < until_s:
+        _once(work, client, lock)
+        count += 1
+    return count
 
 
 def main() -> None:
@@ -176,24 +246,31 @@ def main() -> None:
     parser.add_argument("transports", nargs="*", default=["http", "stream"])
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--clients", default="asyncio,threads")
+    parser.add_argument("--clients", default="asyncio,threads,main")
+    parser.add_argument("--work", default="write,cycle")
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     stub = context.Process(target=_serve, args=(theirs,), daemon=True)
     stub.start()
     url = ours.recv()
-    clients = {"asyncio": by_asyncio, "threads": by_threads}
-    rows = list(itertools.product(options.clients.split(","), options.transports, IN_FLIGHT))
+    clients = {"asyncio": by_asyncio, "threads": by_threads, "main": by_main}
+    works, chosen = options.work.split(","), options.clients.split(",")
+    rows = [
+        row
+        for row in itertools.product(works, chosen, options.transports, IN_FLIGHT)
+        if row[1] != "main" or row[3] == 1
+    ]
     found: dict[Any, list[tuple[float, float]]] = {row: [] for row in rows}
     for _ in range(options.rounds):
         for row in rows:
-            client, transport, in_flight = row
-            found[row].append(clients[client](url, transport, in_flight, options.seconds))
-    print(f"{'client':8} {'transport':9} {'in flight':>9} {'µs of CPU each':>15} {'1/s':>8}")
-    for (client, transport, in_flight), results in found.items():
+            work, client, transport, in_flight = row
+            one = clients[client](work, url, transport, in_flight, options.seconds)
+            found[row].append(one)
+    print(f"work  client   transport {'in flight':>9} {'µs of CPU each':>15} {'1/s':>8}")
+    for (work, client, transport, in_flight), results in found.items():
         cost_us, rate = (statistics.median(each) for each in zip(*results, strict=True))
-        print(f"{client:8} {transport:9} {in_flight:9} {cost_us:15.1f} {rate:8.0f}")
+        print(f"{work:5} {client:8} {transport:9} {in_flight:9} {cost_us:15.1f} {rate:8.0f}")
     stub.terminate()
 
 

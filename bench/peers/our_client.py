@@ -120,7 +120,7 @@ class OurHttp:
         await ask("POST", path, {"data": VALUE.decode()})
         if self._spec.kind == "write":
             return lambda _pause: ask("PUT", path, {"data": VALUE.decode()})
-        query = "?consistency=stale" if self._spec.kind == "stale" else ""
+        query = "?stale" if self._spec.kind == "stale" else ""
         return lambda _pause: ask("GET", path + query)
 
     def _cycle(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from bench.peers.load import system_of
 from bench.peers.rows import BY_NAME
 from bench.peers.svg import bar_chart
 
+_COLUMNS = 100
 OURS = ("ours", "ours-sync")
 PLOTS = (
     ("locks", "Lock cycles", "a second", "lock", "per_second"),
@@ -66,14 +68,20 @@ def table(found: dict[str, Any]) -> str:
     """Return all rows as Markdown."""
     about = found["about"]
     lines = [
-        f"Measured {about['at']} at `{about['revision']}` ({about['build']}) on {about['cores']} "
-        f"cores, {about['system']}, {about['rounds']} rounds of {about['seconds']:g} s, medians "
-        "with least and greatest.",
+        textwrap.fill(
+            f"Measured {about['at']} at `{about['revision']}` ({about['build']}) on "
+            f"{about['cores']} cores, {about['system']}, {about['rounds']} rounds of "
+            f"{about['seconds']:g} s, medians with least and greatest.",
+            _COLUMNS,
+        ),
         *(f"Not measured: {text}." for text in found.get("missing", {}).values()),
         "",
-        "Load rows: operations a second; latencies in ms; processor time of all members and of the "
-        "client for each operation, in µs. The last column is ours by the best of etcd and "
-        "ZooKeeper.",
+        textwrap.fill(
+            "Load rows: operations a second; latencies in ms; processor time of all members and of "
+            "the client for each operation, in µs. The last column is ours by the best of etcd and "
+            "ZooKeeper.",
+            _COLUMNS,
+        ),
         "",
         "| work | by | a second | p50 | p99 | p99.9 | members µs | client µs | ours / best |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -91,7 +99,7 @@ def table(found: dict[str, Any]) -> str:
                 for name, each in row["found"].items()
             ]
     failed = [
-        f"- {row['what']}, {name}: {text}"
+        textwrap.fill(f"- {row['what']}, {name}: {text}", _COLUMNS, subsequent_indent="  ")
         for _, row in rows
         for name, text in row["failed"].items()
     ]
