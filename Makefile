@@ -9,8 +9,8 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test check lint house bench bench-peers bench-peers-tools compiled pure wheels simulate ledger mutants mutate faults faults-tools \
-	guard-servers guard-object-store fuzz openapi-tools promtool clean
+.PHONY: help run test compiled-tests check lint house bench bench-peers bench-peers-tools compiled pure wheels simulate job-days ledger mutants mutate faults faults-tools \
+	lock sbom pin-base guard-servers guard-object-store fuzz openapi-tools promtool clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make lint    ruff and mypy --strict alone"
 	@echo "make house   figures of the source: sizes, imports, duplicates, the ways of a write and a lock"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
+	@echo "make job-days DAYS=10000   simulated days of a daily job, each done once"
 	@echo "make mutants [NAMES='...']   plant known bugs in a copy of the code: each must be found"
 	@echo "make mutate MODULE=coordinator/state/locks/queues.py   do the tests see every small change?"
 	@echo "make faults OPTIONS='--rows 1-3'   kill, cut and damage real clusters; root for all of it"
@@ -28,7 +29,11 @@ help:
 	@echo "make bench-peers-tools   what that needs; Go, Java with Maven, and root on Debian"
 	@echo "make compiled   compile what pyproject.toml names, here; make pure takes that back"
 	@echo "make wheels  into dist: the wheel in Python, and one with compiled modules for this machine"
+	@echo "make sbom    the bill of materials of a container (CycloneDX), into dist"
+	@echo "make lock    take the newest versions that pyproject.toml allows, with hashes; make pin-base, of the image"
 	@echo "make guard-servers   install the databases that the guards are tried against; root, Debian"
+	@echo "make browser   install the browser that the console is tried in; root, Debian"
+	@echo "make screenshots   take the pictures of docs/console.md again"
 	@echo "make guard-object-store   install MinIO for the guard of S3; Go"
 	@echo "make openapi-tools   linters and generators for /openapi.json; Node.js, Java"
 	@echo "make promtool   the linter of metrics; Debian"
@@ -42,8 +47,14 @@ run: $(VENV)/.installed
 # files come in the order of tests/conftest.py, the long ones first.
 WORKERS = $$($(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-test: lint
+test: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory -j2 lint compiled-tests
 	@$(PYTEST) -m "not slow and not check"
+
+# Where no test has run yet: one process compiles everything, while mypy works on another core, rather
+# than every worker for itself.
+compiled-tests: $(VENV)/.installed-dev
+	@test -d tests/__pycache__ || $(BIN)/python -m pytest -qq --collect-only >/dev/null || true
 
 # What is marked `check`. `make guard-servers` before it installs the servers that some of it wants.
 check: $(VENV)/.installed-dev
@@ -105,6 +116,32 @@ wheels: $(VENV)/.installed-dev
 	@COORDINATOR_COMPILED=1 $(BIN)/python -m pip wheel $(PIP_OPTIONS) --no-deps --wheel-dir dist .
 	@ls dist
 
+# What a container is made of, from requirements.lock and the metadata of what is installed here.
+sbom: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.supply.sbom
+
+# The versions and hashes of what a container installs, for the Python of its image: the newest that
+# pyproject.toml allows. Read the diff, run the tests with them, commit.
+LOCK = $(TOOLS)/lock/bin
+LOCK_OPTIONS := --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe --no-header \
+	--no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+lock:
+	@test -x $(LOCK)/pip-compile || { $(PYTHON) -m venv $(TOOLS)/lock && \
+		$(LOCK)/python -m pip install $(PIP_OPTIONS) 'pip-tools>=7.5,<8'; }
+	@echo setuptools >$(TOOLS)/lock/build.in
+	@$(LOCK)/pip-compile $(LOCK_OPTIONS) --extra certs --extra oidc \
+		-o $(TOOLS)/lock/run.txt pyproject.toml
+	@$(LOCK)/pip-compile $(LOCK_OPTIONS) -o $(TOOLS)/lock/build.txt $(TOOLS)/lock/build.in
+	@for each in run:requirements.lock build:requirements-build.lock; do { \
+		echo '# The versions and hashes of what a container installs: `make lock` writes this file.'; \
+		grep -v '^$$\|^# The following' $(TOOLS)/lock/$${each%%:*}.txt; } >$${each#*:}; done
+
+# The digest that the name of the base image has now, into the Dockerfile. Needs an image registry.
+pin-base:
+	@digest=$$(docker buildx imagetools inspect python:3.11-slim --format '{{.Manifest.Digest}}') && \
+		sed -i "s/^ARG BASE_IMAGE=.*/ARG BASE_IMAGE=python:3.11-slim@$$digest/" Dockerfile && \
+		grep '^ARG BASE_IMAGE' Dockerfile
+
 # The table of docs/testing.md, from docs/simulation-ledger.csv.
 ledger: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.simulation.ledger
@@ -115,6 +152,11 @@ START ?= 0
 simulate: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --start $(START) \
 		$(if $(SECONDS),--seconds $(SECONDS)) $(if $(LEDGER),--ledger $(LEDGER))
+
+# Years of a daily job, with crashes, stepped clocks and changes of leader: docs/jobs.md.
+DAYS ?= 10000
+job-days: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.recipes.job_days --days $(DAYS)
 
 # Bugs planted in private copies; `make mutants NAMES=--list` says which there are.
 mutants: $(VENV)/.installed-dev
@@ -139,6 +181,18 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::
 guard-servers:
 	$(APT) update || true
 	$(APT) install -y --no-install-recommends postgresql mariadb-server-core redis-server
+
+.PHONY: browser screenshots
+
+# The browser that the console is tried in (tests/console), on Debian and Ubuntu; playwright drives it
+# and downloads none. Without it those tests are skipped, and say so.
+browser:
+	$(APT) update || true
+	$(APT) install -y --no-install-recommends chromium fonts-dejavu-core
+
+# The pictures of docs/console.md, of a cluster in which something of everything goes on.
+screenshots: $(VENV)/.installed-dev
+	@$(BIN)/python -m tests.console.screenshots
 
 # A real object store for the guard of S3, where Go (1.24 or newer) is; put it on the PATH. Debian has
 # none. Without it moto's is taken, and `pytest -m slow tests/guards` has nothing to do.

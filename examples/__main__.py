@@ -18,6 +18,7 @@ INCARNATIONS = {
     "A holder that does not know that it lost": (
         "ghost_writer", "job_42", "equal_tokens", "before_the_first_write", "two_holders",
         "garbage_collection", "someone_elses_lock", "zombie_server", "conflicting_results",
+        "three_replicas",
     ),
     "Time, partitions and lost heartbeats": (
         "wall_clock_steps", "clock_drift", "cluster_split", "partition_longer_than_session",

@@ -1,54 +1,50 @@
 """Notifications: at most once or at least once? A crash shows what each of them costs.
 
-A lock keeps two runs apart; it cannot make "send" and "mark as sent" one step. Which of them comes
-first decides on which side a crash fails. A receiver that knows duplicates makes at
-least once look like exactly once (ambiguous_payment).
+A job keeps two runs apart; it cannot make "send" and "mark as sent" one step. What it does about a
+run that has not come to its end decides on which side a crash fails. A receiver that knows
+duplicates by ``run.key`` makes at least once look like exactly once (ambiguous_payment).
 """
 
 from __future__ import annotations
 
 from coordinator.client import Client
-from coordinator.errors import CoordinatorError
 from examples.stage import Stage, perform
-from recipes import Grant, Lock
-
-SENT: list[str] = []
-
-
-def at_most_once(client: Client, grant: Grant[Client], who: str, *, crashes: bool) -> None:
-    client.create(f"/sent/{who}", if_held=grant)  # first the mark
-    if crashes:
-        raise RuntimeError("crash")
-    SENT.append(who)
+from recipes import Job, Jobs, Run
+from recipes.job_ledger import Guarantee
 
 
-def at_least_once(client: Client, grant: Grant[Client], who: str, *, crashes: bool) -> None:
-    SENT.append(who)  # first the deed
-    if crashes:
-        raise RuntimeError("crash")
-    client.create(f"/sent/{who}", if_held=grant)
+class CrashError(BaseException):
+    """The process dies here: nothing is recorded of it, as of Ctrl-C."""
 
 
-def run(client: Client, policy: object, who: str, *, crashes: bool) -> None:
-    assert callable(policy)
-    with Lock(client, "notifications") as grant:
-        if client.exists(f"/sent/{who}") is None:
-            policy(client, grant, who, crashes=crashes)
+def notify(client: Client, guarantee: Guarantee, night: str, sent: list[str], crash: str) -> str:
+    def work(run: Run[Client]) -> None:
+        if crash == "before":
+            raise CrashError
+        sent.append(run.key)
+        if crash == "after":
+            raise CrashError
+
+    job = Job(client, f"{guarantee}, {night}", every="1d", guarantee=guarantee)
+    try:
+        return job.run(work).state
+    except CrashError:
+        return "crashed"
 
 
 def story(stage: Stage) -> None:
+    crashes: tuple[tuple[Guarantee, str], ...]
+    crashes = (("at_most_once", "before"), ("at_least_once", "after"))
     with stage.connect("notifier") as client:
-        client.create("/sent")
-        for policy in (at_most_once, at_least_once):
-            SENT.clear()
-            for who, crashes in (("quiet night", False), ("bad night", True)):
-                name = f"{policy.__name__} {who}".replace(" ", "-")
-                try:
-                    run(client, policy, name, crashes=crashes)
-                except (RuntimeError, CoordinatorError):
-                    stage.say(f"  {policy.__name__}: crashed between the deed and the mark")
-                run(client, policy, name, crashes=False)  # the next run, after the restart
-                stage.say(f"{policy.__name__}, {who}: sent {SENT.count(name)} times")
+        for guarantee, moment in crashes:
+            for night, crash in (("quiet night", ""), ("bad night", moment)):
+                sent: list[str] = []
+                if notify(client, guarantee, night, sent, crash) == "crashed":
+                    stage.say(f"  {guarantee}: crashed {crash} sending")
+                notify(client, guarantee, night, sent, "")  # the next run, after the restart
+                stage.say(f"{guarantee}, {night}: sent {len(sent)} times")
+        for view in Jobs(client).list():
+            stage.say(f"{view.name}: {view.trouble or 'no trouble'}")
 
 
 if __name__ == "__main__":

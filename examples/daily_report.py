@@ -1,19 +1,19 @@
 """A report for each day, exactly once: five nodes start at midnight, one late, one crashes.
 
-The ledger says which days are done; the report and its line in the ledger are one write, made only
-while the lock holds. So a crash leaves neither, and who comes late sees the line.
+The job's ledger says which days are done; the report is written in the same command. So a crash
+leaves neither, the next node takes the run over, and who comes late finds the day done.
 """
 
 from __future__ import annotations
 
 import threading
 
-from coordinator.client import Client
+from coordinator.client import Client, Create
 from coordinator.errors import CoordinatorError
 from examples.stage import Stage, perform
-from recipes import Lock
+from recipes import Job, Run
 
-LEDGER = "/reports"
+REPORTS = "/reports"
 LATE_S = 20
 """By so much the last node comes late: long after the others are done."""
 
@@ -22,21 +22,18 @@ class CrashError(Exception):
     """The node dies in the midst of its work."""
 
 
-def report(stage: Stage, client: Client, node: str, day: str, *, crashes: bool = False) -> str:
-    if client.exists(f"{LEDGER}/{day}") is not None:
-        return f"{node}: the ledger has {day} already"
-    grant = Lock(client, f"report-{day}", label=node, timeout=60).acquire()
-    if client.exists(f"{LEDGER}/{day}") is not None:  # looked at again: we have waited
-        grant.release()
-        return f"{node}: it was done while I waited"
-    stage.wait(2)
-    if crashes:
-        stage.cluster.cut_off(client)  # nothing comes from this node any more
-        raise CrashError(node)
-    done = f"by {node}, token {grant.fencing_token}".encode()
-    client.create(f"{LEDGER}/{day}", done, if_held=grant)
-    grant.release()
-    return f"{node}: reported {day} with token {grant.fencing_token}"
+def report(stage: Stage, client: Client, node: str, *, crashes: bool = False) -> str:
+    def work(run: Run[Client]) -> None:
+        stage.wait(2)
+        if crashes:
+            stage.cluster.cut_off(client)  # nothing comes from this node any more
+            raise CrashError(node)
+        run.also(Create(f"{REPORTS}/{run.interval}", f"by {node}".encode()))
+
+    job = Job(client, "daily-report", every="1d", tz="Europe/Berlin", timeout=60, label=node)
+    for run in job.run(work).runs:
+        return f"{node}: reported, with token {run.fencing_token}, in attempt {run.attempt}"
+    return f"{node}: it is done for today"
 
 
 def story(stage: Stage) -> None:
@@ -53,14 +50,14 @@ def story(stage: Stage) -> None:
                 if crashes:
                     client.session()
                     started.set()
-                return report(stage, client, name, "2026-01-31", crashes=crashes)
+                return report(stage, client, name, crashes=crashes)
             except CrashError:
                 return f"{name}: crashed in the midst of it"
             except CoordinatorError as error:
                 return f"{name}: {error.message}"
 
     with stage.connect("setup") as client:
-        client.create(LEDGER)
+        client.create(REPORTS)
         for told in stage.together(
             lambda: node("node 1", crashes=True),
             lambda: node("node 2", late=1),
@@ -69,8 +66,9 @@ def story(stage: Stage) -> None:
             lambda: node(f"node 5, {LATE_S} s late", late=LATE_S),
         ):
             stage.say(told)
-        reports = client.children(LEDGER).names
+        reports = client.children(REPORTS).names
         stage.say(f"Reports of that day: {len(reports)}. Not twice, and not zero times.")
+        stage.command("jobs")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from coordinator import Client, Probe
+from coordinator import Client, HealthProbe
 from coordinator.errors import LockLostError, LockTimeoutError
 from examples.stage import Stage, perform
 from recipes import Lock
@@ -52,7 +52,7 @@ def hang(stage: Stage, b: Client, *, probe: float | None) -> None:
         indexer.directory.mkdir()
         options: dict[str, Any] = {}
         if probe is not None:
-            options["probe"] = Probe(indexer.look, every=probe, failures=3)
+            options["probe"] = HealthProbe(indexer.look, every=probe, failures=3)
         with stage.cluster.connect(label="A", **options) as a:
             working = threading.Thread(target=indexer.work, args=(stage, a))
             working.start()

@@ -1,58 +1,74 @@
-"""Jobs partitioned by hash: a worker joins, one leaves; only what must move moves.
+"""Jobs partitioned by hash: a worker joins, one dies; only what must move moves.
 
-A partition is a lock. Its new owner waits until the old one has given it back, or its lease has
-ended, so no job is processed under two valid tokens. Which worker should own what is computed by
-everybody alike (rendezvous hashing) from the list of workers, which are ephemeral znodes.
+Each partition has one owner with one fencing token. A new owner waits until the old one has stopped
+and released, or its lease has ended, so no job is processed under two valid tokens. Nobody is in
+charge: each worker computes from the list of workers which partitions are its own.
 """
 
 from __future__ import annotations
 
-import hashlib
+import threading
+from contextlib import suppress
 
 from coordinator.client import Client
+from coordinator.errors import ClientClosedError
 from examples.stage import Stage, perform
-from recipes import Grant, Lock
+from recipes import Owned, Partitioner
+from recipes.partitioner import owner_of
 
 PARTITIONS = 12
 
 
-def owner_of(partition: int, workers: list[str]) -> str:
-    """Return who should own it: of all workers the one with the highest hash for it."""
-    return max(workers, key=lambda name: hashlib.sha256(f"{partition}/{name}".encode()).digest())
-
-
 class Worker:
+    """A program that processes the jobs of the partitions that it owns."""
+
     def __init__(self, name: str, client: Client) -> None:
-        self.name, self.client = name, client
-        self.grants: dict[int, Grant[Client]] = {}
-        client.create(f"/workers/{name}", mode="ephemeral", parents="persistent")
+        self.name = name
+        self.jobs = Partitioner(client, "jobs", PARTITIONS, member=name)
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
 
-    def give_up(self) -> None:
-        """First give back what is not ours any more: this is the confirmation that we stopped."""
-        workers = list(self.client.children("/workers").names)
-        for partition in [each for each in self.grants if owner_of(each, workers) != self.name]:
-            self.grants.pop(partition).release()
+    def run(self) -> None:
+        """Take part until stopped, or until the client is closed."""
+        with suppress(ClientClosedError):
+            self.jobs.run(self.process)
 
-    def take(self) -> None:
-        """Then take what is ours; waits for its old owner, or for the end of that one's lease."""
-        workers = list(self.client.children("/workers").names)
-        for partition in range(PARTITIONS):
-            if owner_of(partition, workers) == self.name and partition not in self.grants:
-                lock = Lock(self.client, f"partition-{partition}", label=self.name, timeout=60)
-                self.grants[partition] = lock.acquire()
+    def process(self, owned: Owned[Client]) -> None:
+        """Process the jobs of one partition; every write carries ``owned.fencing_token``."""
+        owned.stopping.wait()
 
 
-def rebalance(stage: Stage, workers: list[Worker], what: str) -> None:
-    """What each worker does by itself when a watch on /workers tells it of a change."""
-    before = {each: w.name for w in workers for each in w.grants}
-    for worker in workers:
-        worker.give_up()
-    stage.together(*(worker.take for worker in workers))
-    after = {each: w.name for w in workers for each in w.grants}
-    assert sorted(after) == list(range(PARTITIONS)), "each partition has exactly one owner"
-    moved = [each for each in after if each in before and before[each] != after[each]]
-    shares = ", ".join(f"{w.name} {len(w.grants)}" for w in workers)
-    stage.say(f"{what}: {shares}; moved between the living: {len(moved)} of {PARTITIONS}")
+def settled(stage: Stage, workers: list[Worker]) -> dict[int, tuple[str, int]]:
+    """Wait until each partition is with the worker that all compute for it; return who owns it."""
+    names = [worker.name for worker in workers]
+    expected = {number: owner_of(number, names) for number in range(PARTITIONS)}
+    while True:
+        owners = workers[0].jobs.owners()
+        if {number: name for number, (name, _) in owners.items()} == expected:
+            return owners
+        stage.wait(0.5)
+
+
+def shares(owners: dict[int, tuple[str, int]]) -> dict[str, int]:
+    """Return how many partitions each worker owns."""
+    names = [name for name, _ in owners.values()]
+    return {name: names.count(name) for name in sorted(set(names))}
+
+
+def tell(
+    stage: Stage,
+    what: str,
+    before: dict[int, tuple[str, int]],
+    after: dict[int, tuple[str, int]],
+    gone: str = "",
+) -> None:
+    """Say who owns how many, and what moved from one living worker to another."""
+    moved = [n for n in before if before[n][0] not in (gone, after[n][0])]
+    said = ", ".join(f"{name} {count}" for name, count in shares(after).items())
+    stage.say(f"{what}: {said}; moved between the living: {len(moved)} of {PARTITIONS}")
+    for number, (name, token) in before.items():
+        has_moved = name != after[number][0]
+        assert (after[number][1] > token) == has_moved, "a new owner has a higher token"
 
 
 def story(stage: Stage) -> None:
@@ -61,19 +77,19 @@ def story(stage: Stage) -> None:
         stage.connect("w2") as two,
         stage.connect("w3", lease=20, timeout=1) as three,
     ):
-        first, second = Worker("w1", one), Worker("w2", two)
-        rebalance(stage, [first, second], "Two workers")
+        workers = [Worker("w1", one), Worker("w2", two)]
+        two_workers = settled(stage, workers)
+        tell(stage, "Two workers", two_workers, two_workers)
         third = Worker("w3", three)
-        rebalance(stage, [first, second, third], "A third joins")
-        tokens_of_third = {each: grant.fencing_token for each, grant in third.grants.items()}
+        three_workers = settled(stage, [*workers, third])
+        tell(stage, "A third joins", two_workers, three_workers)
         stage.cluster.cut_off(three)  # it dies
-        with one.watch("/workers", kind="children") as changes:
-            next(iter(changes))  # its lease has ended, and its znode with it
-        rebalance(stage, [first, second], "The third dies")
-        for partition, token in tokens_of_third.items():
-            now = (first.grants | second.grants)[partition].fencing_token
-            assert now > token, "the store refuses what the dead one might still write"
+        left = settled(stage, workers)
+        tell(stage, "The third dies", three_workers, left, gone="w3")
         stage.say("Each partition's new owner has a higher token than its old one.")
+        for worker in workers:
+            worker.jobs.stop()
+            worker.thread.join()
 
 
 if __name__ == "__main__":

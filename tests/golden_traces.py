@@ -22,12 +22,13 @@ FOLDER = ROOT / "tests" / "traces"
 PREFIXES = {
     "engine": ("engine-",),
     "service": ("watches-", "leases-", "locks-"),
+    "recipes": ("recipe-",),
 }
 """By the first word of their names; all others belong to the state machine."""
 
 
 def traces_of(room: str) -> list[Path]:
-    """Return the traces of ``engine``, ``service`` or ``state``."""
+    """Return the traces of ``engine``, ``service``, ``recipes`` or ``state``."""
     claimed = tuple(prefix for each in PREFIXES.values() for prefix in each)
     found = sorted(FOLDER.glob("*.txt"))
     if room == "state":

@@ -64,7 +64,10 @@ async def raise_guards(grant: Grant[Any], guards: Sequence[Guard]) -> None:
         LockLostError: raising them took longer than the grant was certainly held.
         Anything else: what the guard's store raised.
     """
+    if not guards:
+        return
     deadline_s = grant.client.core.settings.timeout_ms / 1000
+    await grant.client.core.home.enter()
     try:
         for guard in guards:
             try:
@@ -80,8 +83,7 @@ async def raise_guards(grant: Grant[Any], guards: Sequence[Guard]) -> None:
                     f"{grant.lock}: {guard!r} was not raised to token {grant.fencing_token} within "
                     f"{deadline_s} s; the grant was released"
                 ) from error
-        if guards:
-            grant.check()
+        grant.check()
     except BaseException as error:
         await _give_back(grant, error)
         raise

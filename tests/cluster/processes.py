@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.certificates import Certificates
 from tests.ports import free_ports
 
 
@@ -34,8 +36,10 @@ class ProcessCluster:
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         *,
         hosts: Sequence[str] | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         self.directory = directory
+        self.certificates = certificates
         self.ids = [str(number) for number in range(1, members + 1)]
         ports = free_ports(2 * members)
         self.client_ports = dict(zip(self.ids, ports[:members], strict=True))
@@ -61,7 +65,8 @@ class ProcessCluster:
         return ",".join(self.urls)
 
     def url(self, member_id: str) -> str:
-        return f"http://{self.hosts[member_id]}:{self.client_ports[member_id]}"
+        scheme = "http" if self.certificates is None else "https"
+        return f"{scheme}://{self.hosts[member_id]}:{self.client_ports[member_id]}"
 
     def log_path(self, member_id: str) -> Path:
         return self.directory / f"member-{member_id}.log"
@@ -76,9 +81,15 @@ class ProcessCluster:
             "http": {
                 "bind_host": self.hosts[member_id],
                 "bind_port": self.client_ports[member_id],
-                "is_insecure": self.hosts[member_id] != "127.0.0.1",
+                **({} if self.hosts[member_id] == "127.0.0.1" else {"tls": "off", "access": "off"}),
             },
         }
+        if self.certificates is not None:
+            files = self.certificates.member(member_id)
+            shown = dict(zip(("tls_cert_file", "tls_key_file"), files, strict=True))
+            sections["member"].update(shown)
+            sections["http"].update(shown)
+            sections["cluster"] = {"name": "test", "tls_ca_file": self.certificates.ca_file}
         for section, values in self._settings.items():
             sections.setdefault(section, {}).update(values)
         lines: list[str] = []
@@ -163,10 +174,16 @@ class ProcessCluster:
     def wipe(self, member_id: str) -> None:
         shutil.rmtree(self.data_dir(member_id))
 
+    def _context(self) -> ssl.SSLContext | None:
+        if self.certificates is None:
+            return None
+        return ssl.create_default_context(cafile=self.certificates.ca_file)
+
     def get(self, member_id: str, path: str, timeout_s: float = 2.0) -> tuple[int, Any]:
         """GET from one member; status 0 when it could not be reached."""
         try:
-            with urllib.request.urlopen(self.url(member_id) + path, timeout=timeout_s) as reply:
+            url, context = self.url(member_id) + path, self._context()
+            with urllib.request.urlopen(url, timeout=timeout_s, context=context) as reply:
                 return reply.status, json.loads(reply.read() or b"null")
         except urllib.error.HTTPError as error:
             body = error.read()

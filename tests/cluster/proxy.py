@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from urllib.parse import urlsplit
-
-from coordinator.client.stream.transport import StreamTransport
-from coordinator.client.transport import HttpTransport, Transport
 
 _CHUNK_BYTES = 65_536
 
@@ -89,22 +84,3 @@ class Proxy:
         finally:
             if not self._is_cut:
                 sink.close()
-
-
-def transport_by(proxies: Sequence[Proxy], name: str) -> Transport:
-    """Return a transport (``http`` or ``stream``) for a client whose only way is by ``proxies``.
-
-    Over the stream a client goes to the leader's own URL, too, once it hears of it: around the
-    proxies, and past what they cut. Here nothing is to be reached there.
-    """
-    urls = {proxy.url for proxy in proxies}
-
-    async def connect(endpoint: str, make: Callable[[], asyncio.Protocol]) -> object:
-        if endpoint not in urls:
-            raise ConnectionRefusedError(f"{endpoint} is not to be reached but by a proxy")
-        parts = urlsplit(endpoint)
-        return await asyncio.get_running_loop().create_connection(
-            make, parts.hostname or "", parts.port or 80
-        )
-
-    return HttpTransport() if name == "http" else StreamTransport(connect=connect)

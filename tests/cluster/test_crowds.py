@@ -22,6 +22,9 @@ from tests.cluster.wire import Wire
 pytestmark = pytest.mark.check
 
 WAITERS = 1_000
+COMING_MAX = 100
+"""Contenders that connect at once: a member hangs up on whoever connects, and says nothing for
+five seconds, which a busy machine makes of a thousand."""
 WAKEUPS = "coordinator_contender_wakeups_total"
 GRANTS = "coordinator_grants_total"
 
@@ -40,24 +43,34 @@ async def waiting(
         async with http.post(f"{cluster.urls[0]}/v1/sessions", json=body) as reply:
             session_id = (await reply.json())["session_id"]
 
+        coming = asyncio.Semaphore(COMING_MAX)
+
         async def wait(number: int) -> None:
+            await coming.acquire()
             url = f"{cluster.urls[number % len(cluster.urls)]}/v1/locks/{name}"
             ask = {"session_id": session_id, "timeout_ms": 600_000, "kind": kind}
             headers = {"Accept": "application/x-ndjson"}
             async with http.post(url, json=ask, headers=headers) as stream:
+                assert stream.status == 200, (number, stream.status, await stream.text())
                 async for line in stream.content:
                     found = json.loads(line) if line.strip() else {"type": ""}
                     if found["type"] == "queued":
                         queued.put_nowait(number)
+                        coming.release()
                     if found["type"] in ("granted", "error"):
                         grants.put_nowait(found)
                         return
+            raise AssertionError(f"contender {number}: its stream ended before it was granted")
 
         tasks = [asyncio.create_task(wait(number)) for number in range(count)]
         try:
             seen: set[int] = set()
             while len(seen) < count:
-                seen.add(await asyncio.wait_for(queued.get(), 60))
+                try:
+                    seen.add(await asyncio.wait_for(queued.get(), 60))
+                except TimeoutError:
+                    ended = [each.exception() for each in tasks if each.done()]
+                    raise AssertionError(f"{len(seen)} of {count} are queued: {ended}") from None
             yield grants
         finally:
             for task in tasks:

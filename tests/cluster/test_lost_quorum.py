@@ -9,10 +9,11 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import SessionState
+from coordinator.client.connecting import TransportName
 from coordinator.errors import LockLostError
 from recipes import Lock
 from tests.cluster.conftest import MakeCluster
-from tests.cluster.proxy import Proxy, transport_by
+from tests.cluster.proxy import Proxy
 from tests.cluster.wire import Wire
 from tests.patience import patient
 
@@ -67,7 +68,7 @@ async def test_a_member_without_a_quorum_says_so(make_cluster: MakeCluster) -> N
 
 @pytest.mark.parametrize("transport", ["http", "stream"])
 async def test_a_holder_that_was_cut_off_is_never_told_that_it_still_holds(
-    make_cluster: MakeCluster, transport: str
+    make_cluster: MakeCluster, transport: TransportName
 ) -> None:
     """2 s session, 3 s partition: the next is granted, the old one told that it ended."""
     cluster = make_cluster()
@@ -79,7 +80,7 @@ async def test_a_holder_that_was_cut_off_is_never_told_that_it_still_holds(
             [proxy.url for proxy in proxies],
             session_timeout=2.0,
             timeout=3.0,
-            transport=transport_by(proxies, transport),
+            transport=transport,
         ) as client,
         connect(cluster.urls, session_timeout=30.0, timeout=20.0) as other,
     ):

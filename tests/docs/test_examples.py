@@ -24,7 +24,7 @@ from tests.cli.serving import ServedMember
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # These have tests of their own (tests/wire, tests/docs), which also look at the answers.
-PAGES = [page for page in PAGES if page.name not in ("http-api.md", "http-locks.md")]
+PAGES = [page for page in PAGES if page.name not in ("access.md", "http-api.md", "http-locks.md")]
 
 FENCE = re.compile(
     r"(?P<before><!--[^\n]*-->\n)?^```(?P<language>\w+)\n(?P<body>.*?)^```$",

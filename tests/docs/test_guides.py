@@ -32,17 +32,17 @@ def items(text: str) -> str:
     return re.sub(r"\n {2,}", " ", text)
 
 
-def test_every_guard_is_in_the_table_of_stores() -> None:
+def test_every_guard_is_in_the_list_of_stores() -> None:
     """Whoever has a store finds its guard, and what to do where there is none."""
-    table = below("guards.md", "Which store")
+    listed = below("guards.md", "Which store")
     options = re.findall(r"^\d\. \*\*", below("guards.md", "A store that cannot check"), re.M)
 
     for name in recipes.guards._HOMES:
         if name != "Guard":  # the protocol that they all follow
-            assert f"`{name}`" in table, f"{name} is not in the table"
+            assert f"`{name}`" in listed, f"{name} is not in the list"
     assert len(options) >= 5
     for store in ("Cassandra", "DynamoDB", "MongoDB"):
-        assert f"| {store} | " in table, f"no condition for {store}"
+        assert f"- **{store}**:" in listed, f"no condition for {store}"
 
 
 def test_every_error_of_a_lock_has_a_reaction() -> None:
@@ -67,9 +67,9 @@ def test_every_error_of_a_lock_has_a_reaction() -> None:
 
 def test_the_defaults_of_retries_and_margin_are_the_documented_ones() -> None:
     """docs/recipes.md says them, and jitter is not zero."""
-    table = below("recipes.md", "The client")
-    told = dict(re.findall(r"^\| `retry=RetryPolicy\((\w+)=...\)` \| `([^`]+)`", table, re.M))
-    (margin,) = re.findall(r"^\| `lease_margin_ratio` \| `([^`]+)`", table, re.MULTILINE)
+    listed = below("recipes.md", "The client")
+    told = dict(re.findall(r"^- `retry=RetryPolicy\((\w+)=...\)` \(`([^`]+)`\)", listed, re.M))
+    (margin,) = re.findall(r"^- `lease_margin_ratio` \(`([^`]+)`\)", listed, re.MULTILINE)
 
     assert told == {field.name: str(field.default) for field in dataclasses.fields(RetryPolicy)}
     assert float(told["jitter"]) > 0
@@ -145,7 +145,7 @@ def test_each_promise_names_tests_that_are_there() -> None:
 
 
 def test_each_promise_is_examined_by_something_that_is_there() -> None:
-    """The list names every promise, properties that worlds judge, and tests."""
+    """The list names every promise, every property that worlds judge, and tests."""
     promises = re.findall(r"^(\d+)\. ", below("guarantees.md", "Promised"), flags=re.MULTILINE)
     rows = re.findall(
         r"^- \*\*(\d+) [^*]+\*\*: (.+?)\. Besides: (.+)\.$",
@@ -164,6 +164,33 @@ def test_each_promise_is_examined_by_something_that_is_there() -> None:
             assert f'"{name}"' in judgements, name
         for test in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", besides):
             assert (ROOT / test).exists(), test
+    judged = set(re.findall(r"""(?:yield|violate\()\s*\(?"([a-z][\w' -]+)\"""", judgements))
+    named = {name for _, properties, _ in rows for name in properties.split(", ")}
+    assert judged - named == {"one liar takes no vote"}
+
+
+def test_what_several_tests_share_is_on_the_map() -> None:
+    """Support code of two test modules and more is named, and what is named is there."""
+    said = below("testing.md", "Where the support code of tests is")
+    sources = {
+        path.relative_to(ROOT): path.read_text(encoding="utf-8")
+        for path in ROOT.glob("tests/**/*.py")
+    }
+    shared = [
+        path
+        for path in sources
+        if not path.name.startswith(("test_", "_", "conftest"))
+        and sum(
+            f"{'.'.join(path.with_suffix('').parts)} import" in text
+            for other, text in sources.items()
+            if other.name.startswith("test_")
+        )
+        >= 2
+    ]
+
+    assert [str(path) for path in shared if path.name not in said] == []
+    for named in re.findall(r"`(tests/[\w/]+\.py)`", said):
+        assert (ROOT / named).exists(), named
 
 
 def test_metrics_that_are_named_are_answered(shared_coordinator_cluster: LocalCluster) -> None:

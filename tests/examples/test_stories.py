@@ -41,6 +41,14 @@ SAID: dict[str, tuple[str, ...]] = {
         r"Then it learns of it: grant \S+ is not held",
         r"The region is by server 2",
     ),
+    "three_replicas": (
+        r"Replica 1 runs, the others stand by",
+        r"it is at 10\.0\.0\.1:80",
+        r"hands over to replica 3: now it is at 10\.0\.0\.3:80",
+        r"steps by an hour: 3 runs",
+        r"replica [12] runs",
+        r"each higher",
+    ),
     "marked_done": (
         r"unit 7 is added",
         r"marked as done already: skipped",
@@ -91,9 +99,10 @@ SAID: dict[str, tuple[str, ...]] = {
     "one_seat": (r"Two tickets, one seat", r"sold out", r"1 ticket, one seat"),
     "daily_report": (
         r"node 1: crashed",
-        r"reported 2026-01-31 with token \d+",
-        r"node 5, 20 s late: (the ledger has|it was done)",
+        r"reported, with token \d+, in attempt 2",
+        r"node 5, 20 s late: it is done for today",
         r"Reports of that day: 1",
+        r"daily-report +every 1d at 00:00 Europe/Berlin .* ok ",
     ),
     "report_or_leave": (r"another node is processing", r"reported, and stored it with token"),
     "at_most_at_least_once": (
@@ -101,6 +110,7 @@ SAID: dict[str, tuple[str, ...]] = {
         r"at_most_once, bad night: sent 0 times",
         r"at_least_once, quiet night: sent 1 times",
         r"at_least_once, bad night: sent 2 times",
+        r"at_most_once, bad night: \S+ did not come to the end of \S+Z",
     ),
     "wall_clock_steps": (r"Two holders", *[r"Ada holds, Bob is refused"] * 3, r"token \d+"),
     "clock_drift": (

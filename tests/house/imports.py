@@ -10,7 +10,8 @@ from tests.house.source import Module
 
 # The rooms, lowest first: what a module imports lies on its own level or below.
 LEVELS = (
-    ("coordinator.errors", "coordinator.clock", "coordinator.waiting", "coordinator.log_lines"),
+    ("coordinator.errors", "coordinator.clock", "coordinator.waiting", "coordinator.log_lines",
+     "coordinator.console"),
     ("coordinator.config", "coordinator.config_rules", "coordinator.config_file",
      "coordinator.secret_file", "coordinator.model"),
     ("coordinator.state", "coordinator.raft"),
@@ -21,6 +22,7 @@ LEVELS = (
     ("coordinator",),
     ("coordinator.server",),
     ("coordinator.testing",),
+    ("coordinator.learn",),
     ("coordinator.cli",),
     ("coordinator.__main__",),
 )  # fmt: skip
