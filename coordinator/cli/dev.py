@@ -29,6 +29,7 @@ from coordinator.cli.dev_layout import (
     shown_path,
     write_files,
 )
+from coordinator.cli.ending_signals import ending_signals
 from coordinator.cli.output import failing_well, note
 from coordinator.cli.parent_death import dying_with_parent
 from coordinator.client import HttpTransport, Request
@@ -145,7 +146,7 @@ class Cluster:
     async def run(self) -> int:
         """Start all, stay until asked to stop or until none is left; return the exit code."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ending_signals():
             loop.add_signal_handler(number, self._on_stop_signal)
         click.echo(f"Starting {self._layout.members} members ...", err=True)
         try:

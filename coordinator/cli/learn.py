@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Coroutine
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coordinator.cli.ending_signals import ending_signals
 from coordinator.cli.output import failing_well, note, one_line
 from coordinator.cli.parent_death import dying_with_parent
 from coordinator.cli.supervisor import EXIT_SIGNAL_BASE
@@ -113,7 +113,7 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
                 heard.append(number)
                 task.cancel()
 
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in ending_signals():
             loop.add_signal_handler(number, stop, number)
         return await work
 
@@ -182,7 +182,7 @@ async def show_until_stopped(server: PageServer) -> int:
 async def _until_stopped() -> None:
     is_stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ending_signals():
         loop.add_signal_handler(number, is_stopping.set)
     await is_stopping.wait()
 

@@ -20,14 +20,19 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def dying_with_parent(signal_number: int = signal.SIGKILL) -> Callable[[], None]:
+def dying_with_parent(
+    signal_number: int = signal.SIGKILL, *, hearing: signal.Signals | None = None
+) -> Callable[[], None]:
     """Return a function for a new child to call before it executes its program.
 
     From then on the kernel sends the child ``signal_number`` when the thread that started it
-    ends, however it ends."""
+    ends, however it ends. The signal ``hearing`` has its default effect on the child, even where
+    nohup has it ignored: a shell could not trap it otherwise (POSIX, the trap utility)."""
     parent_id = os.getpid()
 
     def arrange() -> None:
+        if hearing is not None:
+            signal.signal(hearing, signal.SIG_DFL)
         if _libc is None:
             return
         _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)

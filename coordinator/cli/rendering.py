@@ -172,7 +172,7 @@ class _Program:
     async def _start(self) -> None:
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._argv, preexec_fn=dying_with_parent(signal.SIGTERM)
+                *self._argv, preexec_fn=dying_with_parent(signal.SIGTERM, hearing=self._number)
             )
         except OSError as error:
             is_missing = isinstance(error, FileNotFoundError | NotADirectoryError)

@@ -118,6 +118,7 @@ def test_a_change_reaches_the_program(
         [sys.executable, "-m", "coordinator", *arguments],
         env={**os.environ, "COORDINATOR_ENDPOINTS": coordinator.url},
         stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),  # as nohup does
     )
     try:
         with connect(coordinator.url) as client:
