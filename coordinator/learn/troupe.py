@@ -78,7 +78,10 @@ class Actor:
         except TimeoutError:
             pass
         how = "it has ended" if self._has_ended else f"nothing of it within {within_s:g} s"
-        raise UnavailableError(f"actor {self.name}: expected {' or '.join(whats)}, found: {how}")
+        said = json.dumps(self._heard[-1]) if self._heard else "nothing else"
+        raise UnavailableError(
+            f"actor {self.name}: expected {' or '.join(whats)}, found: {how}; it said {said}"
+        )
 
     def freeze(self) -> None:
         """Stop the process, all of it: heartbeats too."""
