@@ -79,6 +79,8 @@ class RedisLikeLock:
         self.thread_local = thread_local
         self.raise_on_release_error = raise_on_release_error
         self.local: Any = threading.local() if thread_local else SimpleNamespace()
+        self._mutex = threading.Lock()
+        """Who forgets a grant must not forget one that another thread has just got."""
         self._contender()  # refuses what is out of its range here, not at the first acquire
 
     @property
@@ -124,7 +126,8 @@ class RedisLikeLock:
             if wait is FOREVER:
                 raise LockError(f"{self.name}: {error}", lock_name=self.name) from error
             return False
-        self.local.grant = grant
+        with self._mutex:
+            self.local.grant = grant
         return True
 
     def release(self) -> None:
@@ -141,7 +144,9 @@ class RedisLikeLock:
             raise LockError("Cannot release an unlocked lock", lock_name=self.name)
         is_lost = grant.is_lost
         is_released = grant.release()
-        self.local.grant = None  # not before: what failed may be tried again
+        with self._mutex:
+            if self.grant is grant:  # not before: what failed may be tried again
+                self.local.grant = None
         if is_lost or not is_released:
             raise LockNotOwnedError(
                 f"{self.name}: cannot release a lock that is no longer owned", lock_name=self.name

@@ -134,3 +134,24 @@ def test_a_thread_may_wait_for_what_it_acquired_itself(client: Client) -> None:
     other.join()
     assert lock.owned()
     lock.release()
+
+
+def test_who_releases_forgets_no_grant_but_its_own(client: Client) -> None:
+    """Another thread may acquire before the releasing one has come to its end."""
+    lock = RedisLikeLock(client, "overtaken", thread_local=False)
+    assert lock.acquire()
+    assert lock.grant is not None
+    released = lock.grant.release
+
+    def overtaken() -> bool:
+        is_released = released()
+        thread = threading.Thread(target=lock.acquire)
+        thread.start()
+        thread.join()
+        return is_released
+
+    lock.grant.release = overtaken  # type: ignore[method-assign]
+    lock.release()
+    assert lock.owned()
+    lock.release()
+    assert not lock.locked()
