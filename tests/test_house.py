@@ -234,6 +234,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.service.heartbeats",
         "coordinator.service.locks",
         "coordinator.service.members",
+        "coordinator.service.session_reads",
         "coordinator.service.proposals",
     ),
     "click": ("coordinator.cli",),

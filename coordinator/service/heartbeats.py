@@ -249,7 +249,10 @@ class Heartbeats:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead")
         # Before the round, so that no lease ends while the round runs.
         await in_slices(
-            session_ids, lambda each: leases.extend(each, arrived_ms), _EXTENDED_AT_ONCE
+            session_ids,
+            lambda each: leases.extend(each, arrived_ms),
+            _EXTENDED_AT_ONCE,
+            is_urgent=True,
         )
         committed_index = self._engine.status().commit_index
         try:
@@ -259,7 +262,10 @@ class Heartbeats:
         except TimeoutError:
             raise NoLeaderError("a quorum did not confirm the leader in time") from None
         found = await in_slices(
-            session_ids, lambda each: self._acknowledged(each, arrived_ms), _ACKNOWLEDGED_AT_ONCE
+            session_ids,
+            lambda each: self._acknowledged(each, arrived_ms),
+            _ACKNOWLEDGED_AT_ONCE,
+            is_urgent=True,
         )
         if leases.term != term or confirmed_term != term:
             raise NoLeaderError("the leader changed while it confirmed heartbeats")

@@ -266,7 +266,7 @@ class Member:
         """
         machine = self._replica.machine
         paths.validate(path, machine.limits)
-        age_ms = await self._reads.fresh(mode, deadline_ms)
+        age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         if not machine.access.sees(caller, path):
             machine.access.check(caller, Verb.READ, path)
         page = children_page(

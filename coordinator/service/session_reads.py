@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace as with_fields
+
 from coordinator.errors import SessionExpiredError
 from coordinator.model.access import NOBODY, SESSIONS, Caller, Verb
 from coordinator.model.sessions import SessionInfo, SessionList
 from coordinator.service.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
+from coordinator.service.slices import sorted_in_slices
 from coordinator.state.machine import StateMachine
 from coordinator.state.sessions import SessionRecord
 
@@ -33,7 +36,7 @@ class SessionReads:
 
         ``limit`` bounds those that are looked at: a page without others' may be short, or empty,
         and still have a ``next``."""
-        age_ms = await self._reads.fresh(mode, deadline_ms)
+        age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         machine = self._replica.machine
         if machine.access.is_on:
             machine.access.standing(caller)
@@ -73,7 +76,9 @@ class SessionReads:
             raise SessionExpiredError(
                 f"session {session_id} has ended or never was", session_id=session_id
             )
-        return self._reads.reply(session_info(machine, session, is_single=True), age_ms)
+        reply = self._reads.reply(session_info(machine, session), age_ms)
+        ephemerals = await sorted_in_slices(machine.ephemerals_of(session_id))
+        return reply.with_value(with_fields(reply.value, ephemerals=tuple(ephemerals)))
 
     async def to_be_renewed(
         self, session_ids: Sequence[str], caller: Caller, deadline_ms: int
@@ -100,10 +105,8 @@ class SessionReads:
         ]
 
 
-def session_info(
-    machine: StateMachine, session: SessionRecord, *, is_single: bool = False
-) -> SessionInfo:
-    """Return an open session as ``machine`` has it; for a single one with its ephemerals."""
+def session_info(machine: StateMachine, session: SessionRecord) -> SessionInfo:
+    """Return an open session as ``machine`` has it, without the names of its ephemerals."""
     session_id = session.session_id
     return SessionInfo(
         session_id=session_id,
@@ -111,7 +114,7 @@ def session_info(
         label=session.label,
         opened_ms=session.opened_ms,
         ephemeral_count=machine.ephemeral_count(session_id),
-        ephemerals=tuple(sorted(machine.ephemerals_of(session_id))) if is_single else None,
+        ephemerals=None,
         address=session.address,
         client_id=session.client_id,
         by=session.by,

@@ -49,7 +49,7 @@ class SubtreeReads:
             paths.validate(after, machine.limits)
             if after != path and not after.startswith(paths.join(path, "")):
                 raise BadArgumentsError(f"after: expected a path within {path}, found {after}")
-        age_ms = await self._reads.fresh(mode, deadline_ms)
+        age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         if not machine.access.sees(caller, path):
             machine.access.check(caller, Verb.READ, path)
         znodes, last = subtree_page(machine, path, after, limit, caller) if limit else ((), None)

@@ -76,7 +76,7 @@ def is_long(method: str, target: str) -> bool:
     if not target.startswith(_TREE):
         return True
     query = target.partition("?")[2]
-    return "children" in query or "%" in query  # which may spell it
+    return "children" in query or "subtree" in query or "%" in query  # which may spell it
 
 
 class ClientTurns:

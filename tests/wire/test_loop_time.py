@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -456,6 +457,35 @@ def test_many_changes_for_many_streams_do_not_hold_the_loop(scene: Crowded) -> N
         held_ms = scene.loop.held_ms(act)
 
     assert held_ms <= HELD_MS_MAX, f"the changes hold the loop for {held_ms:.1f} ms"
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/tree/wide?children&limit=10000&stat", "/v1/tree/wide?subtree", "/v1/locks?limit=10000"],
+)
+def test_a_hundred_lists_do_not_hold_the_loop(scene: Crowded, path: str) -> None:
+    """Of as many connections, asked at once: all wait for one barrier."""
+    assert scene.server is not None
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+
+    def act(_repetition: int) -> None:
+        assert scene.server is not None
+        sockets = [
+            socket.create_connection(("127.0.0.1", scene.server.port), 20) for _ in range(100)
+        ]
+        for each in sockets:
+            each.sendall(request)
+        for each in sockets:
+            with each, each.makefile("rb") as answer:
+                assert answer.readline().split()[1] == b"200"
+                while answer.read(1024 * 1024):
+                    pass
+
+    with uncollected():
+        held_ms = scene.loop.held_ms(act)
+
+    assert held_ms <= HELD_MS_MAX, f"the lists hold the loop for {held_ms:.1f} ms"
 
 
 def test_candidates_with_large_values_are_listed_within_bounds(scene: Crowded) -> None:

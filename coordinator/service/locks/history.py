@@ -50,7 +50,7 @@ class GrantReads:
     ) -> ReadReply[GrantPage]:
         """Return the grants that ``query`` asks for, at most its ``limit``, of the queues that the
         caller may read or lock."""
-        age_ms = await self._reads.fresh(mode, deadline_ms)
+        age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         machine = self._replica.machine
         if machine.access.is_on:
             machine.access.standing(caller)

@@ -238,7 +238,7 @@ class LockViews:
         ``limit`` bounds the locks that are looked at, so a page may be short, or empty, and still
         have a ``next``.
         """
-        age_ms = await self._reads.fresh(mode, deadline_ms)
+        age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         behind = None if after is None else LOCKS.segment(after)
         machine = self._replica.machine
         sight = Sight(machine, caller)

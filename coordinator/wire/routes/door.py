@@ -31,7 +31,7 @@ from coordinator.errors import (
 )
 from coordinator.service.member import Member
 from coordinator.service.reads import ReadReply
-from coordinator.service.slices import ITEMS_AT_ONCE, in_slices
+from coordinator.service.slices import ITEMS_AT_ONCE, in_slices, pass_for_itself
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.addresses import network_of
@@ -56,6 +56,8 @@ _JSON_TYPES = frozenset({"application/json"})
 _MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
 _CHUNKED = "chunked"
 _CHORE_AGAIN_MS = 1_000
+_WRITTEN_LATER_BYTES = 1024 * 1024
+"""A longer answer is joined in one pass of the loop, and sent in another."""
 _NO_BODY: dict[str, Any] = {}
 
 
@@ -344,7 +346,10 @@ class Door:
         for name, (items, make) in lists.items():
             encode_one = _encoder(make, encoding)
             encoded[name] = await in_slices(items, encode_one, at_once)
-        return self.reply_read(request, encode_listed(body, encoded, encoding), read)
+        whole = encode_listed(body, encoded, encoding)
+        if len(whole) > _WRITTEN_LATER_BYTES:
+            await pass_for_itself()  # it is copied again to be sent
+        return self.reply_read(request, whole, read)
 
     @staticmethod
     def reply_bytes(

@@ -23,6 +23,8 @@ from tests.wire.test_loop_time import ROWS
 
 _READ_BYTES = 256 * 1024
 """What one read brings."""
+_WINDOW_BYTES = 8 * 1024 * 1024
+"""Room for the longest line."""
 _LINES = {"accept": "application/x-ndjson"}
 
 
@@ -59,46 +61,68 @@ class Streamed:
 
     def call(self, method: str, path: str, body: Any = None, **_given: Any) -> bytes:
         raw = None if body is None else msgspec.msgpack.encode(body)
-        return self._asked(method, path, raw, {})
+        return self._asked(method, path, raw, {})[0]
 
-    def stream(self, method: str, path: str, body: Any = None, **_given: Any) -> list[bytes]:
+    def stream(
+        self, method: str, path: str, body: Any = None, *, lines: int = 0, **_given: Any
+    ) -> list[bytes]:
+        """Ask as often as fits; of one that asks for ``lines``, for these and once."""
         raw = None if body is None else msgspec.msgpack.encode(body)
-        return [self._asked(method, path, raw, _LINES)]
+        if lines:
+            return self._asked(method, path, raw, _LINES, times_max=1, lines=lines)
+        return self._asked(method, path, raw, _LINES)
 
-    def _asked(self, method: str, path: str, raw: bytes | None, headers: dict[str, str]) -> bytes:
+    def _asked(
+        self,
+        method: str,
+        path: str,
+        raw: bytes | None,
+        headers: dict[str, str],
+        *,
+        times_max: int | None = None,
+        lines: int = 0,
+    ) -> list[bytes]:
         server = self._scene.server
         assert server is not None
         one = frames.encoded(frames.RequestFrame(1, method, path, headers, raw))
-        count = max(1, min(self.times_max, _READ_BYTES // len(one)))
+        times_max = times_max or self.times_max
+        count = max(1, min(times_max, _READ_BYTES // len(one)))
         asked = [
             frames.RequestFrame(number + 1, method, path, headers, raw) for number in range(count)
         ]
         with socket.create_connection(("127.0.0.1", server.port), 20) as connection:
             connection.settimeout(20)
-            hello = frames.encoded(frames.Hello(frames.VERSION, frames.HelloSettings()))
+            settings = frames.HelloSettings(window_bytes=_WINDOW_BYTES)
+            hello = frames.encoded(frames.Hello(frames.VERSION, settings))
             connection.sendall(frames.PREFACE + hello)
             reader = frames.from_server(64 * 1024 * 1024)
             _next(connection, reader, 1)
             connection.sendall(b"".join(map(frames.encoded, asked)))
-            return _next(connection, reader, count)
+            return _next(connection, reader, count, lines)
 
 
 def _next(
-    connection: socket.socket, reader: frames.FrameReader[frames.FromServer], count: int
-) -> bytes:
-    """Read until so many requests were answered, or have begun to be; return the first body."""
-    first = b""
-    while count > 0:
+    connection: socket.socket,
+    reader: frames.FrameReader[frames.FromServer],
+    count: int,
+    lines: int = 0,
+) -> list[bytes]:
+    """Read until so many requests were answered, or have begun to be, and so many lines came;
+    return the lines, or the first body."""
+    first, came = b"", list[bytes]()
+    while count > 0 or len(came) < lines:
         data = connection.recv(1024 * 1024)
         assert data, "the member has hung up"
         reader.feed(data)
         while taken := reader.take():
             for each in taken:
                 count -= isinstance(each, frames.Welcome | frames.AnswerFrame | frames.Head)
+                if isinstance(each, frames.Line):
+                    came.append(each.body)
                 if isinstance(each, frames.AnswerFrame):
                     assert each.status != 500, each
                     first = first or each.body
-    return first
+    return came[:lines] or [first]
 
 
 @pytest.mark.check
