@@ -61,15 +61,43 @@ def wake_in_turns(
 
 
 class OneByOne:
-    """Lets one after the other go on, in the order in which they came, no two in one pass."""
+    """Lets one after the other go on, in the order in which they came, no two in one pass.
+
+    It keeps no loop alive: what waits holds the loop, and nothing else does.
+    """
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_taken = False
+        """Whether somebody's pass is still to come; those behind wait."""
 
     async def turn(self) -> None:
         """Wait for the caller's turn; what it does before it waits again is done alone."""
-        async with self._lock:
-            await asyncio.sleep(0)
+        if not self._is_taken:
+            self._is_taken = True
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                self._wake_next()
+                raise
+        else:
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(woken)
+            try:
+                await woken
+            except asyncio.CancelledError:
+                if not woken.cancelled():  # else its turn is passed over when it comes
+                    self._wake_next()
+                raise
+        self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._waiting:
+            woken = self._waiting.popleft()
+            if not woken.done():
+                woken.set_result(None)
+                return
+        self._is_taken = False
 
 
 class SharedAnswer(Generic[T]):
