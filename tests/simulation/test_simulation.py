@@ -34,8 +34,8 @@ FOUND: dict[int, str] = {
     80096: "the same, by another way",
 }
 """Seeds that once broke a promise, and by what; ``make check`` runs each again for ever."""
-FEW = [0, 1, 3]
-"""Of the hundred that ``make check`` runs; the world of seed 2 takes as long as these together."""
+FEW = [1, 3, 5]
+"""Of the hundred that ``make check`` runs: quick ones in which much happens."""
 SPEAKING = range(STREAMS_FROM + 1, STREAMS_FROM + 11)
 """Worlds whose clients speak the stream."""
 SEEDS = sorted({*range(90), *SPEAKING, *FOUND})
