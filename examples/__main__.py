@@ -31,7 +31,10 @@ INCARNATIONS = {
     ),
     "Once, and what a lock cannot do": (
         "second_net", "ambiguous_payment", "marked_done", "payment_across_five_sites",
-        "partitioned_jobs", "four_things",
+        "partitioned_jobs", "work_until_done", "four_things",
+    ),
+    "To know of each other": (
+        "told_of_each_change", "settings_all_or_none", "find_a_service", "who_can_do_it",
     ),
     "Instead of a lock": (
         "instead_actor", "instead_event_log",
