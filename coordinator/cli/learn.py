@@ -49,7 +49,7 @@ EXIT_UNEXPECTED = 1
     type=click.FloatRange(min=0.1, max=10),
     default=1.0,
     show_default=True,
-    help="0.5 plays twice as fast; leases last 1 s at the least.",
+    help="0.5 plays twice as fast; leases last 2 s at the least.",
 )
 @click.option(
     "--record",
@@ -146,7 +146,7 @@ async def _play(
             )
         async with placed(members, endpoints, pace) as place:
             stage = Stage(place, scripted.title, lock="report", has_actors=scripted.has_actors,
-                          on_step=[_print])  # fmt: skip
+                          lease_s=scripted.lease_s, on_step=[_print])  # fmt: skip
             async with stage:
                 stage.is_fenced = is_fenced
                 try:

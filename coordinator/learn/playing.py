@@ -108,9 +108,11 @@ class Playing:
         await self.stop()
         self._run += 1
         self._is_open = False
-        has_actors = script is None or PLAYED[script].has_actors
+        scripted = None if script is None else PLAYED[script]
         stage = self._stage = Stage(
-            self._place, title, lock=f"report-{self._run}", has_actors=has_actors,
+            self._place, title, lock=f"report-{self._run}", 
+            has_actors=scripted is None or scripted.has_actors,
+            lease_s=None if scripted is None else scripted.lease_s,
             on_step=[self._on_step],
         )  # fmt: skip
         stage.is_fenced = is_fenced

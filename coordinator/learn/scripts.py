@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.learn.film import Question
-from coordinator.learn.stage import FREEZE_S, Stage
+from coordinator.learn.stage import LASTING_LEASE_S, LEASE_S, Stage
 
 Script = Callable[[Stage], Awaitable[None]]
 
@@ -26,6 +26,15 @@ class Scripted:
     needs_members: bool = False
     has_actors: bool = True
 
+    @property
+    def lease_s(self) -> float | None:
+        """Its lease; None: the stage's own.
+
+        A session of a second or two may end while members elect, as it should: then its client
+        knows of no answer in time. Where members are killed or cut off, that is not the story.
+        """
+        return LASTING_LEASE_S if self.needs_members else None
+
 
 class UnexpectedEndError(AssertionError):
     """A story that did not come out as it must."""
@@ -35,14 +44,14 @@ async def freeze_ray(stage: Stage) -> None:
     """A is frozen for longer than its lease; B writes; A wakes and writes."""
     stage.acquire("A")
     await stage.actors["A"].hear("holds")
-    await stage.until(lambda state: bool(state["lock"].get("holder") == "A"))
+    await stage.until(lambda state: bool(state["lock"].get("holder") == "A"), "A to hold")
     stage.explain("A has looked: it holds the lock. It is about to write. Now it is frozen.")
     b_has_written = asyncio.Event()
     stage.freeze("A", at_least_until=b_has_written)
     stage.acquire("B")
     stage.write("A")
     await stage.actors["B"].hear("holds")
-    await stage.until(lambda state: bool(state["lock"].get("holder") == "B"))
+    await stage.until(lambda state: bool(state["lock"].get("holder") == "B"), "B to hold")
     stage.write("B")
     await stage.actors["B"].hear("wrote")
     _guess_what_the_store_does(stage)
@@ -89,7 +98,8 @@ async def lost_leader(stage: Stage) -> None:
     stage.acquire("A")
     await stage.actors["A"].hear("holds")
     stage.acquire("B")
-    await stage.until(lambda state: "B" in state["lock"].get("queue", []))
+    await stage.until(lambda state: "B" in state["lock"].get("queue", []), "B in the queue")
+    await _until_one_leads(stage)
     killed = stage.kill_leader(
         question=Question(
             "What becomes of A's lock?",
@@ -103,7 +113,8 @@ async def lost_leader(stage: Stage) -> None:
         lambda state: any(
             each["role"] == "leader" and each["is_up"] and name != killed
             for name, each in state["members"].items()
-        )
+        ),
+        f"another member than {killed} to lead",
     )
     stage.write("A")
     await stage.actors["A"].hear("wrote")
@@ -124,7 +135,7 @@ async def cut_member(stage: Stage) -> None:
     """The leader is cut off: it grants nothing, the others elect one, the lock goes on."""
     stage.acquire("A")
     await stage.actors["A"].hear("holds")
-    await stage.until(lambda state: any(m["role"] == "leader" for m in state["members"].values()))
+    await _until_one_leads(stage)
     leader = stage.onlooker.leader_id
     stage.recorder.step("guess", f"Member {leader} leads. It is about to be cut off.",
                         question=Question(
@@ -139,7 +150,8 @@ async def cut_member(stage: Stage) -> None:
             each["role"] == "leader" and each["is_ready"] and name != leader
             for name, each in state["members"].items()
         )
-        and not state["members"][leader]["is_ready"]
+        and not state["members"][leader]["is_ready"],
+        f"another member than {leader} to lead, and {leader} to say that it is not ready",
     )
     stage.release("A")
     await stage.actors["A"].hear("released")
@@ -174,8 +186,8 @@ async def long_pause(stage: Stage) -> None:
     """A short pause costs nothing; a long one costs the lock, and its holder learns of it first."""
     stage.acquire("A")
     await stage.actors["A"].hear("holds")
-    stage.explain("A garbage collection of a third of the lease: nothing happens.")
-    stage.freeze("A", FREEZE_S * 0.28)
+    stage.explain("A garbage collection of a fifth of the lease: nothing happens.")
+    stage.freeze("A", LEASE_S * 0.2)
     await stage.awake("A")
     stage.actors["A"].cue("check")
     line = await stage.actors["A"].hear("held", "not held")
@@ -202,7 +214,15 @@ async def _wait_for_all(stage: Stage) -> None:
     if members is None:
         return
     await stage.until(
-        lambda state: all(each["is_ready"] for each in state["members"].values()), 40.0
+        lambda state: all(each["is_ready"] for each in state["members"].values()),
+        "every member to be ready",
+    )
+
+
+async def _until_one_leads(stage: Stage) -> None:
+    await stage.until(
+        lambda state: any(each["role"] == "leader" for each in state["members"].values()),
+        "a member to lead",
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from coordinator.client import AsyncClient, connect
 from coordinator.clock import SystemClock
-from coordinator.errors import BadArgumentsError, NodeExistsError
+from coordinator.errors import BadArgumentsError, NodeExistsError, UnavailableError
 from coordinator.learn.film import Film, Question, Recorder, Step, Value
 from coordinator.learn.onlooker import Onlooker
 from coordinator.learn.report import Report
@@ -24,8 +24,11 @@ from coordinator.learn.troupe import Actor
 
 LEASE_S = 5.0
 FREEZE_S = 6.0
-LEASE_S_MIN = 1.0
-"""Shorter leases would be lost to nothing but a busy machine."""
+LEASE_S_MIN = 2.0
+"""Shorter leases would be lost to nothing but a busy machine; freezes are not scaled below it."""
+LASTING_LEASE_S = 30.0
+"""Outlasts an election, however long that takes on a busy machine: for stories about members."""
+UNTIL_S = 60.0
 FIRST_TOKEN = 33
 """As in the articles; a cluster that has changed more often gives higher ones."""
 NAMES = ("A", "B")
@@ -81,7 +84,7 @@ class Place:
 
     def seconds(self, story_seconds: float) -> float:
         """Return how long ``story_seconds`` of the story take here."""
-        return story_seconds * self.pace
+        return story_seconds * max(self.pace, LEASE_S_MIN / LEASE_S)
 
 
 class Stage:
@@ -94,6 +97,7 @@ class Stage:
         *,
         lock: str,
         has_actors: bool = True,
+        lease_s: float | None = None,
         on_step: Sequence[Callable[[Step], None]] = (),
     ) -> None:
         self.place = place
@@ -104,7 +108,7 @@ class Stage:
         self.recorder = Recorder(SystemClock(), title, source)
         self.recorder.on_step.extend(on_step)
         self.actors: dict[str, Actor] = {}
-        self.lease_s = max(LEASE_S_MIN, place.seconds(LEASE_S))
+        self.lease_s = place.seconds(LEASE_S) if lease_s is None else lease_s
         self._directory = Path(tempfile.mkdtemp(prefix="coordinator-learn-"))
         self.report = Report(self._directory / "report.db")
         self._waking: dict[str, asyncio.Task[None]] = {}
@@ -218,11 +222,23 @@ class Stage:
         """Record what is to be learned here."""
         self.recorder.step("lesson", text, changes)
 
-    async def until(self, is_so: Callable[[dict[str, Any]], bool], within_s: float = 30.0) -> None:
-        """Wait until the recorded state is so."""
-        async with asyncio.timeout(within_s):
-            while not is_so(self.state):  # noqa: ASYNC110 - few wait, and for long
-                await asyncio.sleep(0.05)
+    async def until(
+        self, is_so: Callable[[dict[str, Any]], bool], what: str, within_s: float = UNTIL_S
+    ) -> None:
+        """Wait until the recorded state is so.
+
+        Raises:
+            UnavailableError: it is not within ``within_s``; says ``what`` was waited for.
+        """
+        try:
+            async with asyncio.timeout(within_s):
+                while not is_so(self.state):  # noqa: ASYNC110 - few wait, and for long
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            found = {name: self.state.get(name) for name in ("lock", "members")}
+            raise UnavailableError(
+                f"expected {what} within {within_s:g} s, found {found}"
+            ) from None
 
     # --- inside
 

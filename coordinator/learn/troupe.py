@@ -16,6 +16,8 @@ HEAR_S = 60.0
 _KILL_S = 5.0
 _LINE_BYTES_MAX = 64 * 1024
 _HEARD_MAX = 1_000
+_SAID_MAX = 3
+"""So many of its last lines are in the message of what it did not say."""
 
 
 class Actor:
@@ -63,7 +65,11 @@ class Actor:
         self._send({"do": do, **arguments})
 
     async def hear(self, *whats: str, within_s: float = HEAR_S) -> dict[str, Any]:
-        """Wait until it says one of ``whats``, and return the whole line."""
+        """Wait until it says one of ``whats``, and return the whole line.
+
+        Raises:
+            UnavailableError: it was refused instead, has ended, or says nothing of it in time.
+        """
         try:
             async with asyncio.timeout(within_s):
                 while True:
@@ -71,17 +77,25 @@ class Actor:
                         if line["what"] in whats:
                             self._heard.remove(line)
                             return line
-                    if self._has_ended:
+                    if self._is_refused() or self._has_ended:
                         break
                     self._has_more.clear()
                     await self._has_more.wait()
         except TimeoutError:
             pass
-        how = "it has ended" if self._has_ended else f"nothing of it within {within_s:g} s"
-        said = json.dumps(self._heard[-1]) if self._heard else "nothing else"
+        how = f"nothing of it within {within_s:g} s"
+        if self._is_refused():
+            how = "a refusal"
+        elif self._has_ended:
+            how = "it has ended"
+        said = ", ".join(map(json.dumps, list(self._heard)[-_SAID_MAX:])) or "nothing else"
         raise UnavailableError(
             f"actor {self.name}: expected {' or '.join(whats)}, found: {how}; it said {said}"
         )
+
+    def _is_refused(self) -> bool:
+        """Whether it was refused what it was to do, and no story waited for that."""
+        return any(line["what"] == "refused" for line in self._heard)
 
     def freeze(self) -> None:
         """Stop the process, all of it: heartbeats too."""
@@ -113,15 +127,18 @@ class Actor:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(line).encode() + b"\n")
 
+    def note(self, line: dict[str, Any]) -> None:
+        """Note a line that it said."""
+        if line["what"] == "holds":
+            self.token = line["token"]
+        self._on_line(self, line)
+        self._heard.append(line)
+        self._has_more.set()
+
     async def _read(self) -> None:
         assert self._process is not None, "started before it is read"
         assert self._process.stdout is not None
         async for raw in self._process.stdout:
-            line = json.loads(raw)
-            if line["what"] == "holds":
-                self.token = line["token"]
-            self._on_line(self, line)
-            self._heard.append(line)
-            self._has_more.set()
+            self.note(json.loads(raw))
         self._has_ended = True
         self._has_more.set()

@@ -75,7 +75,8 @@ async def _play_all(place: Place, names: tuple[str, ...], is_fenced: bool) -> di
     for number, name in enumerate(names):
         scripted = PLAYED[name]
         stage = Stage(
-            place, scripted.title, lock=f"lock-{number}", has_actors=scripted.has_actors
+            place, scripted.title, lock=f"lock-{number}", has_actors=scripted.has_actors,
+            lease_s=scripted.lease_s,
         )
         async with stage:
             stage.is_fenced = is_fenced
@@ -139,7 +140,7 @@ async def test_every_script_comes_out() -> None:
     async with placed(3, None, float(PACE)) as place:
         ends = await _play_all(place, names, True)
 
-    assert ends["herd"]["counts"]["herd"] > ends["herd"]["counts"]["predecessor"] == 7
+    assert ends["herd"]["counts"]["herd"] == 28 > ends["herd"]["counts"]["predecessor"] == 7
 
 
 @pytest.mark.parametrize("cluster", ["production", "dev"])
