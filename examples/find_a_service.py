@@ -33,26 +33,26 @@ def story(stage: Stage) -> None:
         stage.connect("balancer") as balancer,
         stage.connect("server 1") as one,
         stage.connect("server 2", lease=5, timeout=2) as two,
+        Group(balancer, "web").watch() as stream,
     ):
-        with Group(balancer, "web").watch() as stream:
-            told = iter(stream)
-            stage.say(f"At first requests go {until(told, lambda urls: not urls)}.")
-            first = Group(one, "web").join("1", metadata={"url": "10.0.0.1:80"})
-            second = Group(two, "web").join("2", metadata={"url": "10.0.0.2:80"})
-            stage.say(f"Two servers join: {until(told, lambda urls: len(urls) == 2)}.")
-            assert second.fencing_token > first.fencing_token, "the later one has the higher token"
+        told = iter(stream)
+        stage.say(f"At first requests go {until(told, lambda urls: not urls)}.")
+        first = Group(one, "web").join("1", metadata={"url": "10.0.0.1:80"})
+        second = Group(two, "web").join("2", metadata={"url": "10.0.0.2:80"})
+        stage.say(f"Two servers join: {until(told, lambda urls: len(urls) == 2)}.")
+        assert second.fencing_token > first.fencing_token, "the later one has the higher token"
 
-            stage.cluster.cut_off(two)
-            stage.say("Server 2 dies, without a word.")
-            stage.say(f"Its session ends: {until(told, lambda urls: len(urls) == 1)}.")
+        stage.cluster.cut_off(two)
+        stage.say("Server 2 dies, without a word.")
+        stage.say(f"Its session ends: {until(told, lambda urls: len(urls) == 1)}.")
 
-            first.report("draining", "a new release")
-            stage.say(f"Server 1 drains: {until(told, lambda urls: not urls)}.")
-            with Group(balancer, "web").join("3", metadata={"url": "10.0.0.3:80"}):
-                stage.say(f"Server 3 takes over: {until(told, lambda urls: bool(urls))}.")
-                first.drain(linger=stage.seconds(0.5))
-                left = [each.name for each in Group(one, "web").members()]
-                stage.say(f"Server 1 has left; registered: {', '.join(left)}.")
+        first.report("draining", "a new release")
+        stage.say(f"Server 1 drains: {until(told, lambda urls: not urls)}.")
+        with Group(balancer, "web").join("3", metadata={"url": "10.0.0.3:80"}):
+            stage.say(f"Server 3 takes over: {until(told, lambda urls: bool(urls))}.")
+            first.drain(linger=stage.seconds(0.5))
+            left = [each.name for each in Group(one, "web").members()]
+            stage.say(f"Server 1 has left; registered: {', '.join(left)}.")
 
 
 if __name__ == "__main__":

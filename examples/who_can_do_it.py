@@ -1,8 +1,8 @@
 """Group membership: which programs are there, and what can each of them do?
 
 A dispatcher gives each task to a member that can do it, and watches the group. A member that gets
-new abilities publishes them. One whose session was lost while it lives registers itself again, under
-its name and with a higher token, so nobody takes it for the one that was there before.
+new abilities publishes them. One whose session was lost while it lives registers itself again,
+under its name and with a higher token, so nobody takes it for the one that was there before.
 """
 
 from __future__ import annotations
