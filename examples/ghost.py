@@ -9,13 +9,13 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from coordinator import connect
-from coordinator.errors import LockLostError, StaleTokenError
+from coordinator import Client, connect
+from coordinator.errors import LockLostError, StaleTokenError, UnavailableError
 from coordinator.testing import LocalCluster
 from examples.actors import (
     LEASE_S_MIN,
@@ -26,7 +26,7 @@ from examples.actors import (
     write_up_to_token,
 )
 from examples.stage import Stage
-from recipes import Lock
+from recipes import Grant, Lock
 from recipes.guards import SqliteGuard
 
 UPDATE = "UPDATE report SET text = ?"
@@ -50,7 +50,7 @@ def act(
         wait_for_cue()
         wanted = Lock(client, lock, timeout=60, guards=guards, raise_on_acquire=raise_on_acquire)
         try:
-            with wanted as grant:
+            with held(wanted) as grant:
                 grant.check()
                 report("holds", token=grant.fencing_token)
                 # A is frozen here: its look is the past, its write is the future.
@@ -67,6 +67,19 @@ def act(
         except LockLostError as error:
             report("lost", message=error.message)
         report("left")
+
+
+@contextmanager
+def held(wanted: Lock[Client]) -> Iterator[Grant[Client]]:
+    """Hold it; while no member acknowledges the session in time it is not granted: then again."""
+    with ExitStack() as stack:
+        while True:
+            try:
+                grant = stack.enter_context(wanted)
+                break
+            except UnavailableError:
+                continue
+        yield grant
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class _Wakes:
             mine = made.stat.czxid
             self._say(f"Client {number} got it", mine)
             self._left -= 1
-            await self._until(lambda: len(self._watchers.get(mine, ())) == self._left)
+            await self._until_all_watch(mine)
             await client.delete(path)
             return
 
@@ -113,6 +113,9 @@ class _Wakes:
             f"client {number}", f"Client {number} is woken (wake-up {self.count}).",
             {("counts", self._way): self.count},
         )  # fmt: skip
+
+    async def _until_all_watch(self, czxid: int) -> None:
+        await self._until(lambda: len(self._watchers.get(czxid, ())) == self._left)
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
         async with self._has_watcher:

@@ -110,7 +110,7 @@ class Playing:
         self._is_open = False
         scripted = None if script is None else PLAYED[script]
         stage = self._stage = Stage(
-            self._place, title, lock=f"report-{self._run}", 
+            self._place, title, lock=f"report-{self._run}",
             has_actors=scripted is None or scripted.has_actors,
             lease_s=None if scripted is None else scripted.lease_s,
             on_step=[self._on_step],

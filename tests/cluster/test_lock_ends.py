@@ -327,8 +327,12 @@ async def test_tries_of_all_kinds_answer_at_once_and_leave_nothing(
 ) -> None:
     """timeout=0 behind holders, many at once: not had, and none of them ever stood in a queue.
 
-    So none can have waited there; the zxid says it, on a machine as slow as may be."""
+    So none can have waited there; the zxid says it, on a machine as slow as may be. Nothing else
+    happens: the sessions that earlier tests left have ended."""
     async with client_of(cluster) as client, client_of(cluster) as other:
+        async with asyncio.timeout(60):
+            while await client.sessions():  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
         held = [each for name, each in contenders(client, "tried").items() if name != "read"]
         for each in held:
             await take(each)

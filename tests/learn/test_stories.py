@@ -45,7 +45,7 @@ async def test_a_refusal_fails_a_story_at_once_with_its_words() -> None:
 
     actor.note({"what": "refused", "code": "Unavailable", "message": "no heartbeat was in time"})
 
-    with pytest.raises(UnavailableError, match="a refusal.*no heartbeat was in time"):
+    with pytest.raises(UnavailableError, match=r"a refusal.*no heartbeat was in time"):
         await asyncio.wait_for(waiting, 30.0)
 
 
