@@ -149,7 +149,7 @@ class BlockingConnection:
     @property
     def is_misunderstood(self) -> bool:
         """Whether the server speaks another version."""
-        return self._conversation.welcome is None and self._conversation.is_misunderstood
+        return self._conversation.is_misunderstood
 
     def takes(self, request: Request) -> bool:
         """Whether ``request`` may be asked now."""

@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_misunderstood(self) -> bool:
         """Whether the server speaks another version."""
-        return self._conversation.welcome is None and self._conversation.is_misunderstood
+        return self._conversation.is_misunderstood
 
     def fits(self, request: Request) -> bool:
         """Whether the server reads a frame as long as that of ``request``."""

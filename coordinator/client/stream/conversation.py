@@ -242,7 +242,7 @@ class Conversation:
 
     def _go_away(self, problem: Mapping[str, Any]) -> None:
         error = from_problem(problem)
-        self.is_misunderstood = isinstance(error, BadArgumentsError)
+        self.is_misunderstood = self.welcome is None and isinstance(error, BadArgumentsError)
         if not isinstance(error, UnavailableError):
             error = UnavailableError(f"{self.endpoint}: {error.message}", endpoint=self.endpoint)
         self.problem = error
