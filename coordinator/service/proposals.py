@@ -93,14 +93,20 @@ class _Attempts:
     """The attempts to send one command."""
 
     __slots__ = (
-        "committed", "is_patient", "is_repeatable", "is_under_way", "may_have_happened", "stamp_ms",
+        "committed", "is_given_up", "is_patient", "is_repeatable", "is_under_way",
+        "leader_within_ms", "may_have_happened", "stamp_ms",
     )  # fmt: skip
 
-    def __init__(self, is_repeatable: bool, is_patient: bool, stamp_ms: int) -> None:
+    def __init__(
+        self, is_repeatable: bool, is_patient: bool, stamp_ms: int, leader_within_ms: int | None
+    ) -> None:
         self.stamp_ms = stamp_ms
         """The wall time in the command."""
         self.is_repeatable = is_repeatable
         self.is_patient = is_patient
+        self.leader_within_ms = leader_within_ms
+        self.is_given_up = False
+        """No leader was known for that long, and nothing was proposed."""
         self.is_under_way = False
         self.may_have_happened = False
         self.committed: Committed | None = None
@@ -156,6 +162,7 @@ class Proposer:
         if_held: tuple[HeldCondition, ...] = (),
         check: CheckRepeat = check_answers,
         is_patient: bool = False,
+        leader_within_ms: int | None = None,
     ) -> Committed:
         """Propose ``operation``; return its result, or raise its refusal as its error.
 
@@ -163,6 +170,8 @@ class Proposer:
             is_patient: nobody waits for the answer, so it may share a round with a later command.
             if_held: the grants it depends on; if one has ended, apply refuses with LockLostError.
             check: refuses the outcome of another operation.
+            leader_within_ms: how long at most to wait for a leader while nothing was proposed. For
+                a deadline that is far: another member may know a leader, if this one is cut off.
 
         Raises:
             BadArgumentsError: the request number was used for another operation.
@@ -175,7 +184,7 @@ class Proposer:
         command = encode_command(Command(operation, stamp_ms, request, caller, if_held))
         # With a condition a repeat may be refused although the first attempt succeeded.
         is_repeatable = request is not None or (isinstance(operation, _IDEMPOTENT) and not if_held)
-        attempts = _Attempts(is_repeatable, is_patient, stamp_ms)
+        attempts = _Attempts(is_repeatable, is_patient, stamp_ms, leader_within_ms)
         started_ms = self._clock.monotonic_ms()
         if if_held or not isinstance(operation, _UNDOING):
             self._refuse_too_much(len(command))
@@ -225,7 +234,7 @@ class Proposer:
         while True:
             leader_id = None
             try:
-                leader_id = await self._leadership.leader()
+                leader_id = await self._leader(attempts)
                 attempts.is_under_way = True
                 if leader_id == self._engine.member_id:
                     now_ms = self._clock.wall_ms()
@@ -245,6 +254,21 @@ class Proposer:
             attempts.is_under_way = False
             await self._pause(attempts, leader_id)
 
+    async def _leader(self, attempts: _Attempts) -> str:
+        within_ms = attempts.leader_within_ms
+        is_known = self._leadership.known_leader() is not None
+        if within_ms is None or is_known or attempts.may_have_happened:
+            return await self._leadership.leader()
+        try:
+            async with self._timers.deadline(self._clock.monotonic_ms() + within_ms):
+                return await self._leadership.leader()
+        except TimeoutError:
+            attempts.is_given_up = True
+            raise NoLeaderError(
+                f"member {self._engine.member_id} knew no leader for {within_ms} ms; nothing was "
+                f"proposed; ask another member"
+            ) from None
+
     def _maybe_raise_definite(self, error: UnavailableError, attempts: _Attempts) -> None:
         if attempts.may_have_happened:
             if self._leadership.is_stopping:
@@ -252,11 +276,14 @@ class Proposer:
                     "this member is stopping while the proposal may be under way"
                 ) from error
             return
-        if isinstance(error, (ThrottledError, NoSpaceError)) or self._leadership.is_stopping:
+        is_final = isinstance(error, (ThrottledError, NoSpaceError)) or attempts.is_given_up
+        if is_final or self._leadership.is_stopping:
             raise error
         # NoLeader, or a leader that is shutting down: wait for the next one.
 
     async def _pause(self, attempts: _Attempts, tried: str | None) -> None:
+        if attempts.leader_within_ms is not None and self._leadership.known_leader() is None:
+            return  # ``_leader`` waits for one
         try:
             await self._leadership.pause(tried)
         except ShuttingDownError as error:

@@ -245,6 +245,32 @@ async def test_no_leader_until_the_deadline_means_nothing_was_proposed() -> None
         assert not world.log[1:]
 
 
+async def test_who_asks_elsewhere_is_told_in_time_that_no_leader_is_known() -> None:
+    """A member that is cut off keeps nobody until a far deadline; an election is waited for."""
+    async with cluster(leader_id=None) as world:
+        writes = [
+            asyncio.create_task(
+                world.follower.proposer.submit(
+                    Create(path),
+                    request=RequestId("client", number),
+                    deadline_ms=world.deadline(60_000),
+                    leader_within_ms=within_ms,
+                )
+            )
+            for number, (path, within_ms) in enumerate((("/a", 5_000), ("/b", None)), 1)
+        ]
+        await world.advance(4_900)
+        assert not any(each.done() for each in writes)
+        await world.advance(200)
+
+        with pytest.raises(NoLeaderError, match="ask another member"):
+            await soon(writes[0])
+        assert not writes[1].done()
+        world.elect("1")
+        await soon(writes[1])
+        assert len(world.log[1:]) == 1
+
+
 @pytest.mark.parametrize("is_follower", [True, False])
 async def test_a_deadline_under_way_is_unknown(is_follower: bool) -> None:
     """Without a quorum nobody can say what becomes of a logged proposal."""

@@ -64,6 +64,8 @@ from coordinator.state.outcomes import Created, Entered, Outcome
 from coordinator.state.paths import parent_of
 
 _TRY_DEADLINE_MS_MIN = 250
+LEADER_WITHIN_MS = 5_000
+"""Longer than an election: who would wait here for long is sent to a member that knows a leader."""
 _SEEN_MS_MAX = 250
 """How long a refusal waits to know who holds."""
 
@@ -191,6 +193,7 @@ class Queues:
                 deadline_ms=deadline_ms,
                 if_held=attempt.if_held,
                 is_patient=not attempt.is_try and self._will_wait(kind, directories),
+                leader_within_ms=LEADER_WITHIN_MS,
             )
         except (OutcomeUnknownError, StorageError):
             await self._undo(attempt, abandoning(attempt, request), position=None)

@@ -25,6 +25,7 @@ from coordinator.model import queue_order as contention
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.service.locks.positions import EVERY_MS
+from coordinator.service.locks.queues import LEADER_WITHIN_MS
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId
@@ -716,3 +717,23 @@ async def test_a_member_that_led_a_moment_ago_grants_without_asking_the_others(
 
         assert (await soon(waiting)).session_id == second
         assert engine.barrier_count - before == barriers
+
+
+async def test_a_member_without_a_leader_keeps_no_contender_that_is_not_queued() -> None:
+    """It may be cut off: the client asks another one with the same number, at the same place."""
+    async with cluster() as world:
+        session_id = await opened(world)
+        world.elect(None)
+        request = RequestId("client", 9)
+        far_ms = world.deadline(60_000)
+        cut_off = world.members["3"]
+        waiting = acquiring(
+            world, session_id, at=cut_off, request=request, wait_deadline_ms=far_ms
+        )
+        await world.advance(LEADER_WITHIN_MS + 200)
+
+        with pytest.raises(NoLeaderError, match="ask another member"):
+            await soon(waiting)
+        world.elect("2")
+        again = acquiring(world, session_id, request=request, wait_deadline_ms=world.deadline())
+        assert (await soon(again)).session_id == session_id
