@@ -22,8 +22,11 @@ from coordinator.server import ZXIDS_SKIPPED, Server, begin_again
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Create, HeldCondition, OpenSession
 from coordinator.state.locks.grant_history import GrantQuery
+from coordinator.state.machine import StateMachine
 from recipes import Lock
 from tests.ports import free_ports
+from tests.state.test_quota_laws import kept, recounted
+from tests.state.test_quotas import Room as QuotaRoom
 from tests.state.test_session_ends import Room
 
 
@@ -205,3 +208,28 @@ def test_an_empty_directory_is_refused(config_path: Path) -> None:
 
     assert result.exit_code != 0
     assert "expected the data of a member, found none" in result.output
+
+
+def test_the_counts_of_quotas_follow_the_end_of_all_sessions() -> None:
+    """What sessions and places counted against identities is free again; znodes still count."""
+    room = QuotaRoom()
+    room.quota("web", sessions=2, znodes=4, waiters=1).unwrap()
+    room.do(Create("/kept"), room.web).unwrap()
+    room.do(OpenSession("s1", 5_000), room.pay).unwrap()
+    for each in ("s2", "s3"):
+        room.do(OpenSession(each, 5_000), room.web).unwrap()
+    room.enter("s1", room.pay).unwrap()
+    room.enter("s2", room.web).unwrap()
+    assert (room.used("web")[0], room.used("web")[3]) == (2, 1)
+
+    at = Position(room.machine.applied_index, 1)
+    assert begin_again(MachineReplica(room.machine), at, 9, by="ops", reason="a test") == 3
+
+    assert room.used("web")[:2] == (0, 1)
+    assert room.used("web")[3] == 0
+    assert kept(room.machine) == {k: dict(v) for k, v in recounted(room.machine).items()}
+    fresh = StateMachine()
+    fresh.restore(room.machine.snapshot())
+    assert kept(fresh) == kept(room.machine)
+    room.do(OpenSession("s4", 5_000), room.web).unwrap()
+    room.enter("s4", room.web).unwrap()

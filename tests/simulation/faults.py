@@ -19,6 +19,7 @@ from tests.simulation import (
     differences,
     forgeries,
     more_faults,
+    quotas,
     recoveries,
     rights,
 )
@@ -81,7 +82,8 @@ class Faults:
         if only := world.settings.only_faults:
             self._weights = [float(fault.__name__.strip("_") in only) for fault in self._faults]
         others = {*more_faults.NAMES, *changed_settings.NAMES, *differences.NAMES}
-        others |= {*forgeries.NAMES, *beginnings.NAMES, *recoveries.NAMES, *rights.NAMES}
+        others |= {*forgeries.NAMES, *beginnings.NAMES, *recoveries.NAMES}
+        others |= {*quotas.NAMES, *rights.NAMES}
         if not any(self._weights) and not set(only) & others:
             self._weights[0] = 1
         self._pace = self._random.choice((0.6, 1.0, 2.0))

@@ -16,7 +16,8 @@ from coordinator.model.events import EventType
 from coordinator.raft.engine import Replace, Replica
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command
-from coordinator.state.commands import Enter, ExpireSession, OpenSession
+from coordinator.state.commands import Command, Enter, ExpireSession, OpenSession
+from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.state.session_operations import opened_by
 from tests.met import Met
@@ -117,6 +118,9 @@ class Record:
         """Told the contenders of each hold that its bound has ended."""
         self.on_snapshot: list[Callable[[str], None]] = []
         self.on_violation: list[Callable[[], object]] = []
+        self.on_applied: list[Callable[[str, StateMachine, Command, Outcome], None]] = []
+        """Told each application of each life of a member, with its state after it."""
+        self.on_restored: list[Callable[[str, StateMachine], None]] = []
         self.timeouts_s: dict[str, float] = {}
         """Of every session that was ever opened."""
         self._over: set[str] = set()
@@ -384,6 +388,8 @@ class ObservedReplica:
         self._place = (index, part)
         outcome = self._replica.apply(index, term, command)
         self._record.note_applied(self._who, index, part, term, command, outcome)
+        for told in self._record.on_applied:
+            told(self._who, self._replica.machine, decode_command(command), outcome)
         if not outcome.is_repeat:
             for path in outcome.granted:
                 self._record.learned_s[self._who, path] = self._record.now_s()
@@ -413,6 +419,8 @@ class ObservedReplica:
         self._place = (machine.applied_index, parts - 1)
         self._record.tally.snapshots_installed += 1
         self._record.trace.add(self._who, f"restored at {self._place}")
+        for told in self._record.on_restored:
+            told(self._who, machine)
         self._note_digest()
 
     def _note_digest(self) -> None:

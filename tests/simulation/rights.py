@@ -13,14 +13,11 @@ certain never happened.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from coordinator.errors import AuthFailedError, CoordinatorError, NoAuthError
+from coordinator.errors import AuthFailedError, NoAuthError
 from coordinator.model.access import NOBODY, Caller, Rule, Verb
 from coordinator.model.events import WatchKind, WatchSelector
-from coordinator.model.tokens import digest_of, token_of
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import (
     AddToken,
@@ -29,7 +26,6 @@ from coordinator.state.commands import (
     DropIdentity,
     DropToken,
     Enter,
-    InitAccess,
     Kind,
     OpenSession,
     Operation,
@@ -37,6 +33,7 @@ from coordinator.state.commands import (
     PutRole,
     RequestId,
 )
+from tests.simulation.access_operator import ATTEMPT_MS, AccessOperator
 from tests.simulation.log import QUEUES_OF_RIGHTS, Entry
 from tests.simulation.members import SimulatedMember
 from tests.state.test_access import covers
@@ -47,38 +44,28 @@ if TYPE_CHECKING:
 NAMES = ("rights",)
 PROGRAMS = ("ada", "bob", "cyd")
 GAP_S = (0.3, 1.5)
-ATTEMPT_MS = 3_000
-EVERYTHING = (Rule("/", tuple(Verb)), Rule("@", tuple(Verb)))
 ROLES = (
     (Rule("/r", (Verb.READ, Verb.WRITE, Verb.WATCH)), Rule("/locks/r*", (Verb.LOCK,))),
     (Rule("/r", (Verb.READ,)),),
     (Rule("/", tuple(Verb)),),
     (),
 )
-OPERATOR = token_of("operator01", b"o" * 32)
 
 
-class Rights:
+class Rights(AccessOperator):
     """The programs and the operator of one world."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
-        self._random = random.Random(f"{world.seed}/rights")
-        self._tokens: dict[str, str] = {}
-        """The token that each program has now, as it was given it."""
+        super().__init__(world, "rights", "rights hold")
         self._gone_s: dict[str, float] = {}
         """When the revocation of a token was confirmed, by the token's id."""
         self._refused: set[bytes] = set()
         self._said: list[tuple[Caller, str, int]] = []
         """Who was answered what, at which zxid: as late as that may have been."""
-        self._count = 0
 
     async def run(self) -> None:
         """Go on until cancelled."""
-        for _ in range(100):
-            if await self._begun():
-                break
-            await asyncio.sleep(0.3)
+        await self.turn_on()
         tasks = [asyncio.create_task(self._operate())]
         tasks += [asyncio.create_task(self._work(name)) for name in PROGRAMS for _ in range(2)]
         try:
@@ -86,20 +73,6 @@ class Rights:
         finally:
             for each in tasks:
                 each.cancel()
-
-    async def _begun(self) -> bool:
-        """Prepare what everybody needs, and turn access rights on."""
-        steps: list[Operation] = [
-            PutRole("all", EVERYTHING),
-            PutIdentity("anonymous", ("all",)),
-            InitAccess("operator", "operator01", digest_of(OPERATOR)),
-        ]
-        for each in steps:
-            member = self._any()
-            if member is None or not await self._at(member, self._submitted(member, each, NOBODY)):
-                return False
-        self._deed("turned on")
-        return True
 
     # --- the operator
 
@@ -125,35 +98,6 @@ class Rights:
                 self._deed("revoked")
             await self._change(PutRole(name, ROLES[0]))
             await self._change(PutIdentity(name, (name,)))
-
-    async def _give(self, name: str) -> None:
-        self._count += 1
-        token = token_of(f"token{self._count:05}", self._random.randbytes(32))
-        if await self._change(AddToken(name, token[3:13], digest_of(token))):
-            self._tokens[name] = token
-
-    async def _change(self, operation: Operation) -> bool:
-        member = self._any()
-        if member is None:
-            await asyncio.sleep(0.1)
-            return False
-        return await self._at(member, self._as_operator(member, operation))
-
-    async def _as_operator(self, member: SimulatedMember, operation: Operation) -> bool:
-        deadline_ms = member.clock.monotonic_ms() + ATTEMPT_MS
-        caller = await member.service.access.caller(f"Bearer {OPERATOR}", (), deadline_ms)
-        return await self._submitted(member, operation, caller)
-
-    async def _submitted(
-        self, member: SimulatedMember, operation: Operation, caller: Caller
-    ) -> bool:
-        await member.service.proposer.submit(
-            operation,
-            request=RequestId(f"rights-{self._random.randrange(1 << 60)}", 1),
-            caller=caller,
-            deadline_ms=member.clock.monotonic_ms() + ATTEMPT_MS,
-        )
-        return True
 
     # --- the programs
 
@@ -303,28 +247,3 @@ class Rights:
             if is_dropped:
                 gone[credential, caller.since] = zxid
                 del current[credential]
-
-    # --- around
-
-    def _any(self) -> SimulatedMember | None:
-        started = [each for each in self._world.members if each.is_started]
-        return self._random.choice(started) if started else None
-
-    async def _at(self, member: SimulatedMember, asking: Coroutine[Any, Any, bool]) -> bool:
-        """Ask within one life of a member; what it refuses, or leaves unknown, is False."""
-        task = member.owner.spawn(_quietly(asking), "rights")
-        await asyncio.wait({task}, timeout=2 * ATTEMPT_MS / 1000)
-        return task.done() and not task.cancelled() and task.result()
-
-    def _deed(self, name: str) -> None:
-        self._world.record.tally.deeds[f"rights: {name}"] += 1
-
-    def _violate(self, what: str) -> None:
-        self._world.record.violate("rights hold", what)
-
-
-async def _quietly(asking: Coroutine[Any, Any, bool]) -> bool:
-    try:
-        return await asking
-    except CoordinatorError:
-        return False

@@ -24,6 +24,7 @@ from tests.simulation import (
     changed_settings,
     forgeries,
     more_faults,
+    quotas,
     recoveries,
     rights,
 )
@@ -52,6 +53,7 @@ from tests.simulation.network import MemberNetwork, Weather
 from tests.simulation.onlooker import Onlooker
 from tests.simulation.overdue import Overdue
 from tests.simulation.properties import judge
+from tests.simulation.quotas import Quotas
 from tests.simulation.reading import ReadOrder
 from tests.simulation.record import Record, Tally, Violation
 from tests.simulation.recoveries import Recovery
@@ -75,6 +77,8 @@ RECOVERIES_EVERY = 20
 """And a cluster that is begun again in its middle, in one of so many, again in others."""
 RIGHTS_EVERY = 20
 """And access rights that change, in one of so many, from ``STREAMS_FROM`` on."""
+QUOTAS_EVERY = 20
+"""And quotas that change, in one of so many, again in others."""
 STREAMS_FROM = 100_000
 """From this seed on, some clients of each world speak the stream; those before are as they were."""
 _STREAMS = 0.7
@@ -137,8 +141,12 @@ class World:
         self.begins_late = is_late_asked_for or seed % BEGINNINGS_EVERY == BEGINNINGS_EVERY - 8
         is_recovery_asked_for = bool(set(settings.only_faults) & set(recoveries.NAMES))
         self.begins_again = is_recovery_asked_for or seed % RECOVERIES_EVERY == 11
+        are_quotas_asked_for = bool(set(settings.only_faults) & set(quotas.NAMES))
         self.has_rights = bool(set(settings.only_faults) & set(rights.NAMES)) or (
-            seed >= STREAMS_FROM and seed % RIGHTS_EVERY == 0
+            seed >= STREAMS_FROM and seed % RIGHTS_EVERY == 0 and not are_quotas_asked_for
+        )
+        self.has_quotas = not self.has_rights and (
+            are_quotas_asked_for or (seed >= STREAMS_FROM and seed % QUOTAS_EVERY == 10)
         )
         self.is_stopped = False
         """An operator has stopped all members, and whatever starts them."""
@@ -171,6 +179,10 @@ class World:
         self.changed_settings = ChangedSettings(self)
         self.forgeries = Forgeries(self)
         self.rights = Rights(self)
+        self.quotas = Quotas(self)
+        if self.has_quotas:
+            self.record.on_applied.append(self.quotas.note_applied)
+            self.record.on_restored.append(self.quotas.note_restored)
         self.onlooker = Onlooker(self)
         has_keeper = seed % KEEPERS_EVERY == 1 and not self.begins_again
         self.keeper = Keeper(self) if has_keeper else None
@@ -241,7 +253,8 @@ class World:
         self.healed_s = self.loop.time()
         await self._settle()
         watching.cancel()
-        self.rights.judge(self.record.log)
+        if self.has_rights:
+            self.rights.judge(self.record.log)
         for problem in self.loop.problems:
             self.record.violate("no task fails", problem)
 
@@ -255,6 +268,8 @@ class World:
             breaking.append(asyncio.create_task(self.changed_settings.run()))
         if self.has_rights:
             breaking.append(asyncio.create_task(self.rights.run()))
+        if self.has_quotas:
+            breaking.append(asyncio.create_task(self.quotas.run()))
         if self.has_forgeries:
             breaking.append(asyncio.create_task(self.forgeries.run()))
         await asyncio.sleep(seconds)
