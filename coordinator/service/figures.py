@@ -43,6 +43,12 @@ def show_figures(
         limits.reserve_reached,
     )
     metrics.add_facts_by(
+        "identity_used_max",
+        "How much the identity has that has the most of what quotas bound.",
+        "quota",
+        lambda: context.replica.machine.quotas.most_used(),
+    )
+    metrics.add_facts_by(
         "peer_reachable",
         "1 while this member is connected to the other one, else 0.",
         "peer_id",

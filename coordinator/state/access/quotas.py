@@ -65,6 +65,16 @@ class Quotas:
             return self._locks.waiting.get(identity, 0)
         return self._sessions.count_of(identity)
 
+    def most_used(self) -> dict[str, int]:
+        """Return, by what quotas are of, how much the identity has that has the most of it."""
+        uses = self._tree.uses()
+        return {
+            "sessions": max([each[1] for each in self._sessions.counts_by_identity()], default=0),
+            "znodes": max([each[1][0] for each in uses], default=0),
+            "bytes": max([each[1][1] for each in uses], default=0),
+            "waiters": max(self._locks.waiting.values(), default=0),
+        }
+
     def check_create(self, path: str, size: int) -> None:
         """Check that the caller may create a znode of ``size`` bytes; raises QuotaExceeded."""
         identity = self._tree.identity
