@@ -13,7 +13,8 @@
    else has changed it since it was read.
 2. ``check`` sees the whole of what would be, before it is written. It is this client's: let all
    programs that write use the same.
-3. A watcher that was away finds the newest version; those in between are in the history.
+3. A watcher is told each change with its values, which costs no request. One that was away finds
+   the newest version; those in between are in the history.
 """
 
 from __future__ import annotations
@@ -22,19 +23,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic
 
-from coordinator.client import (
-    AsyncClient,
-    Client,
-    ClientT,
-    Conditions,
-    both,
-    expect_client,
-)
+from coordinator.client import ClientT, Conditions, both
 from coordinator.errors import BadArgumentsError, BadVersionError, NoNodeError, TooManyRetriesError
-from recipes.changes import until
 from recipes.configuration_snapshot import Snapshot, is_same, written
+from recipes.configuration_stream import Snapshots
 from recipes.configuration_versions import KeptVersions
-from recipes.options import FOREVER, Timeout, name_of, wait_ms_of
+from recipes.options import name_of
 from recipes.paths import path_of
 
 ROOT = "/configurations"
@@ -170,7 +164,7 @@ class Configuration(Generic[ClientT]):
         Raises:
             Nothing: it begins when it is iterated.
         """
-        return Snapshots(self)
+        return Snapshots(self.client, self._kept)
 
     async def _commit(
         self,
@@ -195,51 +189,6 @@ class Configuration(Generic[ClientT]):
             if made is not None:
                 return made
         raise TooManyRetriesError(f"{self.name}: {_TRIES_MAX} times another change came first")
-
-
-class Snapshots(Generic[ClientT]):
-    """The versions of a configuration as they come, for ``for`` and ``async for``; never ends."""
-
-    def __init__(self, configuration: Configuration[ClientT]) -> None:
-        self.client = configuration.client
-        self._kept = configuration._kept
-        self._seen = -1
-
-    @both
-    async def next(self, timeout: Timeout = FOREVER) -> Snapshot | None:
-        """Return the newest version if it was not returned before, else wait; None: none yet.
-
-        Raises:
-            BadArgumentsError: the znode is no configuration.
-            UnavailableError: no member answered at the end of the time.
-        """
-        kept = self._kept
-
-        async def look() -> Snapshot | None:
-            found, _ = await kept.now()
-            return None if found.zxid == self._seen else found
-
-        found = await until(self.client.core, kept.path, "znode", look, wait_ms_of(timeout))
-        self._seen = self._seen if found is None else found.zxid
-        return found
-
-    def __iter__(self: Snapshots[Client]) -> Snapshots[Client]:
-        expect_client(self.client, Client, "for")
-        return self
-
-    def __next__(self: Snapshots[Client]) -> Snapshot:
-        found = self.next()
-        assert found is not None, "it waited without end"
-        return found
-
-    def __aiter__(self: Snapshots[AsyncClient]) -> Snapshots[AsyncClient]:
-        expect_client(self.client, AsyncClient, "async for")
-        return self
-
-    async def __anext__(self: Snapshots[AsyncClient]) -> Snapshot:
-        found = await self.next()
-        assert found is not None, "it waited without end"
-        return found
 
 
 def _values_of(values: Values) -> Values:

@@ -1,7 +1,8 @@
 """Who is registered in a group: read once, or kept true by one watch.
 
-After a change only the members that it is about are read again. If the history of changes does not
-reach back to what was missed, all are read again; so the last listing of a stream is always true.
+A stream reads all once; then the watch brings each change with its values, which costs no request.
+If the history of changes does not reach back to what was missed, all are read again; so the last
+listing of a stream is always true.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from coordinator.client import AsyncClient, Change, ChangeStream, Znode
+from coordinator.client import AsyncClient, Change, ChangeStream, Event, Znode
 from coordinator.errors import (
     ClientClosedError,
     CompactedError,
@@ -24,6 +25,8 @@ from coordinator.errors import (
 
 MemberState = Literal["up", "draining", "down"]
 _AT_ONCE = 50
+_BOOKMARK_MS = 1_000
+_LOST = (CompactedError, UnavailableError, OutcomeUnknownError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,16 @@ class GroupMember:
     @classmethod
     def of(cls, znode: Znode) -> GroupMember | None:
         """Return the member that a znode is, None if it is not one."""
-        owner = znode.stat.ephemeral_owner
+        stat = znode.stat
+        return cls.read(znode.path, znode.data, stat.ephemeral_owner, stat.czxid, stat.ctime_ms)
+
+    @classmethod
+    def read(
+        cls, path: str, data: bytes, owner: str | None, czxid: int, ctime_ms: int
+    ) -> GroupMember | None:
+        """Return the member that a znode with these facts is, None if it is not one."""
         try:
-            said = json.loads(znode.data)
+            said = json.loads(data)
             state, reason, metadata = said["state"], said["reason"], said["metadata"]
         except (ValueError, KeyError, TypeError):
             return None
@@ -53,8 +63,8 @@ class GroupMember:
             return None
         if not isinstance(reason, str) or not isinstance(metadata, dict):
             return None
-        name, stat = unquote(znode.path.rpartition("/")[2]), znode.stat
-        return cls(name, state, reason, metadata, stat.czxid, owner, stat.ctime_ms)
+        name = unquote(path.rpartition("/")[2])
+        return cls(name, state, reason, metadata, czxid, owner, ctime_ms)
 
 
 async def read_members(core: AsyncClient, path: str) -> dict[str, GroupMember]:
@@ -105,14 +115,16 @@ class GroupStream:
         return None if self._changes is None else self._changes.zxid
 
     async def open(self) -> GroupStream:
-        """Return once a member of the cluster watches for us. Idempotent."""
-        if self._changes is None:
-            changes = self._core.watch(self._path, kind="subtree")
+        """Return once a member of the cluster watches for us, and all were read. Idempotent."""
+        failures = 0
+        while self._changes is None:
             try:
-                self._changes = await changes.open()
-            except BaseException:
-                await changes.close()
+                await self._begin()
+            except ClientClosedError:
                 raise
+            except _LOST:
+                failures += 1
+                await self._core.wait(self._core.retry_delay_ms(failures))
         return self
 
     async def close(self) -> None:
@@ -124,22 +136,18 @@ class GroupStream:
         return self
 
     async def __anext__(self) -> tuple[GroupMember, ...]:
-        failures = 0
         while True:
-            try:
-                if self._told is None or self._changes is None:
-                    await self.open()
-                    self._members = await read_members(self._core, self._path)
-                else:
+            if self._changes is None:
+                await self.open()
+            elif self._told is not None:
+                try:
                     await self._apply(await anext(self._changes))
-            except ClientClosedError:
-                raise
-            except (CompactedError, UnavailableError, OutcomeUnknownError):
-                await self.close()
-                self._changes = None
-                failures += 1
-                await self._core.wait(self._core.retry_delay_ms(failures))
-                continue
+                except ClientClosedError:
+                    raise
+                except _LOST:
+                    await self.close()
+                    self._changes = None
+                    continue
             told = tuple(self._members[name] for name in sorted(self._members))
             if told != self._told:
                 self._told = told
@@ -151,13 +159,55 @@ class GroupStream:
     async def __aexit__(self, *_exception: object) -> None:
         await self.close()
 
+    async def _begin(self) -> None:
+        """Read all, and watch from there; changes between two pages are applied to both."""
+        page = await self._core.subtree(self._path)
+        pages, begin = [page], page.zxid
+        while page.next is not None:
+            page = await self._core.subtree(self._path, after=page.next)
+            pages.append(page)
+        found = {
+            each.path.rpartition("/")[2]: GroupMember.of(each)
+            for some in pages
+            for each in some.znodes
+            if each.path.rpartition("/")[0] == self._path
+        }
+        self._members = {name: each for name, each in found.items() if each is not None}
+        bookmark_ms = _BOOKMARK_MS if len(pages) > 1 else None
+        changes = self._core.watch(
+            self._path, kind="subtree", values=True, from_zxid=begin, bookmark_ms=bookmark_ms
+        )
+        try:
+            await changes.open()
+            while (changes.zxid or 0) < page.zxid:
+                await self._apply(await anext(changes))
+        except BaseException:
+            await changes.close()
+            raise
+        self._changes = changes
+
     async def _apply(self, change: Change) -> None:
-        for path in dict.fromkeys(event.path for event in change.events):
-            parent, _, name = path.rpartition("/")
+        for event in change.events:
+            parent, _, name = event.path.rpartition("/")
             if parent != self._path:
                 continue
-            member = await read_member(self._core, path)
+            member = await self._member(event, change, self._members.get(name))
             if member is None:
                 self._members.pop(name, None)
             else:
                 self._members[name] = member
+
+    async def _member(
+        self, event: Event, change: Change, before: GroupMember | None
+    ) -> GroupMember | None:
+        """Return who is there after an event; read only if that does not say it all."""
+        is_new = event.czxid == change.zxid
+        is_same = before is not None and before.fencing_token == event.czxid
+        if not event.is_withheld:
+            if event.data is None:
+                return None
+            if is_new or is_same:
+                since_ms = change.wall_ms if is_new or before is None else before.since_ms
+                facts = (event.data, event.ephemeral_owner, event.czxid, since_ms)
+                return GroupMember.read(event.path, *facts)
+        return await read_member(self._core, event.path)

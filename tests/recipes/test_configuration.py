@@ -240,3 +240,60 @@ async def test_a_version_that_goes_meanwhile_stops_no_change(
         monkeypatch.setattr(KeptVersions, "names", names_then)
         assert (await web.change({"a": 2})).version == 2
         assert [each.version for each in await web.history()] == [2]
+
+
+@in_memory
+async def test_a_change_costs_a_watcher_no_request(world: MemoryCluster) -> None:
+    """The watch brings the values; what it says is what a read would."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        there = Configuration(other, "web")
+        async with Configuration(client, "web").watch() as seen:
+            assert (await anext(seen)).version == 0
+            before = len(network.sent)
+            for number in range(5):
+                made = await there.change({"n": number}, note=str(number))
+                assert await anext(seen) == made == await there.get()
+            assert await seen.next(1) is None
+            await other.delete("/configurations/web", recursive=True)
+            assert await anext(seen) == Snapshot(0, {})
+            assert network.sent[before:] == []
+
+
+@in_memory
+async def test_a_watcher_that_was_busy_gets_the_newest(world: MemoryCluster) -> None:
+    """Of what has arrived meanwhile; without a request, and never an older one after it."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        there = Configuration(other, "web")
+        async with Configuration(client, "web").watch() as seen:
+            assert (await anext(seen)).version == 0
+            before = len(network.sent)
+            for number in range(5):
+                await there.change({"n": number})
+            await asyncio.sleep(1)
+            versions = [(await anext(seen)).version]
+            while versions[-1] < 5:
+                versions.append((await anext(seen)).version)
+            assert versions == sorted(set(versions))
+            assert await seen.next(1) is None
+            assert network.sent[before:] == []
+
+
+@in_memory
+async def test_what_a_look_returned_is_not_told_again(world: MemoryCluster) -> None:
+    """Nor what was before it, though the watch had brought that already."""
+    async with world.client() as client, world.client() as other:
+        there = Configuration(other, "web")
+        async with Configuration(client, "web").watch() as seen:
+            assert (await anext(seen)).version == 0
+            await there.change({"a": 1})
+            await there.change({"a": 2})
+            found = await seen.next(0)
+            assert found is not None
+            assert found.version == 2
+            assert await seen.next(1) is None
+            await other.set("/configurations/web", b"?")
+            for timeout in (1, 1, 0):
+                with pytest.raises(BadArgumentsError, match="expected a Configuration"):
+                    await seen.next(timeout)

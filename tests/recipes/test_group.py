@@ -6,6 +6,7 @@ import asyncio
 import json
 import urllib.request
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
@@ -181,3 +182,50 @@ def test_after_all_bad_weather_those_are_listed_who_live(seed: int) -> None:
         blown.met["listings"] = len(seen)
 
     storm(seed, work, judge=judge).check(joined=10, published=10, listings=10)
+
+
+@in_memory
+async def test_a_change_costs_a_watcher_no_request(world: MemoryCluster) -> None:
+    """Who joins, publishes or leaves: the watch says what a read would."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        web = Group(other, "web")
+        early = await web.join("early", metadata={"n": 0})
+        async with Group(client, "web").watch() as stream:
+            assert [each.name for each in await anext(stream)] == ["early"]
+            before = len(network.sent)
+            await early.update({"n": 1})
+            assert await anext(stream) == await web.members()
+            await asyncio.sleep(1)
+            late = await web.join("late", metadata={"n": 2})
+            assert await anext(stream) == await web.members()
+            await late.report("draining", "a new release")
+            assert await anext(stream) == await web.members()
+            await early.leave()
+            assert await anext(stream) == await web.members()
+            assert network.sent[before:] == []
+
+
+@in_memory
+async def test_a_large_group_is_read_page_by_page(
+    world: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changes between two pages is in the first listing, not older and not missing."""
+    async with world.client() as client, world.client() as other:
+        web = Group(other, "web")
+        members = [await web.join(f"m{number}") for number in range(6)]
+        read = client.subtree
+        pages: list[str | None] = []
+
+        async def some(path: str, *, after: str | None = None) -> Any:
+            if pages:
+                await members[len(pages) - 1].leave()
+                await members[-len(pages)].update({"page": len(pages)})
+            pages.append(after)
+            return await read(path, after=after, limit=3)
+
+        monkeypatch.setattr(client, "subtree", some)
+        async with Group(client, "web").watch() as stream:
+            first = await anext(stream)
+        assert len(pages) >= 2
+        assert first == await web.members()
