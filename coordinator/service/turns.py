@@ -42,7 +42,7 @@ ALONE_MAX = 512
 MODEST_MAX = 8
 """Of a client while others ask, before it counts as heavy."""
 BATCH_MAX = 32
-REST = 5
+REST = 9
 UNDER_WAY_MAX = 64
 """Of all heavy clients together while only such ask."""
 LINE_MAX = 64
