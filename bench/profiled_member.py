@@ -15,8 +15,6 @@ from collections import defaultdict
 from pathlib import Path
 from types import CodeType, FrameType
 
-_ROOM_PARTS = 2
-
 
 class Counts:
     """How often each function was called."""

@@ -64,11 +64,6 @@ def ensure_secret_on_one_machine(cluster: ClusterConfig) -> bool:
     return ensure_secret(Path(cluster.secret_file))
 
 
-def read_secret(cluster: ClusterConfig, *, is_needed: bool = True) -> bytes:
-    """Return the secret that is proved; see ``read_secrets``."""
-    return read_secrets(cluster, is_needed=is_needed)[0]
-
-
 def read_secrets(cluster: ClusterConfig, *, is_needed: bool = True) -> tuple[bytes, ...]:
     """Return the cluster's secrets, the one to prove first; b"" for one member, or where
     certificates prove who it is.

@@ -181,9 +181,9 @@ class Membership(Generic[ClientT]):
         if state is SessionState.LOST and made is not None and made.session.is_lost:
             self._made = None
             core = self.client.core
-            core.chores.start(self._register_again(made), f"register {made.path} again")
+            core.chores.start(self._register_again(), f"register {made.path} again")
 
-    async def _register_again(self, before: Ephemeral) -> None:
+    async def _register_again(self) -> None:
         core, failures = self.client.core, 0
         while not self._has_left:
             try:

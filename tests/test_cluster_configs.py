@@ -10,7 +10,7 @@ import pytest
 from coordinator.config import Config
 from coordinator.config_file import load
 from coordinator.errors import ConfigError
-from coordinator.secret_file import ensure_secret_on_one_machine, read_secret
+from coordinator.secret_file import ensure_secret_on_one_machine, read_secrets
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = {"single": 1, "three": 3, "five": 5}
@@ -54,8 +54,8 @@ def test_the_first_start_on_one_machine_makes_the_secret(tmp_path: Path, name: s
     assert ensure_secret_on_one_machine(first)
     assert not ensure_secret_on_one_machine(second)
 
-    assert len(read_secret(first)) == 64
-    assert read_secret(first) == read_secret(second)
+    assert len(read_secrets(first)[0]) == 64
+    assert read_secrets(first) == read_secrets(second)
 
 
 def test_no_secret_is_made_for_several_machines(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_no_secret_is_made_for_several_machines(tmp_path: Path) -> None:
 
     assert not ensure_secret_on_one_machine(cluster)
     with pytest.raises(ConfigError, match=r"`coordinator secret .*` and copy it to every machine"):
-        read_secret(cluster)
+        read_secrets(cluster)
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -39,7 +39,6 @@ TASKS = {
     "ours-http": "our_client.OurHttp",
     "etcd": "etcd_client.EtcdAsync",
 }
-ADAPTERS = (*TASKS, *THREADS)
 
 
 def system_of(adapter: str) -> str:

@@ -26,7 +26,6 @@ Result = TypeVar("Result")
 BEGINNING_S = 1_000.0
 CALLBACKS_AT_ONCE_MAX = 200_000
 """More than this at one instant is a loop without a pause; usual worlds stay below a hundredth."""
-_TEARDOWN_PASSES_MAX = 10_000
 
 _OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
 

@@ -47,7 +47,6 @@ class Right:
 _ALL, _OPEN = Right(is_for_all=True), Right(is_open=True)
 _OWN = Right(is_own=True, needs_rule=True)
 _SEES = {"also": ("lock", "read")}
-_DIGEST = {"digest": b"\xfd" * 32}
 RIGHTS: dict[str, Right] = {
     "read_root": Right("read", "/"),
     "read_znode": Right("read", "/a"),

@@ -17,7 +17,7 @@ export function takeKey() {
   history.replaceState(null, "", location.pathname);
 }
 
-export function hasKey() {
+function hasKey() {
   return Boolean(sessionStorage.getItem(KEY));
 }
 

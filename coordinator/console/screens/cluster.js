@@ -205,7 +205,7 @@ function sees(id, other, facts) {
 }
 
 /** The changes that any member noticed, once for each term, in order. */
-export function leaderChanges(reports) {
+function leaderChanges(reports) {
   const byTerm = new Map();
   for (const { facts } of reports) {
     for (const each of facts?.elections ?? []) {

@@ -21,7 +21,7 @@ export class Problem extends Error {
 }
 
 /** No answer came: the member is gone, or the network between. */
-export class NoAnswer extends Problem {
+class NoAnswer extends Problem {
   constructor(cause) {
     super({ detail: "the member does not answer", code: "ConnectionLost", definite: false }, 0);
     this.cause = cause;

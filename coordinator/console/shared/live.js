@@ -1,6 +1,6 @@
 // What has happened, said to people who see and to those who listen.
 
-import { fill, h } from "./dom.js";
+import { h } from "./dom.js";
 
 const SHOWN_MS = 6_000;
 let region = null;
@@ -15,10 +15,4 @@ export function announce(text, { isTrouble = false } = {}) {
   if (region.childElementCount > 3) region.firstElementChild.remove();
   region.append(shown);
   setTimeout(() => shown.remove(), SHOWN_MS);
-}
-
-/** Return an element that a screen reader reads when its text changes. */
-export function liveText(...children) {
-  const element = h("span", { role: "status", "aria-live": "polite" }, ...children);
-  return { element, say: (text) => element.textContent !== text && fill(element, text) };
 }

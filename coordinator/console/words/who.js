@@ -32,7 +32,7 @@ export const HOW = {
   max_hold: "longest hold over",
 };
 
-export const LOSSES = new Set(["expired", "failed", "deleted", "forced", "max_hold"]);
+const LOSSES = new Set(["expired", "failed", "deleted", "forced", "max_hold"]);
 
 /** Return the colour of an end: held, given back, or lost. */
 export function kindOf(how) {
