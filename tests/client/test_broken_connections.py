@@ -33,7 +33,7 @@ def connected(door: BreakingDoor, transport: TransportName, label: str = "") -> 
         door.url,
         retry=QUICK,
         session_timeout=SESSION_S,
-        timeout=5,
+        timeout=30,
         label=label,
         transport=transport,
     )

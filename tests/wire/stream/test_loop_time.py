@@ -28,9 +28,10 @@ _WINDOW_BYTES = 8 * 1024 * 1024
 _LINES = {"accept": "application/x-ndjson"}
 
 
-TIMES = {"set_data": 10}
+TIMES = {"set_data": 10, "get_session": 5}
 """Not as often as fits: a hundred changes that 900 streams are told of are one entry here, and
-hold the loop however they came."""
+hold the loop however they came. A hundred sessions of 20 MB take as long to read as a client may
+say nothing, and are made one after the other."""
 
 
 @pytest.fixture(scope="module")
