@@ -391,7 +391,7 @@ class AccessService:
         self, caller: Caller, mode: ReadMode, deadline_ms: int, *, after: str, limit: int
     ) -> ReadReply[RolePage]:
         """Return at most ``limit`` roles behind ``after``, by name."""
-        age_ms = await self._reads.fresh(mode, deadline_ms)
+        age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         self.check(caller, Verb.READ, ACCESS)
         found: list[RoleView] = self._table.roles(after, limit + 1)
         last = found[limit - 1].name if len(found) > limit else None
@@ -401,7 +401,7 @@ class AccessService:
         self, caller: Caller, mode: ReadMode, deadline_ms: int, *, after: str, limit: int
     ) -> ReadReply[IdentityPage]:
         """Return at most ``limit`` identities behind ``after``, by name."""
-        age_ms = await self._reads.fresh(mode, deadline_ms)
+        age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         self.check(caller, Verb.READ, ACCESS)
         found: list[IdentityView] = self._table.identities(after, limit + 1)
         last = found[limit - 1].name if len(found) > limit else None
@@ -411,7 +411,7 @@ class AccessService:
         self, caller: Caller, mode: ReadMode, deadline_ms: int, *, after: str, limit: int
     ) -> ReadReply[QuotaPage]:
         """Return the quotas of at most ``limit`` identities behind ``after``, by name."""
-        age_ms = await self._reads.fresh(mode, deadline_ms)
+        age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         self.check(caller, Verb.READ, ACCESS)
         names = [each.name for each in self._table.identities(after, limit + 1)]
         last = names[limit - 1] if len(names) > limit else None

@@ -8,7 +8,8 @@ be answered with the same token.
 from __future__ import annotations
 
 import secrets
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
 
 from coordinator.errors import BadArgumentsError
 from coordinator.model.access import DIGEST_BYTES, Verb
@@ -28,6 +29,7 @@ from coordinator.model.access_requests import (
 )
 from coordinator.model.tokens import SECRET_BYTES, digest_of, drawn_id, token_of
 from coordinator.service.proposals import Asked, Committed
+from coordinator.service.reads import ReadReply
 from coordinator.state.commands import (
     AddToken,
     DropIdentity,
@@ -122,47 +124,36 @@ class AccessRoutes:
 
     async def roles(self, request: IncomingRequest) -> Answer:
         """Return a page of the roles."""
-        door = self._door
-        query = Query(request.query, _PAGE_QUERY)
-        read = await door.member.access.roles(
-            request.caller,
-            query.read_mode(),
-            door.deadline_ms(request),
-            after=query.text("after") or "",
-            limit=query.integer("limit", minimum=1, maximum=PAGE_MAX) or PAGE_MAX,
-        )
-        body = to_body(RolePage((), read.value.next))
-        return await door.reply_listed(request, body, {"roles": (read.value.roles, to_body)}, read)
+        return await self._page(request, self._door.member.access.roles, RolePage, "roles")
 
     async def identities(self, request: IncomingRequest) -> Answer:
         """Return a page of the identities; of their tokens never more than ids."""
-        door = self._door
-        query = Query(request.query, _PAGE_QUERY)
-        read = await door.member.access.identities(
-            request.caller,
-            query.read_mode(),
-            door.deadline_ms(request),
-            after=query.text("after") or "",
-            limit=query.integer("limit", minimum=1, maximum=PAGE_MAX) or PAGE_MAX,
-        )
-        body = to_body(IdentityPage((), read.value.next))
-        lists = {"identities": (read.value.identities, to_body)}
-        return await door.reply_listed(request, body, lists, read)
+        look = self._door.member.access.identities
+        return await self._page(request, look, IdentityPage, "identities")
 
     async def quotas(self, request: IncomingRequest) -> Answer:
         """Return a page of the identities' quotas, and how much of them is used."""
+        return await self._page(request, self._door.member.access.quotas, QuotaPage, "quotas")
+
+    async def _page(
+        self,
+        request: IncomingRequest,
+        look: Callable[..., Awaitable[ReadReply[Any]]],
+        page: Callable[[tuple[()], Any], Any],
+        name: str,
+    ) -> Answer:
+        """Return what ``look`` finds, as a ``page`` whose field ``name`` is encoded in slices."""
         door = self._door
         query = Query(request.query, _PAGE_QUERY)
-        read = await door.member.access.quotas(
+        read = await look(
             request.caller,
             query.read_mode(),
             door.deadline_ms(request),
             after=query.text("after") or "",
             limit=query.integer("limit", minimum=1, maximum=PAGE_MAX) or PAGE_MAX,
         )
-        body = to_body(QuotaPage((), read.value.next))
-        lists = {"quotas": (read.value.quotas, to_body)}
-        return await door.reply_listed(request, body, lists, read)
+        lists = {name: (getattr(read.value, name), to_body)}
+        return await door.reply_listed(request, to_body(page((), read.value.next)), lists, read)
 
     async def quota(self, request: IncomingRequest) -> Answer:
         """Return the quota of an identity, and how much of it is used."""
