@@ -28,7 +28,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bench.__main__ import cpu_seconds
 from coordinator.wire.stream import frames
 from tests.cluster.processes import ProcessCluster
 
@@ -185,7 +184,6 @@ class Round:
     alone: Counter[str]
     beside: Counter[str]
     raging: Counter[str]
-    members_cores: float
 
 
 def measured(cluster: ProcessCluster, kind: str, rage: str, wanted: argparse.Namespace) -> Round:
@@ -201,10 +199,8 @@ def measured(cluster: ProcessCluster, kind: str, rage: str, wanted: argparse.Nam
         raging = Worker(name="rage", kinds=kinds, urls=cluster.urls, depth=wanted.rage_depth,
                         connections=wanted.connections, address=RAGING)  # fmt: skip
         raging.counted(6 * _SETTLE_S)
-        cpu, began = cpu_seconds(cluster), time.monotonic()
         beside = modest.counted(wanted.seconds)
-        cores = (cpu_seconds(cluster) - cpu) / (time.monotonic() - began)
-        return Round(alone, beside, raging.counted(0.3), cores)
+        return Round(alone, beside, raging.counted(0.3))
     finally:
         modest.stop()
         if raging is not None:

@@ -105,7 +105,7 @@ class CachedValue(Generic[ClientT]):
             await self._write(value, grant)
             return grant.fencing_token
         finally:
-            core.chores.start(_released(core, writing), f"write {self._path} ends")
+            core.chores.start(writing._release_until_known(), f"write {self._path} ends")
             core.chores.start(remove(core, asked), f"ask for {self._path} ends")
 
     @both
@@ -170,7 +170,7 @@ class CachedValue(Generic[ClientT]):
         core = self.client.core
         if self._copy is not None and self._copy[0] is reading.grant:
             self._copy = None
-        core.chores.start(_ended(core, changes, reading), f"the copy of {self._path} ends")
+        core.chores.start(_ended(changes, reading), f"the copy of {self._path} ends")
 
     async def _drop(self) -> None:
         heeding, self._heeding, self._copy = self._heeding, None, None
@@ -187,18 +187,6 @@ async def _opened(core: AsyncClient, changes: ChangeStream) -> None:
         raise UnavailableError("no member began to watch in time; nothing was read") from None
 
 
-async def _ended(core: AsyncClient, changes: ChangeStream, reading: Lock[ClientT]) -> None:
+async def _ended(changes: ChangeStream, reading: Lock[ClientT]) -> None:
     await changes.close()
-    await _released(core, reading)
-
-
-async def _released(core: AsyncClient, lock: Lock[ClientT]) -> None:
-    failures = 0
-    while lock.grant is not None and not lock.grant.is_lost:
-        try:
-            await lock._release()
-        except ClientClosedError:
-            return  # its session is closed with it
-        except CoordinatorError:
-            failures += 1
-            await core.wait(core.retry_delay_ms(failures))
+    await reading._release_until_known()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from coordinator.client import AnyClientT, ClientT, both
 from coordinator.client.locks import Acquired, AcquireRequest
-from coordinator.errors import DeadlockError
+from coordinator.errors import ClientClosedError, CoordinatorError, DeadlockError
 from recipes.context import Context, HeldT_co, Holding
 from recipes.grant import Grant
 from recipes.guards.raising import Guard, raise_guards
@@ -100,6 +100,18 @@ class QueueContender(LockContender[Grant[ClientT], ClientT]):
     def grant(self) -> Grant[ClientT] | None:
         """What this object holds, None when nothing."""
         return self._holding.held
+
+    async def _release_until_known(self) -> None:
+        """Release, trying until that is known, or it is lost, or goes with its session."""
+        core, failures = self.client.core, 0
+        while self.grant is not None and not self.grant.is_lost:
+            try:
+                await self._release()
+            except ClientClosedError:
+                return  # its session is closed with it
+            except CoordinatorError:
+                failures += 1
+                await core.wait(core.retry_delay_ms(failures))
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         request, guards = self._options.request(), self._options.guards_to_raise

@@ -16,7 +16,6 @@ from coordinator.errors import (
     RequestError,
 )
 from recipes.grant import Grant
-from recipes.lock import Lock
 from recipes.options import is_seconds
 from recipes.texts import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, checked_text
 
@@ -118,19 +117,6 @@ async def _end(
             await core.wait(core.retry_delay_ms(failures))
         else:
             return
-
-
-async def released(core: AsyncClient, turn: Lock[Any]) -> None:
-    """Give the turn in the queue back, until that is known or it is lost."""
-    failures = 0
-    while turn.grant is not None and not turn.grant.is_lost:
-        try:
-            await turn._release()
-        except (ClientClosedError, RequestError):
-            return
-        except CoordinatorError:
-            failures += 1
-            await core.wait(core.retry_delay_ms(failures))
 
 
 def checked(what: str, text: str) -> str:

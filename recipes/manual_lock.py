@@ -43,7 +43,7 @@ from coordinator.errors import (
     TooManyRetriesError,
 )
 from recipes.changes import until
-from recipes.held_by_hand import ALARM_S_MAX, HeldByHand, alarm_ms_of, begin, checked, released
+from recipes.held_by_hand import ALARM_S_MAX, HeldByHand, alarm_ms_of, begin, checked
 from recipes.lock import Lock
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
 from recipes.paths import path_of
@@ -99,7 +99,7 @@ class ManualLock(Generic[ClientT]):
             hold = ManualHold(grant.grant_id, grant.fencing_token, who, note, alarm_ms)
             return await begin(core, self.name, self._path, hold, grant)
         finally:
-            core.chores.start(released(core, turn), f"release {self._path}")
+            core.chores.start(turn._release_until_known(), f"release {self._path}")
 
     acquire = both(_acquire, undo=_undo_acquire)
 

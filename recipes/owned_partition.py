@@ -74,7 +74,8 @@ class Serving(Generic[ClientT]):
                 if grant is not None:
                     await self._own(Owned(self.number, grant))
             finally:
-                await asyncio.shield(self._released())
+                if self._lock is not None:
+                    await asyncio.shield(self._lock._release_until_known())
 
     async def _acquired(self) -> Grant[ClientT] | None:
         """Return the grant; None if it is not wanted any more, or the cluster cannot be asked."""
@@ -153,17 +154,6 @@ class Serving(Generic[ClientT]):
         await _ended(ended)
         if (failure := ended.result()) is not None:
             raise failure
-
-    async def _released(self) -> None:
-        core, lock, failures = self.client.core, self._lock, 0
-        while lock is not None and lock.grant is not None and not lock.grant.is_lost:
-            try:
-                await lock._release()
-            except ClientClosedError:
-                return  # its session is closed with it
-            except CoordinatorError:
-                failures += 1
-                await core.wait(core.retry_delay_ms(failures))
 
 
 async def _ended(working: asyncio.Future[Any]) -> None:

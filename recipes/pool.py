@@ -34,8 +34,6 @@ from coordinator.client import (
 )
 from coordinator.errors import (
     BadArgumentsError,
-    ClientClosedError,
-    CoordinatorError,
     LockLostError,
     LockTimeoutError,
     NoNodeError,
@@ -206,12 +204,4 @@ async def _given_back(core: AsyncClient, made: list[Ephemeral], slot: Semaphore[
     """Remove the claim, then release the slot, each until that is known."""
     for claim in made:
         await remove(core, claim)
-    failures = 0
-    while slot.grant is not None and not slot.grant.is_lost:
-        try:
-            await slot._release()
-        except ClientClosedError:
-            return  # its session is closed with it
-        except CoordinatorError:
-            failures += 1
-            await core.wait(core.retry_delay_ms(failures))
+    await slot._release_until_known()

@@ -380,13 +380,17 @@ def test_the_model_holds_values_alone(module: str, path: Path) -> None:
         assert imported.split(".")[0] not in STATE_NEVER_IMPORTS, f"{path}:{line}: {imported}"
 
 
+NEVER_READ_WITH = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "ruamel"}
+
+
 @pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
 def test_nothing_unpickles(module: str, path: Path) -> None:
-    """Bytes from a network or a file never become code: no pickle, marshal, shelve, eval, exec."""
+    """Bytes from a network or a file never become code.
+
+    No pickle, marshal, shelve, eval, exec; nor YAML, whose tags can name what to call.
+    """
     for imported, line in imports_of(path):
-        assert imported.split(".")[0] not in {"pickle", "marshal", "shelve", "dill"}, (
-            f"{path}:{line}: {imported}"
-        )
+        assert imported.split(".")[0] not in NEVER_READ_WITH, f"{path}:{line}: {imported}"
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in {"eval", "exec"}, f"{path}:{node.lineno}"

@@ -42,11 +42,6 @@ class StartBlocking(Protocol):
     def __call__(self, call: Callable[[], None], /) -> Started: ...
 
 
-async def run_in_place(call: Callable[[], Result], /) -> Result:
-    """Run ``call`` here and now."""
-    return call()
-
-
 async def run_in_thread(call: Callable[[], Result], /) -> Result:
     """Run ``call`` in a thread: syncing a whole snapshot takes longer than a heartbeat."""
     return await asyncio.to_thread(call)

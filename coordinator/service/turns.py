@@ -312,7 +312,7 @@ class Turns:
             client.batch_s = 0.0
             client.rest_until_s = now_s + REST * heavy * min(took_s, _PERIOD_S)
         if now_s < client.rest_until_s:
-            quiet_s = 0.0 if is_elsewhere else self._quiet_s(period, now_s)
+            quiet_s = 0.0 if is_elsewhere else self._quiet_s(period)
             if not quiet_s or now_s < quiet_s:
                 again_s = min(client.rest_until_s, quiet_s or client.rest_until_s)
                 self._look_again(again_s - now_s)
@@ -321,7 +321,7 @@ class Turns:
             client.batch_s = now_s
         return BATCH_MAX
 
-    def _quiet_s(self, period: int, now_s: float) -> float:
+    def _quiet_s(self, period: int) -> float:
         """Return from when nobody asks modestly any more; 0: somebody has something under way."""
         for key in {**self._asked_before, **self._asked}:
             each = self._clients.get(key)

@@ -106,11 +106,6 @@ class WatchHub:
         """That of the access rights by which all streams were looked at, or are being."""
 
     @property
-    def stream_count(self) -> int:
-        """How many streams are open."""
-        return len(self._streams)
-
-    @property
     def floor_zxid(self) -> int:
         """The lowest zxid from which a watch can resume here."""
         return self._history.floor_zxid

@@ -283,11 +283,6 @@ class StateMachine:
         return self._sessions.largest_address()
 
     @property
-    def client_count(self) -> int:
-        """The number of clients whose requests are remembered."""
-        return len(self._requests)
-
-    @property
     def data_bytes(self) -> int:
         """The data of all znodes."""
         return self._tree.data_bytes

@@ -225,7 +225,7 @@ async def test_a_slow_reader_gets_what_was_buffered_and_then_a_resync() -> None:
 
         assert [item.zxid for item in items] == [1, 2, 3, 4]
         assert isinstance(items[-1], Resync)
-        assert world.leader._hub.stream_count == 0
+        assert world.leader._hub._streams == {}
 
 
 async def test_a_change_larger_than_the_buffer_is_still_told_whole() -> None:
@@ -252,7 +252,7 @@ async def test_a_one_shot_watch_ends_after_one_change(from_zxid: int | None) -> 
         items = [item async for item in stream]
 
         assert told(items) == [(1, ("NodeCreated /a",))]
-        assert world.leader._hub.stream_count == 0
+        assert world.leader._hub._streams == {}
 
 
 async def test_an_idle_stream_is_told_how_far_it_is() -> None:

@@ -79,7 +79,7 @@ def said(machine: StateMachine) -> list[Any]:
     return [
         machine.zxid, machine.limits_record, machine.znode_count, machine.session_count,
         machine.largest_address(),
-        machine.client_count, machine.data_bytes, machine.state_bytes, machine.remembered_bytes,
+        len(machine._requests), machine.data_bytes, machine.state_bytes, machine.remembered_bytes,
         [(path, machine.get(path)) for path in paths],
         [(each, machine.ephemerals_of(each.session_id)) for each in sessions],
         sorted(filter(None, map(machine.idle, machine.idle_paths()))),

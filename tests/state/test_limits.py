@@ -202,16 +202,16 @@ def test_a_lower_limit_cuts_what_is_remembered_little_by_little() -> None:
         assert machine.apply(Command(release, 0), 2 * number + 3, 1).refusal is None
     low = (("clients_max", 2), ("released_grants_max", 2), ("grant_history_max", 2))
     machine.apply(Command(SetLimits(low), 0), 9_000, 1)
-    assert (machine.client_count, len(machine.locks.ended())) == (count, count)
+    assert (len(machine._requests), len(machine.locks.ended())) == (count, count)
 
     machine.apply(Command(Create("/a"), 0, RequestId("c", 1)), 9_001, 1)
     left = count + 1 - DROPPED_AT_ONCE
-    assert (machine.client_count, len(machine.locks.ended())) == (left, count)
+    assert (len(machine._requests), len(machine.locks.ended())) == (left, count)
     restored = StateMachine()
     restored.restore(machine.snapshot())
     machine.apply(Command(Create("/b"), 0, RequestId("c", 2)), 9_002, 1)
     restored.apply(Command(Create("/b"), 0, RequestId("c", 2)), 9_002, 1)
-    assert machine.client_count == 2
+    assert len(machine._requests) == 2
     assert restored.digest() == machine.digest()
 
 

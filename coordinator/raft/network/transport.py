@@ -151,7 +151,6 @@ class TcpTransport:
         self._is_stopped = False
         self._refusals = RefusalLog(clock)
         self._disagreements = Disagreements(clock)
-        self.sent_bytes_total = 0
 
     def _take_secrets(self) -> None:
         """Prove the first of the secrets from now on, and believe all of them."""
@@ -246,7 +245,6 @@ class TcpTransport:
         dirty, self._dirty = self._dirty, []
         for peer in dirty:
             data, peer.pending = peer.pending, []
-            self.sent_bytes_total += peer.pending_bytes
             peer.pending_bytes = 0
             if peer.link is None or not data:
                 continue

@@ -298,11 +298,6 @@ class Journal:
         return self._is_new
 
     @property
-    def is_compacted(self) -> bool:
-        """True when the log's beginning was removed: without a snapshot it is not whole."""
-        return self._term.first_sequence > 1
-
-    @property
     def is_dirty(self) -> bool:
         """True when something added, cut or cleared, or a term set, is not stable yet."""
         if self._pending or self._size_bytes != self._synced_bytes:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.config import RaftConfig
-from coordinator.raft.blocking import run_in_place
+from coordinator.raft.blocking import run_in_thread
 from coordinator.raft.engine import Replace
 from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
@@ -46,7 +46,7 @@ def test_a_snapshot_of_a_term_that_was_not_stable_yet_is_begun_with() -> None:
         replica=Blank(),
         raft=RaftConfig(),
         now_ms=lambda: 0,
-        run_blocking=run_in_place,
+        run_blocking=run_in_thread,
         on_installed=lambda: None,
         on_failure=pytest.fail,
     )
