@@ -19,6 +19,7 @@ errors, clock         what can go wrong; what time is it            nothing of o
 waiting               who waits until a number is reached           nothing of ours
 log_lines             what may a line of the log hold               nothing of ours
 build                 is this compiled                              nothing of ours
+stable_files          is a file whole after a crash                 nothing of ours
 config                what did the operator say                     errors
 secret_file           what makes a member of this cluster           config, errors
 audit                 what was forced, changed or refused           errors, config, clock

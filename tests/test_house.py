@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.waiting": (),
     "coordinator.log_lines": (),
     "coordinator.build": (),
+    "coordinator.stable_files": (),
     "coordinator.garbage": (),
     "coordinator.config": ("coordinator.errors", "coordinator.model.limits"),
     "coordinator.config_file": (
@@ -49,6 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.clock",
         "coordinator.config",
         "coordinator.errors",
+        "coordinator.stable_files",
     ),
     "coordinator.tls": (
         "coordinator.tls",
@@ -73,6 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.clock",
         "coordinator.waiting",
         "coordinator.secret_file",
+        "coordinator.stable_files",
         "coordinator.tls",
     ),
     "coordinator.service": (
@@ -97,7 +100,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The server's side of the stream; its codec is both sides', and imports what ``wire`` may.
     "coordinator.wire.client_turns": (
         "coordinator.wire.addresses",
-        "coordinator.wire.admission",
+        "coordinator.wire.request",
         "coordinator.service.access",
         "coordinator.service.member",
         "coordinator.service.turns",
@@ -187,6 +190,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "recipes",
         "=coordinator",
         "coordinator.secret_file",
+        "coordinator.stable_files",
         "coordinator.tls",
     ),
     # Programs as users write them; its page is of the files of the console.
@@ -415,6 +419,11 @@ def test_files_stay_small_and_explained(module: str, path: Path) -> None:
 def test_no_modules_import_each_other() -> None:
     """Neither directly nor by way of others, nor for type checking alone."""
     assert imports.circles(imports.imports(source.product(ROOT))) == []
+
+
+def test_no_import_runs_up() -> None:
+    """The rooms have an order (tests/house/imports.py): each imports its own level or below."""
+    assert list(map(str, imports.running_up(imports.imports(source.product(ROOT))))) == []
 
 
 def test_pages_are_as_wide_as_code() -> None:

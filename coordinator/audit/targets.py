@@ -25,6 +25,7 @@ from typing import Protocol
 
 from coordinator.audit.chain import LINE_BYTES_MAX, Head, Newest, read_line
 from coordinator.errors import ConfigError
+from coordinator.stable_files import sync_directory
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
@@ -106,7 +107,7 @@ class FileTarget:
             if self._size and os.pread(descriptor, 1, self._size - 1) != b"\n":
                 self._size += os.write(descriptor, b"\n")
             if is_new:
-                _sync_directory(self._path.parent)
+                sync_directory(self._path.parent)
             self._first_number = _first_number(descriptor) or found.head.number + 1
         except BaseException:
             os.close(descriptor)
@@ -210,14 +211,6 @@ def _end_of(descriptor: int, size: int) -> Found:
 def _first_number(descriptor: int) -> int:
     found = read_line(os.pread(descriptor, LINE_BYTES_MAX + 1, 0).partition(b"\n")[0])
     return found.head.number if found is not None else 0
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class StreamTarget:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from coordinator.cli.output import failing_well
 from coordinator.config import Config
 from coordinator.config_file import load
 from coordinator.errors import ConfigError
+from coordinator.stable_files import replace_file
 from coordinator.tls.issuing import Authority, Issued, names_in, serial_of
 from coordinator.tls.names import client_uri, member_uri
 
@@ -257,7 +257,8 @@ class _Making:
         text = path.read_bytes()
         certificates, begin, former = text.partition(_BEGIN_LIST)
         try:
-            _write_whole(path, certificates + authority.revocations(serials, begin + former), 0o644)
+            listed = certificates + authority.revocations(serials, begin + former)
+            replace_file(path, listed, mode=0o644)
         except OSError as error:
             raise ConfigError(f"{path}: cannot write it: {error.strerror}") from None
 
@@ -285,17 +286,7 @@ class _Making:
                 (self.directory / f"{name}-key.pem", issued.key),
                 (self.directory / f"{name}.pem", issued.certificate),
             ):
-                _write_whole(path, data, 0o600 if data is issued.key else 0o644)
+                replace_file(path, data, mode=0o600 if data is issued.key else 0o644)
         except OSError as error:
             raise ConfigError(f"{self.directory}: cannot write there: {error.strerror}") from None
         self.said.append(f"made {self.directory / name}.pem and {name}-key.pem")
-
-
-def _write_whole(path: Path, data: bytes, mode: int) -> None:
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -10,11 +10,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import secrets
 import signal
-import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +23,7 @@ from coordinator.cli.output import document, note
 from coordinator.cli.parent_death import dying_with_parent
 from coordinator.cli.supervisor import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_SIGNAL_BASE
 from coordinator.errors import ConfigError, CoordinatorError
+from coordinator.stable_files import replace_file
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
@@ -227,22 +225,10 @@ def _text(value: Any) -> str:
 
 
 def _replaced(out: Path, data: bytes) -> bool:
-    mode = None
     if out.exists():
         if not out.is_file():
             raise ConfigError(f"{out}: expected a regular file to replace, found another kind")
         if out.read_bytes() == data:
             return False
-        mode = stat.S_IMODE(out.stat().st_mode)
-    draft = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
-    try:
-        with draft.open("xb") as file:
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, out)
-    finally:
-        draft.unlink(missing_ok=True)
+    replace_file(out, data)
     return True

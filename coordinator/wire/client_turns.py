@@ -17,7 +17,7 @@ from coordinator.service.access import Proof
 from coordinator.service.member import Member
 from coordinator.service.turns import LONG_COST
 from coordinator.wire.addresses import network_of
-from coordinator.wire.admission import Place
+from coordinator.wire.request import ClientRequest
 
 _TREE = "/v1/tree"
 _WATCH = "/v1/watch"
@@ -25,7 +25,7 @@ _PAGES = ("/console", "/learn")
 _URGENT = ("/v1/sessions", "/v1/locks", "/v1/elections", "/health")
 
 
-class Asked(Protocol):
+class TurnRequest(ClientRequest, Protocol):
     """A request, as its turns see it."""
 
     key: str
@@ -33,26 +33,6 @@ class Asked(Protocol):
     mark: int
     """Of its turn; 0 while it has none."""
     cost: int
-
-    @property
-    def method(self) -> str:
-        """In capitals."""
-
-    @property
-    def target(self) -> str:
-        """As sent."""
-
-    @property
-    def remote(self) -> str:
-        """The address of the client."""
-
-    @property
-    def authorization(self) -> str | None:
-        """What the client shows to prove who it is, None if nothing."""
-
-    @property
-    def place(self) -> Place | None:
-        """That of its connection."""
 
 
 def is_open(target: str) -> bool:
@@ -87,7 +67,7 @@ class ClientTurns:
         self._access = member.access
         self._wait_s = wait_ms / 1_000
 
-    def key(self, request: Asked) -> str:
+    def key(self, request: TurnRequest) -> str:
         """Return whose request this is: the identity that its connection has proved, else its
         network. Nothing is proved here: a token counts from the second request on."""
         place = request.place
@@ -100,7 +80,7 @@ class ClientTurns:
             identity = self._access.identity(place.certificate_names)
         return f"identity {identity}" if identity else network_of(request.remote)
 
-    def begin(self, request: Asked) -> bool:
+    def begin(self, request: TurnRequest) -> bool:
         """Give a request its turn now, or return False: it has to wait.
 
         Raises:
@@ -113,14 +93,14 @@ class ClientTurns:
         request.mark = self._turns.begin(key, cost, is_urgent=is_first)
         return request.mark > 0
 
-    def wait(self, request: Asked, begin: Callable[[], bool]) -> None:
+    def wait(self, request: TurnRequest, begin: Callable[[], bool]) -> None:
         """Call ``begin`` when it is the turn of ``request``, or when it has waited for too long: it
         has no mark then. It returns whether somebody still waits for the answer."""
         is_first = is_urgent(request.method, request.target)
         marked = partial(_marked, request, begin)
         self._turns.wait(request.key, marked, self._wait_s, request.cost, is_urgent=is_first)
 
-    async def turn(self, request: Asked) -> None:
+    async def turn(self, request: TurnRequest) -> None:
         """Wait for the turn of ``request``.
 
         Raises:
@@ -133,7 +113,7 @@ class ClientTurns:
             if not request.mark:
                 raise no_turn()
 
-    def end(self, request: Asked) -> None:
+    def end(self, request: TurnRequest) -> None:
         """A request was answered, or waits for somebody. Idempotent."""
         mark, request.mark = request.mark, 0
         if mark:
@@ -153,6 +133,6 @@ def no_turn() -> ThrottledError:
     return ThrottledError("other requests of this client took all its turns for too long")
 
 
-def _marked(request: Asked, begin: Callable[[], bool], mark: int) -> bool:
+def _marked(request: TurnRequest, begin: Callable[[], bool], mark: int) -> bool:
     request.mark = mark
     return begin()

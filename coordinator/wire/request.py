@@ -38,11 +38,8 @@ class RequestHeaders(Protocol):
     def __iter__(self) -> Iterator[str]: ...
 
 
-class IncomingRequest(Protocol):
-    """What was asked."""
-
-    caller: Caller
-    """Who asks, as far as it was found out; the door says so before it is answered."""
+class ClientRequest(Protocol):
+    """What was asked, and what is known of the client that asks."""
 
     @property
     def method(self) -> str:
@@ -51,14 +48,6 @@ class IncomingRequest(Protocol):
     @property
     def target(self) -> str:
         """Path and query, as sent: nothing is unquoted."""
-
-    @property
-    def query(self) -> str:
-        """What follows the question mark of the target, as sent; empty when nothing does."""
-
-    @property
-    def headers(self) -> RequestHeaders:
-        """The headers, by their names."""
 
     @property
     def remote(self) -> str:
@@ -71,6 +60,21 @@ class IncomingRequest(Protocol):
     @property
     def place(self) -> Place | None:
         """That of its connection; None of a client in this process."""
+
+
+class IncomingRequest(ClientRequest, Protocol):
+    """A request with its headers and its body, and the way to answer it."""
+
+    caller: Caller
+    """Who asks, as far as it was found out; the door says so before it is answered."""
+
+    @property
+    def query(self) -> str:
+        """What follows the question mark of the target, as sent; empty when nothing does."""
+
+    @property
+    def headers(self) -> RequestHeaders:
+        """The headers, by their names."""
 
     @property
     def encoding(self) -> Encoding:

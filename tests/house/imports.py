@@ -11,9 +11,11 @@ from tests.house.source import Module
 # The rooms, lowest first: what a module imports lies on its own level or below.
 LEVELS = (
     ("coordinator.errors", "coordinator.clock", "coordinator.waiting", "coordinator.log_lines",
+     "coordinator.build", "coordinator.garbage", "coordinator.stable_files",
      "coordinator.console"),
     ("coordinator.config", "coordinator.config_rules", "coordinator.config_file",
      "coordinator.secret_file", "coordinator.model"),
+    ("coordinator.audit", "coordinator.oidc", "coordinator.tls"),
     ("coordinator.state", "coordinator.raft"),
     ("coordinator.service",),
     ("coordinator.wire",),

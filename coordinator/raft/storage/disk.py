@@ -27,6 +27,7 @@ from functools import cache
 from typing import Protocol, TypeVar
 
 from coordinator.errors import DiskFullError, StorageError
+from coordinator.stable_files import sync_directory
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
@@ -304,14 +305,6 @@ def refuse_shared(directory: str) -> None:
         )
 
 
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 class KeptDescriptors:
     """Reserved descriptors, given up for a moment when no others are left."""
 
@@ -435,7 +428,7 @@ class OsDisk:
     def sync_directory(self, path: str) -> None:
         """Make the names in it stable."""
         with _naming("sync", path):
-            self._kept.calling(lambda: _sync_directory(path))
+            self._kept.calling(lambda: sync_directory(path))
 
     def room_bytes(self, path: str) -> int:
         """Return about how many bytes can be written there."""
