@@ -317,10 +317,10 @@ def begin_again(
 ) -> int:
     """Skip zxids and end all sessions in the state after ``at``; return how many were open.
 
-    The last entries of the data may have zxids that others gave out as well, for something else.
-    So whoever holds or waits in this state must never be granted under such a zxid: its fencing
-    token would come twice. Nobody is asked and nobody is answered meanwhile, so what the commands
-    grant in between is known to nobody.
+    The last entries of the data may have zxids that others gave out as well, for something else. So
+    a contender that holds or waits in this state must never be granted under such a zxid: its
+    fencing token would come twice. Nobody is asked and nobody is answered meanwhile, so what the
+    commands grant in between is known to nobody.
     """
     machine = replica.machine
     machine.skip_zxids(ZXIDS_SKIPPED)

@@ -69,7 +69,7 @@ class OneByOne:
     def __init__(self) -> None:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_taken = False
-        """Whether somebody's pass is still to come; those behind wait."""
+        """Whether a pass is still to come for one that waits; those behind wait."""
 
     async def turn(self) -> None:
         """Wait for the caller's turn; what it does before it waits again is done alone."""

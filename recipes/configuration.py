@@ -8,7 +8,7 @@
     settings.rollback(1)                           # version 3 has the values of version 1
     for snapshot in settings.watch(): ...          # now, and after each change: all or nothing
 
-1. All values are one znode, so whoever reads or watches sees a whole version. A change writes it,
+1. All values are one znode, so a reader or watcher sees a whole version. A change writes it,
    keeps a copy among the versions and takes the oldest away, in one command and only if nobody
    else has changed it since it was read.
 2. ``check`` sees the whole of what would be, before it is written. It is this client's: let all

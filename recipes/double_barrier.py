@@ -104,7 +104,7 @@ class DoubleBarrier(Generic[ClientT]):
 
     @both
     async def leave(self, timeout: Timeout = DEFAULT_TIMEOUT_S) -> bool:
-        """Leave, and wait until all of the round have left; False: somebody had not in time.
+        """Leave, and wait until all of the round have left; False: another had not in time.
 
         This member has left in any case; it may be called again to wait longer.
 

@@ -12,8 +12,8 @@
 
 1. What is waited for is looked at after the watch has begun, so no change is missed. But who was
    away for a while sees what is there then: a flag set and cleared in between was not seen.
-2. A flag and a barrier outlive whoever set them. Neither says anything of who may write: that is a
-   lock's business. Pass ``if_held`` to let only a holder set one.
+2. A flag and a barrier outlive the client that set them. Neither says anything of who may write:
+   that is a lock's business. Pass ``if_held`` to let only a holder set one.
 3. One wait in one client is one watch. All who wait are woken by the same change.
 4. Setting, clearing, opening and closing may be repeated: after a lost answer they are.
 """

@@ -56,7 +56,7 @@ class HandingOver(Context[Grant[ClientT], ClientT]):
 
     @both
     async def ask(self, to: str = "", *, by: str = "", reason: str = "") -> int:
-        """Ask whoever is elected to hand over, to the candidate ``to`` if given; return its epoch.
+        """Ask the elected to hand over, to the candidate ``to`` if given; return its epoch.
 
         It does so when it can stop its work, and not if it does not listen (``asked``).
 

@@ -57,7 +57,7 @@ async def begin(
     """Hold ``path`` if ``grant`` holds and nobody does; cancelled, it leaves nothing.
 
     Raises:
-        LockTimeoutError: somebody holds it.
+        LockTimeoutError: it is held.
         LockLostError: the grant ended before; nothing is held.
         OutcomeUnknownError: no answer in time; if it is held, it is released once that is known.
     """

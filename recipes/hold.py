@@ -70,7 +70,7 @@ class _ReleaseHere:
         return self._is_done
 
     def result(self) -> Future[bool]:
-        """Return what is done when it is; made only if somebody waits for it."""
+        """Return what is done when it is; made only if a caller waits for it."""
         if self._result is None:
             self._result = Future()
             self._result.set_running_or_notify_cancel()

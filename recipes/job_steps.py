@@ -31,7 +31,7 @@ _REMOVED_MAX = 50
 
 
 def lock_name_of(job: str) -> str:
-    """Return the name of the lock that whoever works on ``job`` holds."""
+    """Return the name of the lock that the worker of ``job`` holds."""
     return f"job:{job}"
 
 

@@ -1,4 +1,4 @@
-"""A lock that is held until somebody releases it, whatever becomes of the process that took it.
+"""A lock that is held until a person releases it, whatever becomes of the process that took it.
 
 ::
 
@@ -10,7 +10,7 @@
 1. It is acquired in the queue of the ``Lock`` of its name, in its turn, with a fencing token that
    is higher than all before; the hold is a persistent znode, written in one command on the
    condition that the grant of that token holds. So there are never two, and tokens grow.
-2. No session keeps it and none can lose it. It ends only by ``release``, by whoever knows its token
+2. No session keeps it and none can lose it. It ends only by ``release``, by one who knows its token
    and may write below ``/manual-locks``. Who released it, and why, is kept: the last 20.
 3. A plain ``Lock`` of its name does not see it: it asks ``holder`` or ``wait_released`` when it has
    its grant. While that grant holds, no manual hold can begin. ``coordinator lock`` does so.

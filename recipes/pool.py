@@ -81,7 +81,7 @@ class Pool(Generic[ClientT]):
         made: list[Ephemeral] = []
         try:
             session = await core.session(core.settings.timeout_ms / 1000)
-            # A resource is free: whoever had the slot before has given it back.
+            # A resource is free: the one who had the slot before has given it back.
             left_ms = core.settings.timeout_ms
             looking = until(
                 core, self._path, "children", lambda: self._claim(session, made), left_ms

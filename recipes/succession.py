@@ -5,7 +5,7 @@ So the successor holds under the very zxid under which the elected ends: no gap,
 epoch is higher, because it entered later. Those who were passed over enter again by themselves,
 behind it, with higher epochs still.
 
-Whoever is elected may do this. Others ask for it: the wish is a znode beside the election, for the
+The elected may do this. Others ask for it: the wish is a znode beside the election, for the
 elected with this epoch and no other, which it reads when it can stop its work (``Election.asked``).
 """
 

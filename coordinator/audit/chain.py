@@ -3,8 +3,8 @@
 1. A line is one JSON object in ASCII. ``number`` counts lines from 1; ``previous`` is the SHA-256
    of the line before, without its line end. The first line has 64 zeros there.
 2. So a line that is changed, removed, added or moved breaks the chain at that line or behind it.
-   Lines cut off at the *end* break nothing, and whoever may write the file can make a whole chain
-   anew: against that, the number and hash of a line have to be kept elsewhere (``Head``).
+   Lines cut off at the *end* break nothing, and who may write the file can make a whole new chain:
+   against that, the number and hash of a line have to be kept elsewhere (``Head``).
 3. A line that a crash left torn is no part of the chain. It is kept, and the next line says so:
    its event is CONTINUED and its ``torn_sha256`` is of those bytes.
 4. ``newest`` is the newest change that this log has a line of: its index in the Raft log, its

@@ -224,7 +224,7 @@ class StreamTarget:
         return Found()
 
     def write(self, line: bytes) -> None:
-        """Write the line; waits for whoever reads stderr."""
+        """Write the line; waits for the reader of stderr."""
         rest = memoryview(line)
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]

@@ -238,7 +238,7 @@ def lines_of_hold(held: HeldByHand) -> list[str]:
     by = f" by {hold.by}" if hold.by else ""
     lines = [one_line(f"{held.lock}: held by hand for {lasting(held_ms)}{by}: {hold.note}")]
     if hold.is_overdue(held_ms):
-        # Whoever took the lock chose its name, and somebody copies these lines into a shell.
+        # The holder chose the name of the lock, and a person copies these lines into a shell.
         name, dashes = shlex.quote(one_line(held.lock)), "-- " if held.lock.startswith("-") else ""
         which = f"{dashes}{name} {hold.fencing_token}"
         lines += [

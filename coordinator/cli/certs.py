@@ -83,7 +83,7 @@ def certs(
 
     What exists stays: run it again with --client to add one. --renew makes the certificates of all
     members and clients in DIRECTORY again, with the hosts that they have. The CA is made once, for
-    ten years; whoever has ca-key.pem can pass for any member, so keep it away from the members'
+    ten years; anyone with ca-key.pem can pass for any member, so keep it away from the members'
     machines. Each machine needs ca.pem, and the two files of its member. Members read them again
     when they change. --revoke makes nothing; copy ca.pem to all members afterwards. Needs the extra
     `certs` (cryptography).

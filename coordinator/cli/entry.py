@@ -8,7 +8,7 @@ import signal
 def main() -> None:
     """Load the command line and run it; until it is loaded SIGINT just ends this process."""
     handler = signal.getsignal(signal.SIGINT)
-    if handler is signal.default_int_handler:  # not if whoever started us has it ignored
+    if handler is signal.default_int_handler:  # not if our parent has it ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from coordinator.cli.main import main as run
 

@@ -75,7 +75,7 @@ class ReadyDoor:
                 writer.write(self._answer(head))
                 await writer.drain()
         except (TimeoutError, OSError, EOFError, asyncio.LimitOverrunError):
-            pass  # whoever it was has gone, or sends something else
+            pass  # the client has gone, or sends something else
         except asyncio.CancelledError:
             pass  # to make room, or at the end; nothing comes after this
         finally:

@@ -2,7 +2,7 @@
 
 1. ``{{NAME}}`` is replaced by the value NAME: text as it is, anything else as JSON. A
    template has nothing else, and nothing in it is run.
-2. The file is written beside itself and renamed, so whoever reads it has a whole version.
+2. The file is written beside itself and renamed, so a reader has a whole version.
 3. The command runs after the first write, and after each write that changed the file. With
    ``--signal`` it runs once, for as long as this does, and gets the signal instead.
 """

@@ -144,7 +144,7 @@ def get(settings: Settings, path: str, stale: bool, at_least_zxid: int | None) -
     if not sys.stdout.isatty():
         click.echo(znode.data, nl=False)
         return
-    # A person wants the prompt on a line of its own, and no escape sequence of somebody else's.
+    # A person wants the prompt on a line of its own, and no escape sequence of another user.
     click.echo(for_terminal(znode.data), nl=not znode.data.endswith(b"\n"))
 
 

@@ -237,7 +237,7 @@ def token_in_clear(urls: Sequence[str], credentials: Credentials) -> str:
 @lru_cache(maxsize=64)
 def _warn_once(host: str) -> None:
     log.warning(
-        "the token of this client goes to %s in clear text, and whoever can listen has it: give "
+        "the token of this client goes to %s in clear text, and anyone who can listen has it: give "
         "the members certificates (coordinator certs), and the client https:// endpoints",
         host,
     )

@@ -94,7 +94,7 @@ class _Wakes:
     async def _gone(self, path: str, number: int) -> None:
         """Wait until the znode at ``path`` is deleted; count it.
 
-        Whoever has the lock keeps it until all others wait for it, as one does that works for
+        The holder keeps the lock until all others wait for it, as one does that works for
         longer than they need to ask. Without that, it could be gone before some have asked.
         """
         client = self._stage.client

@@ -33,7 +33,7 @@ class Master:
         return self.holder
 
     def set_if_absent(self, holder: str, ttl_ms: int, now_ms: int) -> bool:
-        """Take the key for ``ttl_ms``, unless somebody has it or the master is down."""
+        """Take the key for ``ttl_ms``, unless another client has it or the master is down."""
         if not self.is_up or self.held_by(now_ms):
             return False
         self.holder, self.expires_ms = holder, now_ms + self.clock_ahead_ms + ttl_ms

@@ -37,7 +37,7 @@ METRICS, SESSIONS, STATUS = "@metrics", "@sessions", "@status"
 ANONYMOUS = "anonymous"
 """The identity of callers who show no credential: it has roles if an operator gives it some."""
 ADMIN_ROLE = "admin"
-"""The role of whoever turns access rights on: everything."""
+"""The role of the one who turns access rights on: everything."""
 BY_TOKEN = "token:"  # noqa: S105 - a word, no secret
 """What the credential of a token begins with; behind it is the token's id."""
 

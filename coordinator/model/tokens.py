@@ -2,7 +2,8 @@
 
 ``co_<token id>_<43 characters>``: the id names the token to people and in the state; the rest are
 256 random bits. The state keeps the SHA-256 of the whole text, so neither the state nor a backup of
-it opens a door; a slow hash adds nothing to 256 random bits. Whoever draws a token draws its bits.
+it opens a door; a slow hash adds nothing to 256 random bits. The one who draws a token draws its
+bits.
 """
 
 from __future__ import annotations

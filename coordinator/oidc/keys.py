@@ -1,6 +1,7 @@
 """The keys of an issuer: kept, fetched again from time to time, and when a token names a new one.
 
-1. Whoever sends tokens with unknown key ids causes no more than one fetch in ``FETCH_EVERY_MS``.
+1. A client that sends tokens with unknown key ids causes no more than one fetch in
+   ``FETCH_EVERY_MS``.
 2. If the issuer cannot be reached the keys that are there go on for ``jwks_keep_ms``; then no token
    of it is believed, because a key that was withdrawn would be believed for ever.
 3. Only keys that sign are kept, each for the one algorithm that fits it. A shared secret (``oct``)

@@ -6,7 +6,7 @@
 2. Digests are compared in constant time; a token is kept nowhere, and is in no error and no log.
 3. Whether a token has expired is judged here, by the wall clock: apply reads no clock. What was
    begun under it and lasts (a watch, a wait for a lock) ends with it (``Expiry``).
-4. Whoever reads checks the rights in the same step in which it reads, after its barrier. Writes are
+4. A read checks the rights in the same step in which it reads, after its barrier. Writes are
    judged where they are applied. So nothing is done after the change that forbids it.
 """
 

@@ -1,6 +1,6 @@
 """What members tell the leader of who asks them, so that turns are taken in the whole cluster.
 
-Only while somebody asks, and ten times a second at most; nobody waits for it."""
+Only while a client asks, and ten times a second at most; nobody waits for it."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _of_session(operation: OpenSession, _result: Any) -> dict[str, Any] | None:
 
 
 def _of_deletes(operation: Operation, _result: Any) -> dict[str, Any] | None:
-    """Say what was deleted below locks and elections by its path: the end of somebody's grant."""
+    """Say what was deleted below locks and elections by its path: the end of a client's grant."""
     paths = [each.path for each in _deletes(operation) if each.path.startswith(_OF_QUEUES)]
     if not paths:
         return None

@@ -14,7 +14,7 @@ others ask. Therefore:
    they share ``UNDER_WAY_MAX``.
 4. Members tell the leader ten times a second who asks there, and hear whether others ask anywhere
    (``asking``): who rages on one member delays a quorum, too.
-5. Only what works counts: what waits for somebody (a lock, a change) ends its turn, and what was
+5. Only what works counts: what waits for others (a lock, a change) ends its turn, and what was
    begun more than ``_PERIOD_S`` to twice as long ago is taken to wait.
 6. A client's heartbeats and releases go first in its line. Alone they make nobody else wait: what
    only keeps its sessions is not a client that asks.
@@ -115,7 +115,7 @@ class Turns:
         """Who has asked in this period; and in the one before."""
         self._asked_before: dict[str, None] = {}
         self._modest_until_s = 0.0
-        """Until when somebody counts as asking modestly, here or elsewhere."""
+        """Until when a client counts as asking modestly, here or elsewhere."""
         self._elsewhere_until_s = 0.0
         self._waiting: dict[str, _Client] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -161,7 +161,7 @@ class Turns:
         return period
 
     def end(self, key: str, mark: int, cost: int = 1) -> None:
-        """What was begun under ``mark`` has ended, or waits for somebody."""
+        """What was begun under ``mark`` has ended, or waits for others."""
         client = self._clients.get(key)
         if client is None:
             return
@@ -322,7 +322,7 @@ class Turns:
         return BATCH_MAX
 
     def _quiet_s(self, period: int) -> float:
-        """Return from when nobody asks modestly any more; 0: somebody has something under way."""
+        """Return from when nobody asks modestly any more; 0: one has something under way."""
         for key in {**self._asked_before, **self._asked}:
             each = self._clients.get(key)
             if each is None or key in self._waiting or each.period < period - 1:
@@ -332,7 +332,7 @@ class Turns:
         return self._modest_until_s
 
     def _look_again(self, in_s: float) -> None:
-        """Look at those who wait: of what has come to wait for somebody no end tells."""
+        """Look at those who wait: what has come to wait for others does not say so."""
         loop = self._loop or self._running_loop()
         at_s = loop.time() + max(in_s, 0.0005)
         if self._timer is not None:

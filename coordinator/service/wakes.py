@@ -38,7 +38,7 @@ class Wakes:
             self._waiting.append(act)
 
     def spend(self, turns: int) -> None:
-        """Have fewer others follow in this pass: whoever has its turn does the work of so many."""
+        """Have fewer others follow in this pass: this turn does the work of so many."""
         self._left -= turns
 
     def later(self, act: Callable[[], None]) -> None:

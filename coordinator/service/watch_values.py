@@ -2,8 +2,8 @@
 
 1. They are kept in one place, here, bounded by bytes; what is older is forgotten first. Buffers of
    streams have none: a stream looks here when it hands a change out.
-2. Whoever asks for what is forgotten gets CompactedError, never a change without its values. The
-   events themselves may be kept for longer, for watches without values.
+2. A watcher that asks for what is forgotten gets CompactedError, never a change without its values.
+   The events themselves may be kept for longer, for watches without values.
 3. The values of one change are kept whole or not at all. With more than ``CHANGE_BYTES_MAX`` it is
    as if they, and all before them, had been forgotten at once.
 4. They are made by applying the log, so they are the same on every member that still has them.

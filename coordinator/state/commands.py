@@ -216,8 +216,8 @@ class FinishGrants:
 class TakeOut:
     """Delete the contenders that wait at ``paths`` and have lost the right to be granted.
 
-    Whoever holds, or may be granted, stays. The leader of any term proposes it, for not more
-    places than one command deletes (``locks.queues.LOOKED_AT_ONCE``); the others stay, too.
+    A contender that holds, or may be granted, stays. The leader of any term proposes it, for not
+    more places than one command deletes (``locks.queues.LOOKED_AT_ONCE``); the others stay, too.
     """
 
     paths: tuple[str, ...]

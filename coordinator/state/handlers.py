@@ -168,7 +168,7 @@ class Handlers:
         return self._end_session(operation.session_id, operation.at_once)
 
     def _end_session(self, session_id: str, at_once: int) -> SessionEnded:
-        """End a session; one whose credential was revoked ends as that, whoever ends it."""
+        """End a session; one whose credential was revoked ends as that, by whichever command."""
         if self._sessions.is_kept(session_id):
             self._departs_as = self._sessions.departure(session_id)
         return self._session_operations.end(session_id, at_once, self.departure())

@@ -3,7 +3,7 @@
 1. A client is the identity that it proves, else its address (of IPv6 the /64).
 2. What keeps a session, gives something back or asks for the health of the member is *urgent*: it
    is never refused for its rate, and goes first among what its client asks.
-3. A turn ends with the answer, or as soon as the request waits for somebody.
+3. A turn ends with the answer, or as soon as the request waits for others.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ClientTurns:
 
     def wait(self, request: TurnRequest, begin: Callable[[], bool]) -> None:
         """Call ``begin`` when it is the turn of ``request``, or when it has waited for too long: it
-        has no mark then. It returns whether somebody still waits for the answer."""
+        has no mark then. It returns whether the client still waits for the answer."""
         is_first = is_urgent(request.method, request.target)
         marked = partial(_marked, request, begin)
         self._turns.wait(request.key, marked, self._wait_s, request.cost, is_urgent=is_first)
@@ -114,7 +114,7 @@ class ClientTurns:
                 raise no_turn()
 
     def end(self, request: TurnRequest) -> None:
-        """A request was answered, or waits for somebody. Idempotent."""
+        """A request was answered, or waits for others. Idempotent."""
         mark, request.mark = request.mark, 0
         if mark:
             self._turns.end(request.key, mark, request.cost)

@@ -117,7 +117,7 @@ class IncomingRequest(ClientRequest, Protocol):
         """Whether the client is still there, as far as one can tell."""
 
     def on_waiting(self) -> None:
-        """Note that it waits for somebody, so that its client may ask more meanwhile."""
+        """Note that it waits for others, so that its client may ask more meanwhile."""
 
     def lines(
         self, labels: Mapping[str, str], why_silent: WhySilent, *, is_sse: bool = False

@@ -178,7 +178,7 @@ class BlockingTransport:
         except CoordinatorError as error:
             opening.error = error
             self._leader_left(endpoint, error)
-        except Exception as error:  # the root of its thread: somebody waits for it
+        except Exception as error:  # the root of its thread: a caller waits for it
             opening.error = UnavailableError(f"{endpoint}: cannot connect: {error!r}")
         finally:
             with self._guard:

@@ -1,6 +1,6 @@
 """One connection of the stream for threads: a socket, a thread that reads it, callers that wait.
 
-A caller puts its frame behind those of others and sends what is there, unless somebody else is
+A caller puts its frame behind those of others and sends what is there, unless another thread is
 sending just now and will send it too; then it sleeps on a lock of its own, which the reading thread
 opens when the answer is there.
 

@@ -12,7 +12,7 @@ import { announce } from "./live.js";
  * @param {string} deed.title       what is to be done: "Revoke daily-report"
  * @param {string[]} deed.says      what will happen and to whom, in sentences
  * @param {string} deed.verb        the button: "Revoke"
- * @param {boolean} deed.isHarmful  whether somebody loses something by it
+ * @param {boolean} deed.isHarmful  whether a client loses something by it
  * @param {Array} deed.fields       {name, label, value, isRequired, help} of what must be known
  * @param {string} deed.typed       a text to be typed first, for what cannot be undone at all
  * @param {Function} deed.act       async (values) => reply

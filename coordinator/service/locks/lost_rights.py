@@ -4,7 +4,7 @@
    would keep those behind it waiting, and would itself wait in vain.
 2. After each change of access rights the leader goes through all who wait, some at a time, and
    proposes commands that take out those without the right. What is true is decided by apply.
-3. A new leader goes through them once: whoever led before may not have come to the end. A change
+3. A new leader goes through them once: the leader before may not have come to the end. A change
    meanwhile makes it go through them once more, after this time.
 """
 

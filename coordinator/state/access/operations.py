@@ -1,7 +1,7 @@
 """What changes access rights: on and off, roles, identities and their tokens.
 
 1. A refused operation changes nothing: everything is checked before the table is changed.
-2. While access is on, somebody can still change it: what would take the last identity with a
+2. While access is on, some identity can still change it: what would take the last identity with a
    token and ``admin`` on ``@access`` is refused. A subject is not enough: who vouches for it may
    be gone, or may not be asked (TLS is off, no issuer is set), and nothing here says so.
 3. Tables are bounded (``model.access``), so that each step stays short.

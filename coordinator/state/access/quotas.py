@@ -1,9 +1,9 @@
 """Quotas by identity: how much of what it has created is there, how much may be, and the refusal.
 
-1. A znode counts, with its bytes, against the identity that created it, whoever writes it later;
-   a contender that does not hold counts as a waiter of the identity that entered it. The counts
-   are kept where the znodes and contenders are (``Tree``, ``LockTable``), so they follow every
-   deletion, rollback and restore.
+1. A znode counts, with its bytes, against the identity that created it, not the one that writes it
+   later; a contender that does not hold counts as a waiter of the identity that entered it. The
+   counts are kept where the znodes and contenders are (``Tree``, ``LockTable``), so they follow
+   every deletion, rollback and restore.
 2. What is allowed is the identity's own quota, else the limit ``..._per_identity_max``. Callers
    without a credential are the identity ``anonymous`` here.
 3. Nothing is counted or refused while access rights are off; what was counted stays so. An

@@ -295,7 +295,7 @@ class _Reduction:
         queue = self._table.queues.get(directory)
         found: list[Owner] = []
         for at in range(line.looked_at, upto):
-            assert queue is not None, "somebody stands in it"
+            assert queue is not None, "an owner is queued in it"
             line.looked_at = at + 1
             self._left -= 1
             if self._left < 0:

@@ -120,7 +120,7 @@ class HttpRequest:
         return transport is not None and not transport.is_closing()
 
     def on_waiting(self) -> None:
-        """End its turn: it waits for somebody."""
+        """End its turn: it waits for others."""
         if self._turns is not None:
             self._turns.end(self)
 

@@ -193,7 +193,7 @@ class SlimRequest:
         return self._connection.is_connected()
 
     def on_waiting(self) -> None:
-        """End its turn: it waits for somebody."""
+        """End its turn: it waits for others."""
         self._connection.turns.end(self)
 
     def lines(

@@ -1,8 +1,8 @@
 """/v1/access: who the caller is, the roles, the identities and their tokens; and to turn it on.
 
-A token is drawn by whoever asks for it, who sends the digest only. For a person with curl the
-member draws it, and shows it once; then the request has no number, because a repeated one could not
-be answered with the same token.
+A token is drawn by the client that asks for it; it sends the digest only. For a person with curl
+the member draws it, and shows it once; then the request has no number, because a repeated one could
+not be answered with the same token.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The member that took a request writes its line when it answers:
 
 1. of every request that was refused for want of a right or a credential (401, 403), and of every
    stream that ended for that;
-2. of every request that changes rules, limits or what belongs to somebody else, whatever came of
+2. of every request that changes rules, limits or what belongs to another client, whatever came of
    it (``AUDITED``, and what a handler names with ``note_request``).
 
 A line has the path of a request, never its query or its body.

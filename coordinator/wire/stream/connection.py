@@ -254,7 +254,7 @@ class StreamConnection(asyncio.Protocol):
             self._turns.start(request)
 
     def on_waiting(self, request: StreamRequest) -> None:
-        """End the turn of a request that waits for somebody."""
+        """End the turn of a request that waits for others."""
         self._turns.end(request)
 
     def on_lines(self, number: int) -> None:

@@ -51,7 +51,7 @@ class Sender(Protocol):
         """The lines of a request begin."""
 
     def on_waiting(self, request: StreamRequest) -> None:
-        """A request waits for somebody."""
+        """A request waits for others."""
 
     async def room(self) -> None:
         """Wait until it is not full any more."""
@@ -139,7 +139,7 @@ class StreamRequest:
         return self._sender.is_waited_for(self.id)
 
     def on_waiting(self) -> None:
-        """End its turn: it waits for somebody."""
+        """End its turn: it waits for others."""
         self._sender.on_waiting(self)
 
     def lines(

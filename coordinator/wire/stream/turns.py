@@ -136,7 +136,7 @@ class RequestTurns:
             self._loop.call_soon(self._next_long)
 
     def end(self, request: StreamRequest) -> None:
-        """A request was answered, or waits for somebody."""
+        """A request was answered, or waits for others."""
         self._turns.end(request)
 
     def has_to_hold(self) -> bool:
