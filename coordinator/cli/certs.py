@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from coordinator.cli.output import failing_well
+from coordinator.cli.serving import config_option
 from coordinator.config import Config
 from coordinator.config_file import load
 from coordinator.errors import ConfigError
@@ -31,13 +32,7 @@ _CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The TOML file of one member: it names the cluster, its members and their hosts.",
-)
+@config_option("The TOML file of one member: it names the cluster, its members and their hosts.")
 @click.option(
     "--client",
     "clients",

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import subprocess
 import sys
 import threading
@@ -27,11 +26,11 @@ from coordinator.cli.dev_layout import (
     held_directory,
     prepare_directory,
     shown_path,
+    start_member,
     write_files,
 )
 from coordinator.cli.ending_signals import ending_signals
 from coordinator.cli.output import failing_well, note
-from coordinator.cli.parent_death import dying_with_parent
 from coordinator.client import HttpTransport, Request
 from coordinator.client.securing import ClientTls
 from coordinator.config_file import load
@@ -151,7 +150,7 @@ class Cluster:
         click.echo(f"Starting {self._layout.members} members ...", err=True)
         try:
             for member in self._layout.ids:
-                self._start(member)
+                self._processes[member] = start_member(self._layout, member)
             if await self._wait_ready():
                 click.echo(greeting(self._layout))
                 await self._stay()
@@ -163,19 +162,6 @@ class Cluster:
         if self._is_stopping.is_set():
             self._is_hurried.set()
         self._is_stopping.set()
-
-    def _start(self, member: int) -> None:
-        command = [sys.executable, "-m", "coordinator", "serve", "--config"]
-        with self._layout.log(member).open("ab") as log:
-            self._processes[member] = subprocess.Popen(  # noqa: S603 - our own program
-                [*command, str(self._layout.file(member))],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is ours to pass on
-                preexec_fn=dying_with_parent(signal.SIGKILL),
-                env=environ_of_members(),
-            )
 
     async def _wait_ready(self) -> bool:
         """Return whether all members became ready; say what went wrong if not."""

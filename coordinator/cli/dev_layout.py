@@ -1,4 +1,4 @@
-"""Where everything of a development cluster is, and what is made there before it starts.
+"""Where everything of a development cluster is, what is made there, and how its members start.
 
 Everything lies in one directory: configuration files, the cluster's secret, logs and data.
 """
@@ -9,7 +9,9 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coordinator.cli.certs import make as make_certificates
+from coordinator.cli.parent_death import dying_with_parent
 from coordinator.errors import ConfigError
 from coordinator.secret_file import ensure_secret
 
@@ -168,6 +171,21 @@ def environ_of_members() -> dict[str, str]:
     return {
         name: value for name, value in os.environ.items() if not name.startswith(_OF_ONE_MEMBER)
     }
+
+
+def start_member(layout: Layout, member: int) -> subprocess.Popen[bytes]:
+    """Start a member as a process that ends with this one; does not wait until it is ready."""
+    command = [sys.executable, "-m", "coordinator", "serve", "--config", str(layout.file(member))]
+    with layout.log(member).open("ab") as log:
+        return subprocess.Popen(  # noqa: S603 - our own program
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is ours to pass on
+            preexec_fn=dying_with_parent(signal.SIGKILL),
+            env=environ_of_members(),
+        )
 
 
 # --- what the person reads

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 from coordinator.cli.dev import is_ready, transport_to
@@ -19,12 +17,11 @@ from coordinator.cli.dev_layout import (
     HOST,
     Layout,
     check_ports,
-    environ_of_members,
     prepare_directory,
+    start_member,
     write_files,
 )
 from coordinator.cli.member_relay import MemberRelay
-from coordinator.cli.parent_death import dying_with_parent
 from coordinator.errors import ConfigError, UnavailableError
 
 RELAYED_HOST = "127.0.0.2"
@@ -75,18 +72,7 @@ class LearnMembers:
     def start(self, member_id: str) -> None:
         """Start a member that does not run; does not wait for it."""
         assert not self.is_running(member_id), f"member {member_id} runs"
-        member = int(member_id)
-        with self._layout.log(member).open("ab") as log:
-            self._processes[member_id] = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-m", "coordinator", "serve", "--config",
-                 str(self._layout.file(member))],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is ours to pass on
-                preexec_fn=dying_with_parent(signal.SIGKILL),
-                env=environ_of_members(),
-            )  # fmt: skip
+        self._processes[member_id] = start_member(self._layout, int(member_id))
 
     def kill(self, member_id: str) -> None:
         """Send SIGKILL to a member, and reap it."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
@@ -10,15 +12,22 @@ from coordinator.cli.output import failing_well, note
 from coordinator.config_file import load
 from coordinator.secret_file import ensure_secret, ensure_secret_on_one_machine
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def config_option(text: str) -> Callable[[F], F]:
+    """Add ``--config`` to a command; ``text`` says whose file it is."""
+    return click.option(
+        "--config",
+        "config_path",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=text,
+    )
+
 
 @click.command()
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The member's TOML file; without it the defaults: one member, alone, on loopback.",
-)
+@config_option("The member's TOML file; without it the defaults: one member, alone, on loopback.")
 @failing_well
 def serve(config_path: Path | None) -> None:
     """Run one member in the foreground until SIGTERM or Ctrl-C.
@@ -58,13 +67,7 @@ def secret(path: Path) -> None:
 
 
 @click.command()
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="The TOML file of the member with the best data.",
-)
+@config_option("The TOML file of the member with the best data.")
 @click.option("--yes", is_flag=True, help="Do it; without this, only say what would be done.")
 @click.option("--by", default="", metavar="WHO", help="Who does it; kept with the data.")
 @click.option("--reason", default="", metavar="WHY", help="Why; kept with the data.")
