@@ -3,6 +3,8 @@
 1. Nothing is decided by it: it is for people, and each member's part is of its own moment.
 2. A member that does not answer within ``ANSWER_S`` is shown as silent, with the reason.
 3. A payload from another member is read strictly, and what it says of another id is not believed.
+4. However many look, the others are asked at most once in ``SHARED_MS``: an answer is shared by all
+   who ask within so long after its question, unless who leads has changed since.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ REQUEST_KIND = "facts"
 HANDOVER_KIND = "hand over"
 HANDOVER_S = 5.0
 ANSWER_S = 1.0
+SHARED_MS = 500
 PAYLOAD_BYTES_MAX = 64 * 1024
 """Of what a member says of itself; a longer one is not looked at."""
 _FACTS = msgspec.msgpack.Decoder(MemberFacts)
@@ -53,6 +56,8 @@ class MemberReports:
         self._started_ms = context.clock.wall_ms()
         self._elections: deque[LeaderSeen] = deque(maxlen=ELECTIONS_KEPT)
         self._status = status
+        self._asked: asyncio.Future[MemberList] | None = None
+        self._asked_ms = 0
         self._leader_changed = asyncio.Event()
         """Set at the next change; then there is another one."""
         context.engine.on_request(REQUEST_KIND, self._on_request)
@@ -60,7 +65,15 @@ class MemberReports:
         context.engine.on_leader_change(self._on_leader_change)
 
     async def all(self) -> MemberList:
-        """Return what every configured member says."""
+        """Return what every configured member says, or has said within ``SHARED_MS``."""
+        now_ms = self._clock.monotonic_ms()
+        asked = self._asked
+        if asked is None or now_ms - self._asked_ms >= SHARED_MS:
+            asked = self._asked = asyncio.ensure_future(self._ask_all())
+            self._asked_ms = now_ms
+        return await asyncio.shield(asked)  # who goes away does not end it for the others
+
+    async def _ask_all(self) -> MemberList:
         infos = members_of(self._addresses, self._engine.status())
         others = [each.member_id for each in infos if not each.is_self]
         answers = await asyncio.gather(*(self._ask(member_id) for member_id in others))
@@ -164,5 +177,6 @@ class MemberReports:
 
     def _on_leader_change(self, leader_id: str | None, term: int) -> None:
         self._elections.append(LeaderSeen(self._clock.wall_ms(), leader_id, term))
+        self._asked = None
         self._leader_changed.set()
         self._leader_changed = asyncio.Event()

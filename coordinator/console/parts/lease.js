@@ -5,17 +5,23 @@ import { duration } from "../shared/format.js";
 
 const STEP_MS = 200;
 
-/** Return a bar of what is certainly left; it stops by itself when it leaves the page. */
+/**
+ * Return a bar of what is certainly left; it stops by itself when it leaves the page. Its
+ * `renew(holder)` fills it by a later answer; that returns false if this needs another bar.
+ */
 export function leaseBar(holder) {
-  if (holder.safe_ms === null || holder.lease_ms === null) {
-    return h(
+  const isKnown = ({ safe_ms: left, lease_ms: lease }) => left !== null && lease !== null;
+  if (!isKnown(holder)) {
+    const unknown = h(
       "p",
       { class: "muted" },
       holder.session_id ? "What is left of its lease is not known." : "Its lease is not shown.",
     );
+    return Object.assign(unknown, { renew: (now) => !isKnown(now) });
   }
   const whole = Math.max(holder.lease_ms, holder.safe_ms, 1);
-  const begun = performance.now();
+  let safe_ms = holder.safe_ms;
+  let begun = performance.now();
   const text = h("span", { class: "lease-left" });
   const bar = h("span", { class: "lease-fill" });
   const element = h(
@@ -31,7 +37,7 @@ export function leaseBar(holder) {
     text,
   );
   const draw = () => {
-    const left = Math.max(0, holder.safe_ms - (performance.now() - begun));
+    const left = Math.max(0, safe_ms - (performance.now() - begun));
     bar.style.setProperty("width", `${(100 * left) / whole}%`);
     element.classList.toggle("low", left < whole / 4);
     text.textContent = `safe for ${duration(left)} of ${duration(holder.lease_ms)}`;
@@ -43,5 +49,12 @@ export function leaseBar(holder) {
     if (!element.isConnected) clearInterval(timer);
     else if (!document.hidden) draw();
   }, STEP_MS);
-  return element;
+  const renew = (now) => {
+    if (!isKnown(now)) return false;
+    safe_ms = now.safe_ms;
+    begun = performance.now();
+    draw();
+    return true;
+  };
+  return Object.assign(element, { renew });
 }

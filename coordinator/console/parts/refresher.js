@@ -1,4 +1,10 @@
 // When something is asked again: after a change, and as often as what is not in the tree needs.
+//
+// It rests for RESTS times as long as the last answers took, up to REST_MS_MAX: so a page takes a
+// fifth of a member's time at the most, however much there is to read or however busy it is.
+
+const RESTS = 4;
+const REST_MS_MAX = 20_000;
 
 /**
  * Call `work` now and then: `soon()` within `atLeastMs` of the last one, and by itself each
@@ -9,6 +15,7 @@ export class Refresher {
   #isRunning = false;
   #isWanted = false;
   #last = 0;
+  #restMs = 0;
   #isStopped = false;
 
   constructor(work, { atLeastMs = 500, everyMs = 0 } = {}) {
@@ -23,7 +30,16 @@ export class Refresher {
   soon() {
     if (this.#isStopped) return;
     this.#isWanted = true;
-    if (!this.#isRunning) this.#plan(Math.max(0, this.#last + this.atLeastMs - performance.now()));
+    if (this.#isRunning) return;
+    const next = this.#last + Math.max(this.atLeastMs, this.#restMs);
+    this.#plan(Math.max(0, next - performance.now()));
+  }
+
+  /** From now on call it each `ms` by itself; 0: only when it is asked for. */
+  every(ms) {
+    if (this.everyMs === ms) return;
+    this.everyMs = ms;
+    if (!this.#isRunning && !this.#isWanted) this.#plan(ms);
   }
 
   stop() {
@@ -42,6 +58,7 @@ export class Refresher {
     if (document.hidden) return;
     this.#isRunning = true;
     this.#isWanted = false;
+    const begun = performance.now();
     try {
       await this.work();
     } catch {
@@ -49,7 +66,8 @@ export class Refresher {
     }
     this.#isRunning = false;
     this.#last = performance.now();
-    if (this.#isWanted) this.#plan(this.atLeastMs);
-    else if (this.everyMs) this.#plan(this.everyMs);
+    this.#restMs = Math.min(REST_MS_MAX, RESTS * (this.#last - begun));
+    if (this.#isWanted) this.#plan(Math.max(this.atLeastMs, this.#restMs));
+    else if (this.everyMs) this.#plan(Math.max(this.everyMs, this.#restMs));
   }
 }

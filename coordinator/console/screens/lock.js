@@ -1,5 +1,8 @@
 // One lock: who holds it and why others wait, its queue, its story, how long it takes, and what is
 // wrong with it.
+//
+// It is read when its watch says that it changed. Heartbeats are no change of the tree, so what is
+// left of the holder's lease is asked for: that alone, a few times in a lease.
 
 import { histogram } from "../parts/charts.js";
 import { leaseBar } from "../parts/lease.js";
@@ -16,7 +19,11 @@ import { figuresOf } from "../words/figures.js";
 import { whySentences } from "../words/why.js";
 import { nameOf, who } from "../words/who.js";
 
-const EVERY_MS = 2_000;
+const DRAWN_MS = 2_000;
+const LEASE_MS_MIN = 2_000;
+const LEASE_MS_MAX = 10_000;
+const UNWATCHED_MS = 5_000;
+const HOLDERS_SHOWN = 20;
 const QUEUE_SHOWN = 100;
 const GRANTS_MAX = 10_000;
 
@@ -32,6 +39,9 @@ export async function lockScreen(context, name) {
   const spreads = h("section", { class: "card spreads" });
   const findings = h("section", { class: "card" });
   const grants = new Map();
+  const bars = new Map();
+  const address = `/v1/locks/${segment(name)}`;
+  let view = null;
   let drawn = "";
   const element = h(
     "div",
@@ -46,26 +56,56 @@ export async function lockScreen(context, name) {
   );
 
   async function refresh() {
-    const view = await api.get(`/v1/locks/${segment(name)}`);
-    const waits = Date.now();
+    view = { ...(await api.get(address)), at: performance.now() };
+    await readGrants();
+    drawNow();
+    drawPast();
+    await showChain();
+  }
+
+  /** Ask what is left of the leases, and nothing more of a lock with one holder. */
+  async function askLeases() {
+    const [first, ...more] = view.holders;
+    const session_id = more.length ? undefined : first?.session_id;
+    const now = await api.get(address, { session_id });
+    const said = new Map(now.holders.map((each) => [each.grant_id, each]));
+    const { closed, denied } = now;
+    const known = aged(view).holders.map((each) => {
+      const { safe_ms = each.safe_ms, lease_ms = each.lease_ms } = said.get(each.grant_id) ?? {};
+      return { ...each, safe_ms, lease_ms };
+    });
+    view = { ...view, holders: known, closed, denied, at: performance.now() };
+    drawNow();
+  }
+
+  /** Draw what runs on by itself: how long, and how long still. */
+  function drawNow() {
+    const nowMs = Date.now();
+    const now = aged(view);
     fill(
       why,
       h("h2", {}, "Why it is so"),
-      whySentences(view, waits).map((each) => h("p", {}, each)),
+      whySentences(now, nowMs).map((each) => h("p", {}, each)),
     );
-    fillIfChanged(
-      holders,
-      view.holders,
-      view.holders.slice(0, 20).map((each) => holderCard(each, view)),
-    );
-    fillIfChanged(queue, [view.queue, Math.floor(waits / EVERY_MS)], queueOf(view, waits));
-    await readGrants();
+    const shown = now.holders.slice(0, HOLDERS_SHOWN);
+    const isSame = shown.every((each) => bars.get(each.grant_id)?.renew(each) ?? false);
+    if (!isSame) delete holders.dataset.mark;
+    const marks = shown.map((each) => ({ ...each, safe_ms: null, lease_ms: null }));
+    fillIfChanged(holders, [marks, view.queue_length], () => {
+      bars.clear();
+      return shown.map(holderCard);
+    });
+    fillIfChanged(queue, [view.queue, Math.floor(nowMs / DRAWN_MS)], () => queueOf(view, nowMs));
+  }
+
+  function drawPast() {
+    const nowMs = Date.now();
     const list = [...grants.values()].sort((one, other) => one.granted_zxid - other.granted_zxid);
     fillIfChanged(
       history,
-      [list.length, list.at(-1), view.holders.length && Math.floor(waits / 5_000)],
+      [list.length, list.at(-1), view.holders.length && Math.floor(nowMs / 5_000)],
       h("h2", {}, "Its story"),
-      story(list, waits),
+      story(list, nowMs),
     );
     fillIfChanged(
       spreads,
@@ -84,7 +124,6 @@ export async function lockScreen(context, name) {
     );
     const said = diagnosed(figuresOf(list, view));
     fillIfChanged(findings, said, h("h2", {}, "Diagnosis"), said.map(finding));
-    await showChain(view);
   }
 
   /** Read the grants from the newest held or known one on: those before it have ended. */
@@ -106,7 +145,7 @@ export async function lockScreen(context, name) {
   }
 
   /** Draw what its clients wait for elsewhere, or hold: the queue alone is shown above. */
-  async function showChain(view) {
+  async function showChain() {
     const mark = JSON.stringify(
       [view.queue, view.holders].map((all) => all.map((each) => each.grant_id)),
     );
@@ -122,7 +161,7 @@ export async function lockScreen(context, name) {
     );
   }
 
-  function holderCard(holder, view) {
+  function holderCard(holder) {
     const facts = [
       ["Grant", h("span", { class: "mono" }, holder.grant_id)],
       ["Fencing token", h("span", { class: "mono" }, holder.fencing_token)],
@@ -143,6 +182,8 @@ export async function lockScreen(context, name) {
           (await revokeGrant(context, name, holder, { waiting: view.queue_length })) &&
           refresher.soon(),
       );
+    const bar = leaseBar(holder);
+    bars.set(holder.grant_id, bar);
     return h(
       "section",
       { class: "card holder" },
@@ -152,7 +193,7 @@ export async function lockScreen(context, name) {
         { class: "muted" },
         [holder.host, holder.pid && `pid ${holder.pid}`].filter(Boolean).join(", "),
       ),
-      leaseBar(holder),
+      bar,
       h(
         "dl",
         { class: "facts" },
@@ -162,12 +203,51 @@ export async function lockScreen(context, name) {
   }
 
   await refresh();
-  const refresher = new Refresher(refresh, { atLeastMs: 400, everyMs: EVERY_MS });
-  feed.follow([{ path, kind: "subtree" }], {
+  const leases = new Refresher(askLeases, { everyMs: leaseEveryMs(view) });
+  const refresher = new Refresher(
+    async () => {
+      await refresh();
+      leases.every(leaseEveryMs(view));
+    },
+    { atLeastMs: 400 },
+  );
+  const clock = setInterval(() => {
+    if (document.hidden) return;
+    drawNow();
+    drawPast();
+  }, DRAWN_MS);
+  const watching = feed.follow([{ path, kind: "subtree" }], {
     onChange: () => refresher.soon(),
     onResync: () => refresher.soon(),
   });
-  return { element, stop: () => refresher.stop() };
+  // It ends while the screen is shown only if one may not watch.
+  Promise.resolve(watching).then(() => refresher.every(UNWATCHED_MS));
+  return {
+    element,
+    stop: () => {
+      refresher.stop();
+      leases.stop();
+      clearInterval(clock);
+    },
+  };
+}
+
+/** Return a view with what is left of leases and of a lock-delay as of now. */
+function aged(view) {
+  const gone = performance.now() - view.at;
+  const left = (ms) => (typeof ms === "number" ? Math.max(0, ms - gone) : ms);
+  const holders = view.holders.map((each) => ({ ...each, safe_ms: left(each.safe_ms) }));
+  const { closed } = view;
+  const delay = closed && { ...closed, remaining_ms: left(closed.remaining_ms) };
+  return { ...view, holders, closed: delay };
+}
+
+/** How often leases are asked for: five times in the shortest; never if nothing runs down. */
+function leaseEveryMs({ holders, closed }) {
+  const known = holders.filter((each) => each.session_id && each.lease_ms !== null);
+  if (!known.length) return closed ? LEASE_MS_MIN : 0;
+  const shortest = Math.min(...known.map((each) => each.lease_ms));
+  return Math.min(LEASE_MS_MAX, Math.max(LEASE_MS_MIN, shortest / 5));
 }
 
 function queueOf(view, nowMs) {

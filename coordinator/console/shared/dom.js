@@ -22,12 +22,15 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** Put `children` in place only if `mark` differs from the last one: focus and selection stay. */
+/**
+ * Put `children` in place only if `mark` differs from the last one: focus and selection stay. A
+ * child may be a function that makes it, which is then called only if it is needed.
+ */
 export function fillIfChanged(element, mark, ...children) {
   const text = JSON.stringify(mark);
   if (element.dataset.mark === text) return element;
   element.dataset.mark = text;
-  return fill(element, ...children);
+  return fill(element, ...children.map((each) => (typeof each === "function" ? each() : each)));
 }
 
 function filled(element, given, children) {
