@@ -32,6 +32,7 @@ _MACROS = {
 
 
 def library() -> Any:
+    """Return the class that reads cron expressions; raises BadArgumentsError without cronsim."""
     try:
         from cronsim import CronSim
     except ImportError:
@@ -43,6 +44,7 @@ def library() -> Any:
 
 
 def zone_of(tz: str | None) -> ZoneInfo:
+    """Return the time zone of this name, UTC for None; raises BadArgumentsError for none."""
     try:
         return ZoneInfo("UTC" if tz is None else tz)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
@@ -53,6 +55,7 @@ def zone_of(tz: str | None) -> ZoneInfo:
 
 
 def length_ms_of(every: Any) -> int:
+    """Return how long ``every`` is; raises BadArgumentsError unless it is 1 s to 366 days."""
     if isinstance(every, timedelta):
         length_ms, rest = divmod(every, timedelta(milliseconds=1))
         is_whole = not rest and length_ms % 1000 == 0
@@ -76,6 +79,7 @@ def _hint(every: Any) -> str:
 
 
 def in_units(length_ms: int) -> str:
+    """Return a length as it is written: in hours, minutes or seconds, the largest that fits."""
     unit = next(each for each in ("h", "m", "s") if length_ms % _UNIT_MS[each] == 0)
     return f"{length_ms // _UNIT_MS[unit]}{unit}"
 

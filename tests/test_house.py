@@ -7,7 +7,6 @@ not imported, so a forbidden import is found even where it would fail.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -426,50 +425,14 @@ def test_no_import_runs_up() -> None:
     assert list(map(str, imports.running_up(imports.imports(source.product(ROOT))))) == []
 
 
-def test_pages_are_as_wide_as_code() -> None:
-    """Only code and rows of tables, which Markdown cannot wrap, may be wider."""
-    assert source.wide_lines(ROOT, prose_only=True) == []
-
-
-_SPOKEN = {Path("coordinator/learn/side_by_side.py")}
-"""What is said in recorded stories, word by word."""
-
-
-def test_pages_use_the_standard_words() -> None:
-    """A reader stumbles over words that the field does not use (CONTRIBUTING.md)."""
-    odd = re.compile(r"\b(?:anew|somebody|whoever|(?:is|was) had|can not)\b", re.IGNORECASE)
-    pages = [
-        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md")),
-        *sorted((ROOT / "docs").glob("*.md")),
-        *(path for _, path in MODULES if path.relative_to(ROOT) not in _SPOKEN),
-    ]
-
-    for page in pages:
-        found = odd.search(" ".join(page.read_text(encoding="utf-8").split()))
-        assert not found, f"{page}: {found[0]!r}; say it in the words of the vocabulary"
-
-
-def test_nothing_cites_what_is_not_here() -> None:
-    """A number of a list of requirements says nothing to who does not have the list."""
-    assert source.citations(ROOT) == []
-
-
-def test_the_ways_in_the_docs_name_functions_that_are_there() -> None:
-    """docs/architecture.md follows one write and one lock by file and function."""
-    steps = source.way_of_a_write(ROOT) + source.way_of_a_lock(ROOT)
-    known = {
-        (str(module.path.relative_to(ROOT)), function.name)
+def test_public_functions_say_what_they_do() -> None:
+    """Methods of public classes as well."""
+    assert [
+        f"{function.module}:{function.name}"
         for module in source.product(ROOT)
         for function in source.functions(module)
-    }
-
-    assert len(steps) >= 10
-    assert [step for step in steps if step not in known] == []
-
-
-def test_files_that_are_named_are_there() -> None:
-    """In docs, comments and tests: a file that was moved is named where it is now."""
-    assert source.missing_files(ROOT) == []
+        if function.is_public and not function.has_docstring
+    ] == []
 
 
 RECORDED = "purpose"

@@ -81,18 +81,14 @@ def shared_class_names(modules: list[Module]) -> dict[str, list[str]]:
     return {name: where for name, where in sorted(homes.items()) if len(where) > 1}
 
 
-def wide_lines(root: Path, *, prose_only: bool = False) -> list[str]:
-    """Return where a line of the docs has more columns than a line of code may have.
-
-    Args:
-        prose_only: leave out rows of tables, which cannot be wrapped, and code.
-    """
+def wide_lines(root: Path) -> list[str]:
+    """Return where a line of the docs has more columns than a line of code may have."""
     return [
         f"{path.relative_to(root)}:{number}"
         for pattern in _PROSE
         for path in sorted(root.glob(pattern))
-        for number, line, is_prose in _lines(path.read_text(encoding="utf-8"))
-        if len(line) > COLUMNS_MAX and (is_prose or not prose_only)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > COLUMNS_MAX
     ]
 
 
@@ -127,15 +123,6 @@ def citations(root: Path) -> list[str]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         for found in CITATION.findall(_LINT_CODES.sub("", line))
     ]
-
-
-def _lines(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield the number of each line, the line, and whether it is neither code nor a table."""
-    is_code = False
-    for number, line in enumerate(text.splitlines(), 1):
-        is_fence = line.lstrip().startswith("```")
-        is_code ^= is_fence
-        yield number, line, not (is_code or is_fence or line.lstrip().startswith("|"))
 
 
 def missing_files(root: Path) -> list[str]:

@@ -125,6 +125,7 @@ class Guard:
     # --- znodes
 
     def create(self, standing: Standing, operation: Create) -> None:
+        """Check a create: of its path, or of every name that it could get, and of its parents."""
         path = operation.path
         verb = _writing(path)
         coverage = standing.of(verb)
@@ -145,12 +146,14 @@ class Guard:
             _need(standing, _writing(path), path)
 
     def write(self, standing: Standing, operation: SetData | Delete) -> None:
+        """Check a write: a right to the path, or a contender of one's own."""
         path = operation.path
         verb = _writing(path)
         if not standing.of(verb).covers(path) and not self._holds(standing, path):
             raise no_auth(standing, verb, path)
 
     def read(self, standing: Standing, operation: Check | Read) -> None:
+        """Check a read within a command, and a condition: both tell what is there."""
         path = operation.path
         if not standing.of(Verb.READ).covers(path) and not self._holds(standing, path):
             raise no_auth(standing, Verb.READ, path)
@@ -162,9 +165,11 @@ class Guard:
         return standing.of(Verb.LOCK).covers(paths.parent_of(path))
 
     def multi(self, standing: Standing, operation: Multi) -> None:
+        """Check each operation, as if it came alone."""
         self._all(standing, operation.operations)
 
     def guarded(self, standing: Standing, operation: Guarded) -> None:
+        """Check the conditions and both branches: a refusal must not tell which one would run."""
         self._all(standing, (*operation.conditions, *operation.then, *operation.otherwise))
 
     def _all(self, standing: Standing, operations: tuple[Any, ...]) -> None:
@@ -174,6 +179,7 @@ class Guard:
     # --- sessions
 
     def open(self, standing: Standing, operation: OpenSession) -> None:
+        """Check that an identity has some right; for an operator's session, that it is one."""
         if operation.by:
             _need(standing, Verb.ADMIN, SESSIONS)
         elif not standing.has_rules:
@@ -183,9 +189,11 @@ class Guard:
             )
 
     def close(self, standing: Standing, operation: CloseSession) -> None:
+        """Check that a session is the caller's own, or the caller an operator."""
         self._own(standing, operation.session_id)
 
     def renew(self, standing: Standing, operation: RenewCredential) -> None:
+        """Check that a session is the caller's own: nobody else lends it a credential."""
         self._uses(standing, operation.session_id)
 
     def _uses(self, standing: Standing, session_id: str) -> None:
@@ -209,6 +217,7 @@ class Guard:
     # --- locks and elections
 
     def enter(self, standing: Standing, operation: Enter) -> None:
+        """Check the right to lock in every queue, and the session that is to hold."""
         for directory in operation.directories:
             _need(standing, Verb.LOCK, directory)
         if operation.opening is None:
@@ -236,12 +245,15 @@ class Guard:
             _need(standing, Verb.LOCK if is_queue(directory) else Verb.WRITE, directory)
 
     def abandon(self, standing: Standing, operation: Abandon) -> None:
+        """Check that the attempt is one of the caller's own client."""
         self._client(standing, operation.client_id)
 
     def resize(self, standing: Standing, operation: Resize) -> None:
+        """Check the right to lock there: the size is the lock's users' business."""
         _need(standing, Verb.LOCK, operation.directory)
 
     def revoke(self, standing: Standing, operation: Revoke) -> None:
+        """Check the right to administer the queue."""
         _need(standing, Verb.ADMIN, paths.parent_of(operation.path))
 
     def _is_own(self, standing: Standing, path: str) -> bool:
@@ -281,9 +293,11 @@ class Guard:
             )
 
     def limits(self, standing: Standing, _operation: SetLimits) -> None:
+        """Check the right to administer the limits."""
         _need(standing, Verb.ADMIN, LIMITS)
 
     def access(self, standing: Standing, _operation: Any) -> None:
+        """Check the right to administer access rights."""
         _need(standing, Verb.ADMIN, ACCESS)
 
 
