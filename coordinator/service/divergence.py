@@ -28,7 +28,14 @@ from coordinator.errors import BadArgumentsError, CoordinatorError, NoLeaderErro
 from coordinator.service.context import MemberContext
 from coordinator.service.state_slices import StateSlices
 from coordinator.state.packing import pack, unpack
-from coordinator.state.slices import DIGEST_BYTES_MAX, FORMAT, PIECE_BYTES, Cursor, Slice
+from coordinator.state.slices import (
+    DIGEST_BYTES_MAX,
+    FORMAT,
+    ITEMS_MAX,
+    PIECE_BYTES,
+    Cursor,
+    Slice,
+)
 
 logger = logging.getLogger("coordinator.service")
 
@@ -128,8 +135,9 @@ class Divergence:
         self._timers = context.timers
         self._tasks = context.tasks
         self._leadership = context.leadership
-        self._slices = StateSlices(context.engine, context.timers, context.replica)
-        context.replica.add_listener(self._slices, hears_data=False)
+        self._replica = context.replica
+        self._slices = StateSlices(context.engine, context.timers, self._replica)
+        self._replica.add_listener(self._slices, hears_data=False)
         self._metrics = context.metrics
         self._on_difference = on_difference
         self.sentence = ""
@@ -183,10 +191,11 @@ class Divergence:
         """Return when the slice after one of now is due, None: as soon as may be.
 
         A state of twenty slices is gone through no more often than one of eighty. The first round
-        of a term is as quick as can be."""
-        if self._expected_count <= _SMALL:
+        of a term, and what a state has grown by since the last one, is as quick as can be."""
+        if self._expected_count <= _SMALL or self._taken_count >= self._expected_count:
             return None
-        pace_ms = min(_ROUND_MS // self._expected_count, _SLICE_EVERY_MS_MAX)
+        at_least = self._replica.machine.znode_count // ITEMS_MAX
+        pace_ms = min(_ROUND_MS // max(self._expected_count, at_least), _SLICE_EVERY_MS_MAX)
         return now_ms + pace_ms - SLICE_EVERY_MS // 2  # looks are so far apart
 
     def _begin(self, term: int) -> None:

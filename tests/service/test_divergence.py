@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from coordinator.errors import NoLeaderError, ShuttingDownError
+from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
 from coordinator.model.events import WatchSelector
 from coordinator.service.divergence import DIGEST_KIND, DOUBT_MS, Comparison, judge
 from coordinator.service.reads import LINEARIZABLE, STALE
@@ -16,7 +17,7 @@ from coordinator.state.commands import Create, CreateMode, Enter, Kind, RequestI
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 from coordinator.state.packing import pack
-from coordinator.state.slices import FORMAT
+from coordinator.state.slices import BYTES_MAX, FORMAT
 from tests.service.fake_cluster import World, cluster, counted, soon
 
 FOUND_WITHIN_MS = 10_000
@@ -144,6 +145,56 @@ async def test_a_member_that_differs_is_found(
         assert halted is not None
         assert "replace its data directory" in halted[1]
         assert NAMED[plant] in halted[1]
+
+
+@pytest.mark.parametrize("who", [("1", "2"), ("2", "3"), ("4", "5")])
+async def test_two_of_five_that_differ_are_found_under_load(who: tuple[str, ...]) -> None:
+    """Each in its own way, the leader too, while every part of the state is written."""
+    async with cluster(5) as world:
+        await filled(world)
+        for member_id, plant in zip(who, (znode_data, limit), strict=True):
+            plant(machine_of(world, member_id))
+        for number in range(FOUND_WITHIN_MS // 100):
+            for path in (f"/app/n{number}", f"/m{number}"):
+                await write_if_led(world, path)
+            await world.advance(100)
+
+        stopped = [each for each, engine in world.engines.items() if engine.halted]
+        assert stopped == list(who)
+        assert len(world.log) > FOUND_WITHIN_MS // 100, "there was load"
+
+
+async def write_if_led(world: World, path: str) -> None:
+    """A leader that was found leads no more; the quorum elects one that was not."""
+    if world.leader_id is None:
+        world.elect(next(each for each, engine in world.engines.items() if not engine.halted))
+    with suppress(CoordinatorError):
+        await soon(
+            world.leader.proposer.submit(
+                Create(path), request=None, deadline_ms=world.deadline(1_000)
+            )
+        )
+
+
+async def test_a_difference_in_a_large_state_is_found_as_soon_as_a_small_one() -> None:
+    """Also one that has just grown from ten slices to fifty: it waits for no slow round."""
+    async with cluster(3) as world:
+        await filled(world)
+        for number in range(50):
+            if number == 10:
+                await world.advance(5_000)
+            await world.leader.proposer.submit(
+                Create(f"/app/n{number}", bytes(BYTES_MAX)),
+                request=None,
+                deadline_ms=world.deadline(),
+            )
+        rotten = machine_of(world, "2")._tree._znodes
+        rotten["/app/n0"] = rotten["/app/n0"]._replace(data=bytes(BYTES_MAX - 1) + b"x")
+
+        await world.advance(FOUND_WITHIN_MS)
+
+        stopped = [each for each, engine in world.engines.items() if engine.halted]
+        assert stopped == ["2"]
 
 
 async def test_members_that_agree_compare_all_the_time_and_write_nothing() -> None:
