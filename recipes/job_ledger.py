@@ -130,9 +130,17 @@ class Ledger:
             return self
         return replace(self, skipped=self.skipped + plan.skipped, settled_ms=settled_ms)
 
+    def next_ms(self, now_ms: int) -> int | None:
+        """Return when the next interval begins that is not settled at ``now_ms``."""
+        return self.schedule.next(max(now_ms, self.settled_ms or 0))
+
     def to_bytes(self) -> bytes:
-        """Return the data of the job's znode."""
+        """Return the data of the job's znode.
+
+        ``next_ms`` is there for those who know no schedules, such as the console: nothing of ours
+        reads it back. It lies in the past once an interval is due that nobody has run."""
         said = {name: getattr(self, name) for name in _NUMBERS}
+        said["next_ms"] = self.next_ms(self.time_ms)
         said |= {"catch_up": self.catch_up, "guarantee": self.guarantee}
         return _bytes_of({"schedule": self.schedule.to_json(), **said})
 

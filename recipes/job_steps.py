@@ -53,7 +53,7 @@ class Agenda:
     @property
     def next_ms(self) -> int | None:
         """When the next interval begins that is not yet in the plan."""
-        return self.ledger.schedule.next(max(self.now_ms, self.ledger.settled_ms or 0))
+        return self.ledger.next_ms(self.now_ms)
 
 
 class JobSteps:

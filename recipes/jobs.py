@@ -165,7 +165,7 @@ class Jobs(Generic[ClientT]):
             tuple(runs),
             now_ms,
             min(plan.starts, default=None),
-            ledger.schedule.next(max(now_ms, ledger.settled_ms or 0)),
+            ledger.next_ms(now_ms),
             running,
             max(0, ledger.time_ms - time.now_ms),
         )

@@ -11,6 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from coordinator.testing.cluster import LocalCluster
+from recipes.job_ledger import Ledger
+from recipes.schedule import Schedule
 
 WAITERS = ("billing", "search-indexer", "mailer", "audit-export")
 
@@ -144,7 +146,9 @@ class Scene:
             put(f"/groups/web/{name}", json.dumps(said), **own)
         run = {"state": "done", "attempt": 1, "fencing_token": 9, "by": "worker-3", "reason": "",
                "started_ms": 1_700_000_000_000, "result": None}  # fmt: skip
-        put("/schedules/jobs/nightly-backup", json.dumps({"schedule": "0 2 * * *", "skipped": 0}))
+        ledger = Ledger(Schedule.of("6h"), time_ms=time.time_ns() // 1_000_000)
+        put("/schedules/jobs/nightly-backup", ledger.to_bytes().decode())
+        put("/schedules/jobs/invoices", Ledger(Schedule.of("1h"), time_ms=1).to_bytes().decode())
         put("/schedules/jobs/nightly-backup/1700000000000", json.dumps(run))
 
     def _renew(self) -> None:

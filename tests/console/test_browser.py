@@ -197,6 +197,8 @@ def test_what_one_client_wrote_breaks_no_screen(visitor: Visitor, scene: Scene) 
     text = page.inner_text("main")
     assert "nightly-backup" in text
     assert "worker-3" in text
+    assert re.search(r"Next run at .+, in \d", text)
+    assert re.search(r"Due since 19(70-01-01|69-12-31) .+, and nobody runs it", text)
     assert "bad-4" in text
     assert page.locator(".problem").count() == 0
     for address in ("tree/%", "locks/%zz"):

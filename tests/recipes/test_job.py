@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -87,6 +88,8 @@ async def test_it_runs_once_in_an_interval_whoever_comes(world: MemoryCluster) -
         assert [each.state for each in view.runs] == ["done", "done"]
         assert view.runs == (third.runs[0], first.runs[0])
         assert (view.due_ms, view.running, view.crashed, view.trouble) == (None, None, None, "")
+        ledger = json.loads((await one.get("/schedules/jobs/report")).data)
+        assert ledger["next_ms"] == view.next_ms == third.next_ms  # for who knows no schedules
 
 
 @in_memory

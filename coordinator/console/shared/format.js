@@ -57,6 +57,8 @@ export function ago(ms, nowMs = Date.now()) {
   return ms ? `${duration(Math.max(0, nowMs - ms))} ago` : "–";
 }
 
+/** Return the date where the person is: "2026-03-01". */
 function day(at) {
-  return at.toISOString().slice(0, 10);
+  const parts = [at.getFullYear(), at.getMonth() + 1, at.getDate()];
+  return parts.map((each) => String(each).padStart(2, "0")).join("-");
 }

@@ -1,10 +1,12 @@
-// Jobs: the last run of each, who ran it, and what it came to (the ledger below /schedules/jobs).
+// Jobs: the last run of each, who ran it, what it came to, and when the next one is (the ledger
+// below /schedules/jobs).
 
 import { childrenOf, each, jsonOf, nameOf } from "../../parts/znodes.js";
-import { h } from "../../shared/dom.js";
-import { count, time } from "../../shared/format.js";
+import { fill, h } from "../../shared/dom.js";
+import { count, duration, time } from "../../shared/format.js";
 
 const SHOWN_MAX = 50;
+const DRAWN_MS = 5_000;
 const KIND = { started: "accent", done: "good", failed: "bad" };
 
 export async function jobSection(api, found, root) {
@@ -44,6 +46,7 @@ export async function jobSection(api, found, root) {
           `Interval ${time(start)}, by ${run.by}, attempt ` +
             `${run.attempt}${run.reason ? `: ${run.reason}` : ""}`,
         ),
+      nextRun(ledger, run),
       h(
         "p",
         { class: "muted" },
@@ -54,6 +57,25 @@ export async function jobSection(api, found, root) {
     ),
   );
   return { mark: jobs, content: rows.length ? h("ul", { class: "entries" }, rows) : null };
+}
+
+/** Say when the next interval begins, or since when it is due; that comes by itself. */
+function nextRun(ledger, run) {
+  const next = ledger?.next_ms;
+  if (!Number.isSafeInteger(next) || next <= 0) return null;
+  const element = h("p", {});
+  const draw = () => {
+    const left = next - Date.now();
+    const isDue = left <= 0;
+    const isLate = isDue && run?.state !== "started";
+    const said = isDue
+      ? `Due since ${time(next)}${isLate ? ", and nobody runs it" : ""}.`
+      : `Next run at ${time(next)}, in ${duration(left)}.`;
+    fill(element, isLate && [h("span", { class: "mark warn" }, "late"), " "], said);
+    if (!isDue) setTimeout(() => element.isConnected && draw(), Math.min(left + 500, DRAWN_MS));
+  };
+  draw();
+  return element;
 }
 
 function schedule(ledger) {
