@@ -28,7 +28,7 @@ from coordinator.errors import BadArgumentsError, UnavailableError
 from recipes.cached_tree import CachedZnode
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 from recipes.tree_changes import CacheChanges
-from recipes.tree_following import Following
+from recipes.tree_following import FollowedTree
 
 BYTES_MAX = 64 * 1024 * 1024
 
@@ -53,7 +53,9 @@ class TreeCache(Generic[ClientT]):
         self.client = client
         self.path = path
         self._max_age_s = max_age
-        self._following: Following[ClientT] = Following(path, int(max_age * 1000 / 3), bytes_max)
+        self._following: FollowedTree[ClientT] = FollowedTree(
+            path, int(max_age * 1000 / 3), bytes_max
+        )
 
     # --- reads, without a request, in any thread
 

@@ -22,7 +22,7 @@ class CacheUpdate(NamedTuple):
     changes: tuple[CacheChange, ...]
 
 
-class Source(Protocol):
+class CachedSource(Protocol):
     """The part of a cache that its readers use."""
 
     def state(self) -> tuple[int, asyncio.Event]:
@@ -33,7 +33,7 @@ class CacheChanges(Generic[ClientT]):
     """The updates of a cache, for ``for`` and ``async for``; they end with an error, if they do."""
 
     def __init__(
-        self, client: ClientT, source: Source, readers: dict[CacheChanges[ClientT], None]
+        self, client: ClientT, source: CachedSource, readers: dict[CacheChanges[ClientT], None]
     ) -> None:
         self.client = client
         self._source = source

@@ -24,7 +24,7 @@ from recipes.tree_changes import CacheChanges
 _BOOKMARK_MS_MAX = 1_000
 
 
-class Following(Generic[ClientT]):
+class FollowedTree(Generic[ClientT]):
     """The copy of ``path``, confirmed every ``confirm_ms``; at most ``bytes_max`` bytes."""
 
     def __init__(self, path: str, confirm_ms: int, bytes_max: int) -> None:

@@ -435,6 +435,11 @@ def test_public_functions_say_what_they_do() -> None:
     ] == []
 
 
+def test_a_class_name_is_one_class() -> None:
+    """One word, one thing, in the product as a whole."""
+    assert source.shared_class_names(source.product(ROOT)) == {}
+
+
 RECORDED = "purpose"
 """An option that is recorded with a grant, and shown."""
 

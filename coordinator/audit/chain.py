@@ -4,7 +4,7 @@
    of the line before, without its line end. The first line has 64 zeros there.
 2. So a line that is changed, removed, added or moved breaks the chain at that line or behind it.
    Lines cut off at the *end* break nothing, and who may write the file can make a whole new chain:
-   against that, the number and hash of a line have to be kept elsewhere (``Head``).
+   against that, the number and hash of a line have to be kept elsewhere (``ChainHead``).
 3. A line that a crash left torn is no part of the chain. It is kept, and the next line says so:
    its event is CONTINUED and its ``torn_sha256`` is of those bytes.
 4. ``newest`` is the newest change that this log has a line of: its index in the Raft log, its
@@ -33,7 +33,7 @@ _DEPTH_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ChainHead:
     """The end of a chain: the number of its last line, and that line's SHA-256."""
 
     number: int = 0
@@ -76,11 +76,15 @@ class Chain:
     """Makes lines, one behind the other."""
 
     def __init__(
-        self, cluster: str, member_id: str, head: Head | None = None, newest: Newest | None = None
+        self,
+        cluster: str,
+        member_id: str,
+        head: ChainHead | None = None,
+        newest: Newest | None = None,
     ) -> None:
         self._cluster = cluster
         self._member_id = member_id
-        self.head = head or Head()
+        self.head = head or ChainHead()
         self.newest = newest or Newest()
 
     def line(self, event: AuditEvent, left_out: int = 0) -> bytes:
@@ -112,7 +116,7 @@ class Chain:
         if len(line) > LINE_BYTES_MAX:
             fields["detail"] = {"shortened": True}
             line = _encoded(fields)
-        self.head = Head(fields["number"], sha256(line).hexdigest())
+        self.head = ChainHead(fields["number"], sha256(line).hexdigest())
         self.newest = newest
         return line + b"\n"
 
@@ -157,7 +161,7 @@ def _more(items: Sequence[object]) -> dict[str, Any]:
 class WrittenLine:
     """What the chain needs of a line that was read."""
 
-    head: Head
+    head: ChainHead
     previous: str
     event: str
     newest: Newest
@@ -180,12 +184,16 @@ def read_line(line: bytes) -> WrittenLine | None:
     if not all(isinstance(each, str) for each in (previous, event, torn)):
         return None
     return WrittenLine(
-        Head(number, sha256(line).hexdigest()), previous, event, Newest(index, zxid, time_ms), torn
+        ChainHead(number, sha256(line).hexdigest()),
+        previous,
+        event,
+        Newest(index, zxid, time_ms),
+        torn,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LinePlace:
     """A line of a file, for a message."""
 
     file: str
@@ -196,7 +204,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChainVerdict:
     """What was found: how far the chain holds, and why it does not go on.
 
     ``begins_at`` is the number of the first line; ``torn`` counts lines that a crash left torn;
@@ -206,22 +214,24 @@ class Verdict:
 
     lines: int = 0
     begins_at: int = 0
-    head: Head = Head()
+    head: ChainHead = ChainHead()
     torn: int = 0
     ends_torn: bool = False
     has_known_head: bool = False
     broken: str = ""
-    where: Place | None = None
+    where: LinePlace | None = None
 
 
-def verify(lines: Iterable[tuple[Place, bytes]], known: Head | None = None) -> Verdict:
+def verify(
+    lines: Iterable[tuple[LinePlace, bytes]], known: ChainHead | None = None
+) -> ChainVerdict:
     """Follow the chain through ``lines`` (without their ends) to the first that breaks it.
 
     Args:
         known: the number and hash of a line that were kept elsewhere; it has to be in the chain.
     """
-    verdict = Verdict(has_known_head=known is not None and known.number == 0)
-    torn: tuple[Place, bytes] | None = None
+    verdict = ChainVerdict(has_known_head=known is not None and known.number == 0)
+    torn: tuple[LinePlace, bytes] | None = None
     for place, line in lines:
         found = read_line(line)
         if torn is not None:
@@ -258,7 +268,7 @@ def verify(lines: Iterable[tuple[Place, bytes]], known: Head | None = None) -> V
     return verdict
 
 
-def _break(before: Verdict, found: WrittenLine) -> str:
+def _break(before: ChainVerdict, found: WrittenLine) -> str:
     """Return why ``found`` cannot follow what was read ``before``; "" if it can."""
     if not before.lines:
         is_first = found.head.number == 1
@@ -270,14 +280,14 @@ def _break(before: Verdict, found: WrittenLine) -> str:
     return ""
 
 
-def lines_of(name: str, chunks: Iterable[bytes]) -> Iterator[tuple[Place, bytes]]:
+def lines_of(name: str, chunks: Iterable[bytes]) -> Iterator[tuple[LinePlace, bytes]]:
     """Iterate over the lines of a file in pieces; of one that is too long, only its beginning."""
     number, rest = 1, b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
-            yield Place(name, number), line
+            yield LinePlace(name, number), line
             number += 1
         rest = rest[: LINE_BYTES_MAX + 1]
     if rest:
-        yield Place(name, number), rest
+        yield LinePlace(name, number), rest

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.audit.chain import CONTINUED, Chain, Head
+from coordinator.audit.chain import CONTINUED, Chain, ChainHead
 from coordinator.audit.event import FIGURES, AuditEvent, Source
 from coordinator.audit.targets import (
     FileTarget,
@@ -150,7 +150,7 @@ class AuditLog:
         return dict(zip(FIGURES, (self._written, self._left_out, self._failed), strict=True))
 
     @property
-    def head(self) -> Head:
+    def head(self) -> ChainHead:
         """The end of the chain, as far as it is written."""
         return self._chain.head
 

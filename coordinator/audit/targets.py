@@ -23,7 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
-from coordinator.audit.chain import LINE_BYTES_MAX, Head, Newest, read_line
+from coordinator.audit.chain import LINE_BYTES_MAX, ChainHead, Newest, read_line
 from coordinator.errors import ConfigError
 from coordinator.stable_files import sync_directory
 
@@ -40,7 +40,7 @@ _SEND_DEADLINE_S = 2.0
 class Found:
     """The end of a chain that is there already."""
 
-    head: Head = field(default_factory=Head)
+    head: ChainHead = field(default_factory=ChainHead)
     newest: Newest = field(default_factory=Newest)
     torn_bytes: int = 0
     torn_sha256: str = ""

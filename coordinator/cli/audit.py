@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from coordinator.audit.chain import Head, Place, Verdict, lines_of
+from coordinator.audit.chain import ChainHead, ChainVerdict, LinePlace, lines_of
 from coordinator.audit.chain import verify as verify_chain
 from coordinator.audit.targets import chunks_of, rotated
 from coordinator.cli.output import failing_well
@@ -16,12 +16,12 @@ from coordinator.cli.output import failing_well
 _HEAD = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 
 
-class HeadOption(click.ParamType[Head]):
+class HeadOption(click.ParamType[ChainHead]):
     """A line that was noted elsewhere: NUMBER:SHA256."""
 
     name = "NUMBER:SHA256"
 
-    def convert(self, value: object, param: object, ctx: object) -> Head:
+    def convert(self, value: object, param: object, ctx: object) -> ChainHead:
         """Return the number and the hash."""
         found = _HEAD.fullmatch(str(value))
         if found is None:
@@ -29,7 +29,7 @@ class HeadOption(click.ParamType[Head]):
                 "expected the number of a line, a colon and its SHA-256, as this verb and a "
                 f"member's log say them, found {value!r}"
             )
-        return Head(int(found[1]), found[2])
+        return ChainHead(int(found[1]), found[2])
 
 
 @click.group()
@@ -52,7 +52,7 @@ def audit() -> None:
     "off at the end, or a log that was written again as a whole, are not found.",
 )
 @failing_well
-def verify(file: Path, known: Head | None) -> None:
+def verify(file: Path, known: ChainHead | None) -> None:
     """Say whether FILE, and the files it was rotated into, are as a member wrote them.
 
     Each line has the SHA-256 of the line before. The first one that does not is named, and the exit
@@ -74,12 +74,12 @@ def verify(file: Path, known: Head | None) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _lines(files: list[Path]) -> Iterator[tuple[Place, bytes]]:
+def _lines(files: list[Path]) -> Iterator[tuple[LinePlace, bytes]]:
     for file in files:
         yield from lines_of(str(file), chunks_of(file))
 
 
-def _told(verdict: Verdict, files: int) -> Iterator[str]:
+def _told(verdict: ChainVerdict, files: int) -> Iterator[str]:
     whole = "lines before that" if verdict.broken else "lines"
     yield f"{verdict.lines} {whole} are chained, in {files} file{'s' if files > 1 else ''}"
     if verdict.begins_at > 1:

@@ -18,7 +18,7 @@ from coordinator.cli.ready_door import Address, ReadyDoor
 from coordinator.cli.restarting import RestartPolicy
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.service_manager import ServiceManager
-from coordinator.cli.standing import Plan, Standing, removed_ready_file
+from coordinator.cli.standing import Candidacy, CandidacyPlan, removed_ready_file
 from coordinator.cli.supervisor import Ended, Reason
 from coordinator.errors import (
     LockTimeoutError,
@@ -151,7 +151,7 @@ def elect(
         raise click.BadParameter(
             f"{ready_file}: {error.strerror}", param_hint="--ready-file"
         ) from None
-    plan = Plan(
+    plan = CandidacyPlan(
         weight=options["weight"],
         gives_way=options["give_way"],
         restarts=restarts,
@@ -159,7 +159,7 @@ def elect(
         ready_file=ready_file,
     )
     manager = ServiceManager(os.environ)
-    holder = Standing(settings, job, plan, manager)
+    holder = Candidacy(settings, job, plan, manager)
 
     async def work() -> Ended:
         holder.listen_to_signals()
@@ -179,7 +179,7 @@ def elect(
     sys.exit(code)
 
 
-async def _opened(stack: AsyncExitStack, holder: Standing, address: tuple[str, int]) -> None:
+async def _opened(stack: AsyncExitStack, holder: Candidacy, address: tuple[str, int]) -> None:
     try:
         port = await stack.enter_async_context(ReadyDoor(holder.state).at(address))
     except OSError as error:
@@ -189,7 +189,7 @@ async def _opened(stack: AsyncExitStack, holder: Standing, address: tuple[str, i
     note(f"{holder.job.title}: /ready and /live at http://{address[0]}:{port}")
 
 
-async def _stand_by(holder: Standing, wait_s: float | None) -> NoReturn:
+async def _stand_by(holder: Candidacy, wait_s: float | None) -> NoReturn:
     """Answer at the door alone, until a signal cancels it, or its time is over."""
     holder.tell("stands by; its weight is 0")
     with suppress(TimeoutError):
@@ -199,7 +199,7 @@ async def _stand_by(holder: Standing, wait_s: float | None) -> NoReturn:
 
 
 async def _until_over(
-    settings: Settings, holder: Standing, plan: Plan, *, is_patient: bool, keep: bool
+    settings: Settings, holder: Candidacy, plan: CandidacyPlan, *, is_patient: bool, keep: bool
 ) -> Ended:
     while True:
         ending = await _round(settings, holder, is_patient=is_patient)
@@ -216,7 +216,7 @@ async def _until_over(
         await asyncio.sleep(rest_s)
 
 
-async def _round(settings: Settings, holder: Standing, *, is_patient: bool) -> Ended | None:
+async def _round(settings: Settings, holder: Candidacy, *, is_patient: bool) -> Ended | None:
     """Return how a round ended; None when the cluster could not be asked and we have time."""
     try:
         return await holder.round()

@@ -21,7 +21,7 @@ from coordinator.errors import BadArgumentsError, CoordinatorError
 if TYPE_CHECKING:
     from coordinator.learn.film import Step
     from coordinator.learn.page_server import PageServer
-    from coordinator.learn.stage import Place
+    from coordinator.learn.stage import Venue
 
 EXIT_UNEXPECTED = 1
 
@@ -188,13 +188,13 @@ async def _until_stopped() -> None:
 
 
 @asynccontextmanager
-async def placed(members: int, endpoints: str | None, pace: float) -> AsyncIterator[Place]:
+async def placed(members: int, endpoints: str | None, pace: float) -> AsyncIterator[Venue]:
     """Give the cluster that stories play on: started here and ended after it, or joined."""
-    from coordinator.learn.stage import Place, development_members
+    from coordinator.learn.stage import Venue, development_members
 
     if endpoints is not None:
         urls = await development_members(endpoints)
-        yield Place(endpoints, urls, dying_with_parent(), None, pace)
+        yield Venue(endpoints, urls, dying_with_parent(), None, pace)
         return
     from coordinator.cli.learn_members import LearnMembers, free_layout
 
@@ -203,7 +203,7 @@ async def placed(members: int, endpoints: str | None, pace: float) -> AsyncItera
         note(f"starting {members} members ...")
         try:
             await started.start_all()
-            yield Place(started.endpoints, started.urls, dying_with_parent(), started, pace)
+            yield Venue(started.endpoints, started.urls, dying_with_parent(), started, pace)
         finally:
             await started.stop()
 

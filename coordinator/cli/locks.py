@@ -65,7 +65,7 @@ _SUSPENDING_SIGNALS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RunUnderLock:
     """What to run, under which lock or election, and how patiently."""
 
     room: Literal["locks", "elections"]
@@ -99,7 +99,7 @@ class Job:
 class Holder:
     """Contends, runs the command, gives back; and knows what a signal means at each moment."""
 
-    def __init__(self, settings: Settings, job: Job) -> None:
+    def __init__(self, settings: Settings, job: RunUnderLock) -> None:
         self.settings = settings
         self.job = job
         self.supervisor: Supervisor | None = None
@@ -352,11 +352,11 @@ def _patience(lease_s: float, max_hold_s: float | None, grace_s: float | None) -
 
 def job_of(
     room: Literal["locks", "elections"], name: str, wait_s: float | None, options: dict[str, Any]
-) -> Job:
+) -> RunUnderLock:
     """Return what the options of ``holding_options`` said."""
     command: tuple[str, ...] = options["command"]
     lease_s: float = options["lease_s"]
-    return Job(
+    return RunUnderLock(
         room=room,
         name=name,
         argv=("/bin/sh", "-c", " ".join(command)) if options["is_shell"] else command,

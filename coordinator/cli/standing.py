@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.cli.connection import Settings
-from coordinator.cli.locks import Holder, Job, explained, give_back
+from coordinator.cli.locks import Holder, RunUnderLock, explained, give_back
 from coordinator.cli.output import note
 from coordinator.cli.probing import probed
 from coordinator.cli.restarting import RestartPolicy, Restarts
@@ -47,7 +47,7 @@ _REFUSED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CandidacyPlan:
     """How one stands, beside what is run."""
 
     weight: int | None = None
@@ -57,10 +57,12 @@ class Plan:
     ready_file: str | None = None
 
 
-class Standing(Holder):
+class Candidacy(Holder):
     """One candidate; ``round`` is one leadership."""
 
-    def __init__(self, settings: Settings, job: Job, plan: Plan, manager: ServiceManager) -> None:
+    def __init__(
+        self, settings: Settings, job: RunUnderLock, plan: CandidacyPlan, manager: ServiceManager
+    ) -> None:
         super().__init__(settings, job)
         self._plan = plan
         self._manager = manager

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from coordinator.client.asking import Asking
+from coordinator.client.asking import VerbGroup
 from coordinator.client.calls import Call, queried, target_of
 from coordinator.model.access import IdentityView, RoleView, Rule, Verb
 from coordinator.model.access_requests import (
@@ -42,7 +42,7 @@ def new_token() -> tuple[str, str]:
     return token_id, token_of(token_id, secrets.token_bytes(SECRET_BYTES))
 
 
-class AccessVerbs(Asking):
+class AccessVerbs(VerbGroup):
     """What is asked of access rights, and set."""
 
     async def access(self) -> AccessView:

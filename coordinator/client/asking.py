@@ -10,7 +10,7 @@ from coordinator.client.calls import Call, queried
 T = TypeVar("T")
 
 
-class Page(Protocol):
+class ListPage(Protocol):
     """One page of a list; ``next`` is where the next one begins, None on the last."""
 
     @property
@@ -19,10 +19,10 @@ class Page(Protocol):
         ...
 
 
-PageT = TypeVar("PageT", bound=Page)
+PageT = TypeVar("PageT", bound=ListPage)
 
 
-class Asking:
+class VerbGroup:
     """Base of groups of verbs; the core brings ``_read`` and ``_write``."""
 
     async def _read(self, call: Call, parse: Callable[[Any], T]) -> T:

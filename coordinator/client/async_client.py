@@ -16,7 +16,7 @@ from coordinator.client.calls import (
 from coordinator.client.chores import Chores
 from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.current_session import CurrentSession
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.hints import CLIENT, answering, missing
 from coordinator.client.home import Home
 from coordinator.client.locks.leftovers import Leftovers
@@ -73,7 +73,7 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
     member does not serve under the endpoint's name, and ClientClosedError, an UnavailableError.
     """
 
-    def __init__(self, delivery: Delivery, settings: ClientSettings | None = None) -> None:
+    def __init__(self, delivery: CallDelivery, settings: ClientSettings | None = None) -> None:
         if settings is None:
             raise TypeError(f"AsyncClient: expected `await connect({delivery!r})`, which makes it")
         self.settings = settings
@@ -84,7 +84,7 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
         self._shared: dict[Callable[[], Any], Any] = {}
         self.home = Home()
         self.loop = self.home.loop
-        self.by_threads: Delivery | None = None
+        self.by_threads: CallDelivery | None = None
         """What calls go by that begin in a thread, of the core of a sync client; see ``home``."""
         self._delivery = self._counted_by = delivery
         self._session = CurrentSession(delivery, settings, self.chores)
@@ -436,7 +436,7 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
         return ElectionStream(self._delivery, name, _maybe_ms(contact_timeout))
 
     @property
-    def delivery(self) -> Delivery:
+    def delivery(self) -> CallDelivery:
         """What all calls of this client go through; for what is built beside it."""
         return self._delivery
 

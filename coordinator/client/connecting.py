@@ -12,7 +12,7 @@ from yarl import URL
 
 from coordinator.client.async_client import AsyncClient
 from coordinator.client.credentials import Credentials, credentials_of
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.hints import answering
 from coordinator.client.lease import MARGIN_RATIO
 from coordinator.client.probing import HealthProbe
@@ -135,7 +135,7 @@ def connect(
         over = _opened(transport, settings) if isinstance(transport, str) else transport
         leader: KnownLeader | None = getattr(over, "leader", None)  # who has one is a stream
         encoding = Encoding.JSON if leader is None else Encoding.MSGPACK
-        delivery = Delivery(
+        delivery = CallDelivery(
             over, urls, clock, retry, leader, encoding=encoding, credentials=credentials
         )
         return AsyncClient(delivery, settings)

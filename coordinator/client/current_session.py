@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from coordinator.client.chores import Chores
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.probing import Prober
 from coordinator.client.session import Session, new_session, open_session
 from coordinator.client.settings import ClientSettings
@@ -24,7 +24,7 @@ class OpeningSession:
 
     def __init__(
         self,
-        delivery: Delivery,
+        delivery: CallDelivery,
         settings: ClientSettings,
         on_unopened: Callable[[OpeningSession], None],
     ) -> None:
@@ -86,7 +86,7 @@ class OpeningSession:
 class CurrentSession:
     """Shared by all who need it."""
 
-    def __init__(self, delivery: Delivery, settings: ClientSettings, chores: Chores) -> None:
+    def __init__(self, delivery: CallDelivery, settings: ClientSettings, chores: Chores) -> None:
         self._delivery = delivery
         self._settings = settings
         self._chores = chores

@@ -40,7 +40,7 @@ from coordinator.client.retry import RetryPolicy
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
-from coordinator.client.turns import Turn, Turns
+from coordinator.client.turns import AttemptTurn, AttemptTurns
 from coordinator.clock import Clock
 from coordinator.errors import (
     AuthFailedError,
@@ -127,7 +127,7 @@ class Mortal(Protocol):
         ...
 
 
-class Delivery:
+class CallDelivery:
     """All calls of one client go through here."""
 
     def __init__(
@@ -164,9 +164,9 @@ class Delivery:
         self._leader.stay_within(self.endpoints.urls)
         self._encoding = encoding
         self._closed = asyncio.Event()
-        self._turns = Turns()
+        self._turns = AttemptTurns()
 
-    async def turn(self, limit_ms: int) -> Turn:
+    async def turn(self, limit_ms: int) -> AttemptTurn:
         """Wait until this client may send one more attempt that has no answer yet.
 
         Raises:
@@ -403,7 +403,7 @@ class Streaming:
 
     def __init__(
         self,
-        delivery: Delivery,
+        delivery: CallDelivery,
         endpoint: str,
         request: Request,
         timeout_ms: int,

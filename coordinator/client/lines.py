@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeVar
 
 from coordinator.client.calls import Call
-from coordinator.client.delivery import Delivery, Trouble, encoding_of
+from coordinator.client.delivery import CallDelivery, Trouble, encoding_of
 from coordinator.client.transport import ResponseStream
 from coordinator.errors import (
     BadArgumentsError,
@@ -43,7 +43,7 @@ class Lines(Generic[T]):
 
     def __init__(
         self,
-        delivery: Delivery,
+        delivery: CallDelivery,
         call: Callable[[], Call],
         parse: Callable[[Any], T | StreamError],
         contact_timeout_ms: int | None,

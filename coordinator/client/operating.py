@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.client.asking import Asking
+from coordinator.client.asking import VerbGroup
 from coordinator.client.calls import Call
 from coordinator.model.fields import ANY_VERSION
 from coordinator.model.limits import LimitsChange, LimitsView
@@ -13,7 +13,7 @@ from coordinator.model.status import Status
 from coordinator.wire.codec import reader
 
 
-class OperatorVerbs(Asking):
+class OperatorVerbs(VerbGroup):
     """What operators ask and set."""
 
     async def status(self) -> Status:

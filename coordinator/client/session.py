@@ -34,7 +34,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from coordinator.client.calls import Call
-from coordinator.client.delivery import Delivery, Trouble
+from coordinator.client.delivery import CallDelivery, Trouble
 from coordinator.client.home import Home
 from coordinator.client.lease import Lease, margin_ms
 from coordinator.client.locks.grant_watch import GrantWatch
@@ -77,7 +77,7 @@ class Session:
     """One open session with its heartbeats; made by ``open_session``."""
 
     def __init__(
-        self, delivery: Delivery, session_id: str, lease: Lease, margin_ratio: float
+        self, delivery: CallDelivery, session_id: str, lease: Lease, margin_ratio: float
     ) -> None:
         self.session_id = session_id
         self.reason = ""
@@ -425,7 +425,7 @@ class _BesideRequests:
 
 
 async def open_session(
-    delivery: Delivery,
+    delivery: CallDelivery,
     session_timeout_ms: int,
     *,
     label: str,
@@ -447,7 +447,7 @@ async def open_session(
 
 
 def new_session(
-    delivery: Delivery,
+    delivery: CallDelivery,
     session_id: str,
     timeout_ms: int,
     *,

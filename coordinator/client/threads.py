@@ -1,8 +1,8 @@
 """The verbs of a client for threads that use its stream: no event loop between them and the socket.
 
 ``Verbs`` runs the methods of ``AsyncClient`` in the thread that calls: they are the same
-coroutines, over a ``Delivery`` whose waits are those of threads, so they never suspend. What lives
-in the client's event loop (sessions, watches, locks) is asked for there.
+coroutines, over a ``CallDelivery`` whose waits are those of threads, so they never suspend. What
+lives in the client's event loop (sessions, watches, locks) is asked for there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.delivery import Delivery, Mortal
+from coordinator.client.delivery import CallDelivery, Mortal
 from coordinator.client.deputy import wait_cancellably
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.renewal import Renewal
@@ -22,7 +22,7 @@ from coordinator.client.stream.blocking import BlockingTransport, run_here
 from coordinator.client.stream.blocking_connection import BlockingLines
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.transport import Request, Response
-from coordinator.client.turns import Turn
+from coordinator.client.turns import AttemptTurn
 from coordinator.errors import (
     CoordinatorError,
     SessionExpiredError,
@@ -81,10 +81,12 @@ class _BlockingPool(RequestIdPool):
         return _Lending(self, self._threads, wait_ms)
 
 
-class BlockingDelivery(Delivery):
+class BlockingDelivery(CallDelivery):
     """All calls that threads make by themselves; its coroutines never suspend."""
 
-    def __init__(self, beside: Delivery, transport: BlockingTransport, leader: KnownLeader) -> None:
+    def __init__(
+        self, beside: CallDelivery, transport: BlockingTransport, leader: KnownLeader
+    ) -> None:
         super().__init__(
             transport,
             beside.endpoints.urls,
@@ -108,9 +110,9 @@ class BlockingDelivery(Delivery):
         """Let the client's session be lost; its holders are told in the client's loop."""
         self._beside.end_session(reason)
 
-    async def turn(self, limit_ms: int) -> Turn:
+    async def turn(self, limit_ms: int) -> AttemptTurn:
         """Return at once: each thread has one attempt under way."""
-        return Turn(None)
+        return AttemptTurn(None)
 
     async def wait(self, delay_ms: int) -> None:
         """Wait for so long, or until the client is closed."""

@@ -15,7 +15,7 @@ from coordinator.errors import UnavailableError
 TURNS_MAX = 256
 
 
-class Turn:
+class AttemptTurn:
     """One turn; it ends with ``end``, or with the block that it is entered for."""
 
     __slots__ = ("_turns",)
@@ -29,7 +29,7 @@ class Turn:
         if turns is not None:
             turns.release()
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> AttemptTurn:
         return self
 
     def __exit__(
@@ -41,14 +41,14 @@ class Turn:
         self.end()
 
 
-class Turns:
+class AttemptTurns:
     """The turns of one client, in its loop."""
 
     def __init__(self, count: int = TURNS_MAX) -> None:
         self._count = count
         self._free = asyncio.Semaphore(count)
 
-    async def take(self, limit_ms: int) -> Turn:
+    async def take(self, limit_ms: int) -> AttemptTurn:
         """Wait for a turn.
 
         Raises:
@@ -56,7 +56,7 @@ class Turns:
         """
         if not self._free.locked():
             await self._free.acquire()  # does not suspend
-            return Turn(self._free)
+            return AttemptTurn(self._free)
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 await self._free.acquire()
@@ -65,4 +65,4 @@ class Turns:
                 f"not sent within {limit_ms} ms: {self._count} attempts of this client were before "
                 "it, without an answer; wait longer, or with fewer tasks"
             ) from None
-        return Turn(self._free)
+        return AttemptTurn(self._free)

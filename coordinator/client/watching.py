@@ -17,7 +17,7 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from coordinator.client.calls import Call
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.lines import Lines
 from coordinator.errors import BadArgumentsError
 from coordinator.model.events import (
@@ -45,7 +45,7 @@ class ChangeStream:
 
     def __init__(
         self,
-        delivery: Delivery,
+        delivery: CallDelivery,
         selectors: Sequence[WatchSelector],
         *,
         from_zxid: int | None,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from coordinator.client import AsyncClient, Change, connect
 from coordinator.errors import DeadlockError, NodeExistsError, NoNodeError
-from coordinator.learn.film import Question
+from coordinator.learn.film import Guess
 from coordinator.learn.scripts import Scripted, expect
 from coordinator.learn.stage import UNTIL_S, Stage
 from coordinator.model.events import EventType
@@ -28,7 +28,7 @@ async def herd(stage: Stage) -> None:
         "guess",
         f"{WAITERS} clients want one lock. First all of them watch the holder.",
         {("counts", "waiters"): WAITERS, ("counts", "herd"): 0, ("counts", "predecessor"): 0},
-        question=Question(
+        question=Guess(
             "How many wake-ups does it take until each had its turn?",
             (f"{WAITERS - 1}", f"{together}", f"{WAITERS * WAITERS * WAITERS}"),
             1,
@@ -150,7 +150,7 @@ async def deadlock(stage: Stage) -> None:
         stage.recorder.step("A", "A waits for account-2.", {("graph", "A waits for"): "account-2"})
         stage.recorder.step(
             "guess", "B is about to ask for account-1.",
-            question=Question(
+            question=Guess(
                 "What happens?",
                 ("Both wait for ever", "Both wait until a timeout", "B is refused at once"), 2,
                 "The cluster knows who waits for whom, and looks before it queues.",

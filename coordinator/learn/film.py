@@ -37,7 +37,7 @@ Changes = Mapping[tuple[str, ...], Value]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Guess:
     """What the reader guesses before the step is shown; ``right`` is the index of the answer."""
 
     text: str
@@ -55,7 +55,7 @@ class Step:
     text: str = ""
     zxid: int | None = None
     changes: Changes = field(default_factory=dict)
-    question: Question | None = None
+    question: Guess | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the step as JSON has it; what is empty is left out."""
@@ -157,7 +157,7 @@ class Recorder:
         changes: Changes | None = None,
         *,
         zxid: int | None = None,
-        question: Question | None = None,
+        question: Guess | None = None,
         at_ms: int | None = None,
     ) -> None:
         """Record one step, now or at ``at_ms``; a full film takes no more."""
@@ -235,7 +235,7 @@ def _step(number: int, document: Any) -> Step:
     if asked is not None:
         try:
             answers = tuple(map(_text, asked["answers"]))
-            question = Question(
+            question = Guess(
                 _text(asked["text"]), answers, int(asked["right"]), _text(asked["why"])
             )
         except (KeyError, TypeError, ValueError, OverflowError):

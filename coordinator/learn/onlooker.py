@@ -28,7 +28,7 @@ _NOT_ALLOWED = (401, 403)
 
 
 @dataclass(slots=True)
-class Contender:
+class SeenContender:
     """One place in the queue of the watched lock, as its events say."""
 
     path: str
@@ -48,7 +48,7 @@ class Onlooker:
     """Who has which session."""
 
     def __post_init__(self) -> None:
-        self._queue: list[Contender] = []
+        self._queue: list[SeenContender] = []
         self._members: dict[str, dict[str, Value]] = {}
         self._transport = HttpTransport()
         self._tasks: list[asyncio.Task[None]] = []
@@ -107,7 +107,8 @@ class Onlooker:
             before = self._holder()
             who = self.names.get(event.ephemeral_owner or "", "another client")
             if event.type is EventType.CREATED:
-                self._queue.append(Contender(event.path, event.czxid, event.ephemeral_owner or ""))
+                entered = SeenContender(event.path, event.czxid, event.ephemeral_owner or "")
+                self._queue.append(entered)
                 text = f"{who} is queued for {self.lock} with token {event.czxid}"
                 self._show(change.zxid, at_ms, who, text, before)
             elif event.type is EventType.DELETED:
@@ -127,11 +128,11 @@ class Onlooker:
             return f"its session expired after {grant.silent_ms} ms of silence"
         return f"its grant {grant.how}"
 
-    def _holder(self) -> Contender | None:
+    def _holder(self) -> SeenContender | None:
         return self._queue[0] if self._queue else None
 
     def _show(
-        self, zxid: int, at_ms: int, who: str, text: str, before: Contender | None
+        self, zxid: int, at_ms: int, who: str, text: str, before: SeenContender | None
     ) -> None:
         self.zxid = max(self.zxid, zxid)
         holder = self._holder()

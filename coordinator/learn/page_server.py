@@ -23,7 +23,7 @@ from coordinator.console.pages import CONSOLE, HEADERS, INDEX, LEARN, content_ty
 from coordinator.errors import BadArgumentsError, CoordinatorError, ThrottledError, to_problem
 from coordinator.learn.film import Film
 from coordinator.learn.playing import Playing
-from coordinator.learn.stage import Place
+from coordinator.learn.stage import Venue
 
 HOST: Final = "127.0.0.1"
 KEY_HEADER: Final = "Learn-Key"
@@ -42,7 +42,7 @@ class PageServer:
         film: what the page opens with.
     """
 
-    def __init__(self, place: Place | None, port: int = 0, film: Film | None = None) -> None:
+    def __init__(self, place: Venue | None, port: int = 0, film: Film | None = None) -> None:
         self.key = secrets.token_urlsafe(24)
         self._port = port
         self._film = film

@@ -15,7 +15,7 @@ from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.learn.crowds import CROWDS
 from coordinator.learn.film import Film, Step
 from coordinator.learn.scripts import SCRIPTS
-from coordinator.learn.stage import FREEZE_S, Place, Stage
+from coordinator.learn.stage import FREEZE_S, Stage, Venue
 
 PLAYED = {**SCRIPTS, **CROWDS}
 OPEN_TITLE = "The open stage"
@@ -25,7 +25,7 @@ _LINES_AT_ONCE = 500
 class Playing:
     """The runs on one place."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Venue) -> None:
         self._place = place
         self._stage: Stage | None = None
         self._run = 0

@@ -52,7 +52,7 @@ class Master:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class RedlockAttempt:
     """What an attempt came to: which masters said yes, and for how long the lock is valid."""
 
     holder: str
@@ -82,7 +82,7 @@ class Redlock:
 
     def acquire(
         self, holder: str, now_ms: int, round_trips_ms: Mapping[str, int | None]
-    ) -> Attempt:
+    ) -> RedlockAttempt:
         """Ask every master, one after the other; give back what was taken in vain.
 
         Args:
@@ -99,7 +99,7 @@ class Redlock:
         drift_ms = self.ttl_ms * DRIFT_PER_MILLE // 1_000 + DRIFT_MS
         validity_ms = self.ttl_ms - (time_ms - now_ms) - drift_ms
         needed = len(self.masters) // 2 + 1
-        found = Attempt(holder, tuple(granted), needed, now_ms, time_ms, validity_ms)
+        found = RedlockAttempt(holder, tuple(granted), needed, now_ms, time_ms, validity_ms)
         if not found.is_holder:
             for master in self.masters:
                 if round_trips_ms.get(master.name) is not None:

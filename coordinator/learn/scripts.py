@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.learn.film import Question
+from coordinator.learn.film import Guess
 from coordinator.learn.stage import LASTING_LEASE_S, LEASE_S, Stage
 
 Script = Callable[[Stage], Awaitable[None]]
@@ -67,7 +67,7 @@ def _guess_what_the_store_does(stage: Stage) -> None:
     stage.recorder.step(
         "guess",
         "A is about to wake. The first thing that it does is the write that it had decided on.",
-        question=Question(
+        question=Guess(
             "What does the store do with A's write?",
             answers,
             1 if stage.is_fenced else 0,
@@ -101,7 +101,7 @@ async def lost_leader(stage: Stage) -> None:
     await stage.until(lambda state: "B" in state["lock"].get("queue", []), "B in the queue")
     await _until_one_leads(stage)
     killed = stage.kill_leader(
-        question=Question(
+        question=Guess(
             "What becomes of A's lock?",
             ("It is lost: the leader kept it", "A holds on", "B gets it at once"),
             1,
@@ -138,7 +138,7 @@ async def cut_member(stage: Stage) -> None:
     await _until_one_leads(stage)
     leader = stage.onlooker.leader_id
     stage.recorder.step("guess", f"Member {leader} leads. It is about to be cut off.",
-                        question=Question(
+                        question=Guess(
         "Two members are on one side, the leader alone is on the other. Who grants locks?",
         ("Both sides", "The two", "The old leader, it still leads"), 1,
         "A grant needs a quorum, two of three. The old leader may believe what it likes: it can "

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordinator.clock import ManualClock
-from coordinator.learn.film import Changes, Film, Question, Recorder, Value
-from coordinator.learn.redlock import Attempt, LeaseLock, Master, Redlock, Store
+from coordinator.learn.film import Changes, Film, Guess, Recorder, Value
+from coordinator.learn.redlock import LeaseLock, Master, Redlock, RedlockAttempt, Store
 
 TTL_MS = 5_000
 _NEAR_MS = 10
@@ -46,7 +46,7 @@ class Both:
         near = self.masters[: middle + 1] if who == "A" else self.masters[middle:]
         return {each.name: _NEAR_MS if each in near else None for each in self.masters}
 
-    def acquire(self, who: str, at_ms: int) -> Attempt:
+    def acquire(self, who: str, at_ms: int) -> RedlockAttempt:
         """Let ``who`` ask on both sides."""
         found = self.redlock.acquire(who, at_ms, self.reach(who))
         yes = f"{len(found.granted_by)} of {len(self.masters)} say yes"
@@ -102,7 +102,7 @@ class Both:
             changes["ours", "clients", self.ours.holder] = f"holds {self.ours.token}"
         self._show(at_ms, "ours", text, changes, self.ours.zxid)
 
-    def say(self, at_ms: int, who: str, text: str, question: Question | None = None) -> None:
+    def say(self, at_ms: int, who: str, text: str, question: Guess | None = None) -> None:
         """Record a sentence on both sides."""
         self._show(at_ms, who, text, {}, question=question)
 
@@ -122,7 +122,7 @@ class Both:
         changes: Changes,
         zxid: int | None = None,
         *,
-        question: Question | None = None,
+        question: Guess | None = None,
     ) -> None:
         holders = self.redlock.holders(at_ms)
         shown: dict[tuple[str, ...], Value] = {
@@ -147,7 +147,7 @@ def clock_jump(masters: int = 5) -> Film:
     both = Both("A clock jumps", masters)
     both.acquire("A", 0)
     both.say(1_900, "guess", f"The wall clock of {both.last.name} is about to jump 5 s ahead.",
-             Question("Who may believe to hold after B has asked?",
+             Guess("Who may believe to hold after B has asked?",
                       ("A alone", "B alone", "A and B, on the left"), 2,
                       "The key ends early at the master that both majorities share."))  # fmt: skip
     both.last.clock_ahead_ms += TTL_MS
@@ -177,7 +177,7 @@ def long_pause(masters: int = 5) -> Film:
     token_of_b = both.ours.token
     both.write("B", 5_500, token_of_b)
     both.say(6_900, "guess", "A is about to wake, and to write what it had decided to.",
-             Question("What does the store on the left do with it?",
+             Guess("What does the store on the left do with it?",
                       ("It refuses it", "It takes it: B's work is lost"), 1,
                       "Nothing in the write says that it is late."))  # fmt: skip
     both.write("A", 7_000, 33, how="wakes and writes")
@@ -285,7 +285,7 @@ def films() -> dict[str, Film]:
     }
 
 
-def _held(found: Attempt) -> str:
+def _held(found: RedlockAttempt) -> str:
     return f"believes until {_s(found.until_ms)}" if found.is_holder else "does not hold"
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from coordinator.client import AsyncClient, connect
 from coordinator.clock import SystemClock
 from coordinator.errors import BadArgumentsError, NodeExistsError, UnavailableError
-from coordinator.learn.film import Film, Question, Recorder, Step, Value
+from coordinator.learn.film import Film, Guess, Recorder, Step, Value
 from coordinator.learn.onlooker import Onlooker
 from coordinator.learn.report import Report
 from coordinator.learn.troupe import Actor
@@ -73,7 +73,7 @@ class Members(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Venue:
     """Where the stories play: which cluster, how fast, and what new processes do first."""
 
     endpoints: str
@@ -92,7 +92,7 @@ class Stage:
 
     def __init__(
         self,
-        place: Place,
+        place: Venue,
         title: str,
         *,
         lock: str,
@@ -145,7 +145,7 @@ class Stage:
         self._show(who, "asks for the lock", "asks")
         self.actors[who].cue("acquire", is_fenced=self.is_fenced)
 
-    def write(self, who: str, *, question: Question | None = None) -> None:
+    def write(self, who: str, *, question: Guess | None = None) -> None:
         """Let ``who`` write with its token; a frozen one does it first when it wakes."""
         actor = self.actors[who]
         if not actor.token:
@@ -189,7 +189,7 @@ class Stage:
         word = "checks tokens" if is_fenced else "checks nothing: fencing is off"
         self.recorder.step("store", f"The store {word}.", {("store", "is_fenced"): is_fenced})
 
-    def kill_leader(self, *, question: Question | None = None) -> str:
+    def kill_leader(self, *, question: Guess | None = None) -> str:
         """Kill the member that leads (SIGKILL); return its id."""
         members, leader = self._members(), self.onlooker.leader_id
         if not leader:

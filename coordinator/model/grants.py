@@ -135,7 +135,7 @@ class SizeReply(Struct, frozen=True):
     zxid: Count
 
 
-class RevokeRequest(Struct, frozen=True, forbid_unknown_fields=True):
+class RevokeBody(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST /v1/locks/{name}/revoke: end a grant against its holder's will.
 
     ``grant_id`` may be left out when exactly one grant holds. ``by`` and ``reason`` go into the

@@ -80,7 +80,7 @@ class Issuer(Protocol):
         ...
 
 
-class Proof(NamedTuple):
+class ConnectionProof(NamedTuple):
     """What a connection has proved: that this header is this caller's, in this revision."""
 
     authorization: str
@@ -225,7 +225,7 @@ class AccessService:
             )
         return NOBODY
 
-    def proof(self, authorization: str, caller: Caller) -> Proof | None:
+    def proof(self, authorization: str, caller: Caller) -> ConnectionProof | None:
         """Return what spares the next request with this header its proof; None if nothing does."""
         table = self._table
         if not caller.credential.startswith(BY_TOKEN):
@@ -233,9 +233,9 @@ class AccessService:
         token = table.token(caller.credential.removeprefix(BY_TOKEN))
         if token is None or token.caller != caller:
             return None
-        return Proof(authorization, caller, table.revision, token.expires_ms)
+        return ConnectionProof(authorization, caller, table.revision, token.expires_ms)
 
-    def holds(self, proof: Proof) -> bool:
+    def holds(self, proof: ConnectionProof) -> bool:
         """Say whether it counts still: the rights are the same, and the token has not expired."""
         if proof.revision != self._table.revision:
             return False
@@ -380,7 +380,7 @@ class AccessService:
         """Return who ``caller`` is."""
         age_ms = await self._reads.fresh(LINEARIZABLE, deadline_ms)
         table = self._table
-        table.standing(caller)  # its credential may be gone by now
+        table.rights_of(caller)  # its credential may be gone by now
         name = caller.identity or ANONYMOUS
         found = table.identity(name)
         roles = [table.role(each) for each in (() if found is None else found.roles)]
@@ -428,7 +428,7 @@ class AccessService:
         """
         age_ms = await self._reads.fresh(mode, deadline_ms)
         table = self._table
-        table.standing(caller)
+        table.rights_of(caller)
         if identity != (caller.identity or ANONYMOUS):
             self.check(caller, Verb.READ, ACCESS)
         view = self._quota(identity)
@@ -451,7 +451,7 @@ class AccessService:
         """Return whether ``identity`` may ``verb`` what ``resource`` names, and by which rules."""
         age_ms = await self._reads.fresh(LINEARIZABLE, deadline_ms)
         table = self._table
-        table.standing(caller)
+        table.rights_of(caller)
         if identity != (caller.identity or ANONYMOUS):
             self.check(caller, Verb.READ, ACCESS)
         rules = tuple([RuleOfRole(*each) for each in table.explain(identity, verb, resource)])

@@ -103,7 +103,7 @@ class SlicePlace(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DigestVerdict:
     """What the leader found: the digest of each member there."""
 
     place: SlicePlace
@@ -225,7 +225,7 @@ class Divergence:
         self._note_missed(place, answers.count(b""))
         digests = {who: answer for who, answer in zip(asked, answers, strict=True) if answer}
         digests[self._engine.member_id] = own.digest
-        await self._act(Verdict(place, digests), len(others) + 1)
+        await self._act(DigestVerdict(place, digests), len(others) + 1)
 
     async def _take_own(self, term: int, place: SlicePlace, *, is_again: bool) -> Slice | None:
         own = await self._take(place)
@@ -267,7 +267,7 @@ class Divergence:
                 self._unanswered[member_id] -= 1
         return answer if not answer or _is_digest((member_id, answer)) else None
 
-    async def _act(self, verdict: Verdict, member_count: int) -> None:
+    async def _act(self, verdict: DigestVerdict, member_count: int) -> None:
         comparison, common = judge(verdict.digests, member_count)
         cursor = verdict.place.cursor
         if comparison is Comparison.AGREED:
@@ -285,7 +285,7 @@ class Divergence:
             await self._tell(verdict)
         self._stop_if_different(verdict, member_count)
 
-    async def _tell(self, verdict: Verdict) -> None:
+    async def _tell(self, verdict: DigestVerdict) -> None:
         """Send the others what was found; a member that cannot be reached is compared again."""
         payload = verdict.payload
 
@@ -311,7 +311,7 @@ class Divergence:
                 self._known.popitem(last=False)
         return found
 
-    def _stop_if_different(self, verdict: Verdict, member_count: int) -> None:
+    def _stop_if_different(self, verdict: DigestVerdict, member_count: int) -> None:
         """Judge by the digest taken here, whatever the verdict says of it."""
         member_id = self._engine.member_id
         known = self._known.get(verdict.place)
@@ -380,12 +380,12 @@ def _decode_question(payload: bytes) -> tuple[int, SlicePlace]:
     raise BadArgumentsError("the question of another member for a digest cannot be read")
 
 
-def _decode_verdict(payload: bytes) -> Verdict:
+def _decode_verdict(payload: bytes) -> DigestVerdict:
     try:
         place, rows = unpack(_bounded(payload))
         digests = dict(rows)
         if 0 < len(digests) <= _MEMBERS_MAX and all(map(_is_digest, digests.items())):
-            return Verdict(_place_of(place), digests)
+            return DigestVerdict(_place_of(place), digests)
     except (ValueError, TypeError):
         pass
     raise BadArgumentsError("what another member says of digests cannot be read")

@@ -39,7 +39,7 @@ class SessionReads:
         age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         machine = self._replica.machine
         if machine.access.is_on:
-            machine.access.standing(caller)
+            machine.access.rights_of(caller)
         found = list(machine.sessions(after, limit + 1))
         looked_at = found[:limit]
         is_whole = machine.access.allows(caller, Verb.READ, SESSIONS)

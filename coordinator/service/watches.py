@@ -207,7 +207,7 @@ class WatchHub:
         table = self._replica.machine.access
         if not table.is_on:
             return
-        table.standing(caller)
+        table.rights_of(caller)
         if self.is_over(table.expires_ms(caller)):
             raise expired()
         for kind, path in keys:

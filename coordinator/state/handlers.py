@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.state.access.guard import Guard
+from coordinator.state.access.guard import CommandGuard
 from coordinator.state.access.operations import CHANGES, AccessOperations, Change
 from coordinator.state.access.quotas import Quotas
 from coordinator.state.commands import (
@@ -75,7 +75,7 @@ class Handlers:
         self._tree = tree
         self._locks = locks
         locks.rights = LockRights(access, sessions)
-        self.guard = Guard(
+        self.guard = CommandGuard(
             access, tree=tree, sessions=sessions, requests=requests, locks=locks, limits=limits
         )
         self._access_operations = AccessOperations(access, tree, sessions)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from coordinator.errors import ThrottledError
-from coordinator.service.access import Proof
+from coordinator.service.access import ConnectionProof
 from coordinator.service.member import Member
 from coordinator.service.turns import LONG_COST
 from coordinator.wire.addresses import network_of
@@ -74,7 +74,7 @@ class ClientTurns:
         if place is None:
             return network_of(request.remote)
         identity, proved = "", place.proved
-        if isinstance(proved, Proof) and proved.authorization == request.authorization:
+        if isinstance(proved, ConnectionProof) and proved.authorization == request.authorization:
             identity = proved.caller.identity  # it is judged again before it is answered
         elif place.certificate_names:
             identity = self._access.identity(place.certificate_names)

@@ -9,7 +9,7 @@ from msgspec.structs import fields
 
 from coordinator.errors import BadArgumentsError
 from coordinator.model.acquire import Acquire, AcquireSeveral
-from coordinator.model.grants import RevokeRequest
+from coordinator.model.grants import RevokeBody
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
 
@@ -42,9 +42,9 @@ def read_acquire_several(body: Any) -> AcquireSeveral:
     return asked
 
 
-def read_revoke(body: Any) -> RevokeRequest:
+def read_revoke(body: Any) -> RevokeBody:
     """Return the forced end that the body of POST /v1/locks/{name}/revoke describes."""
-    asked = from_body(RevokeRequest, body, beside=IF_HELD)
+    asked = from_body(RevokeBody, body, beside=IF_HELD)
     if not asked.by.strip() or not asked.reason.strip():
         raise BadArgumentsError("body: expected by and reason to say something, found blanks")
     return asked

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from coordinator.audit.chain import Head, Verdict, lines_of, verify
+from coordinator.audit.chain import ChainHead, ChainVerdict, lines_of, verify
 from coordinator.audit.event import AuditEvent, Source
 from coordinator.audit.log import AuditLog
 from coordinator.audit.targets import FileTarget, Target, chunks_of, rotated
@@ -50,7 +50,7 @@ def log_of(
     return AuditLog(target, config, clock or ManualClock(), cluster="c", member_id="1")
 
 
-def write(path: Path, *events: AuditEvent, **settings: Any) -> Head:
+def write(path: Path, *events: AuditEvent, **settings: Any) -> ChainHead:
     """Write ``events`` in a life of their own, and return the head it ends with."""
     log = log_of(path, **settings)
     log.start()
@@ -69,6 +69,6 @@ def lines(path: Path) -> list[Any]:
     ]
 
 
-def verdict(path: Path, known: Head | None = None) -> Verdict:
+def verdict(path: Path, known: ChainHead | None = None) -> ChainVerdict:
     files = [*rotated(path), path]
     return verify((each for file in files for each in lines_of(file.name, chunks_of(file))), known)

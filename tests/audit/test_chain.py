@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.audit.chain import LINE_BYTES_MAX, Chain, Head
+from coordinator.audit.chain import LINE_BYTES_MAX, Chain, ChainHead
 from tests.audit.audited import change, lines, verdict, write
 
 LINES = 6
@@ -33,7 +33,7 @@ def test_what_was_written_is_whole(written: Path) -> None:
     assert found.head.number == LINES
     assert lines(written)[0]["previous"] == "0" * 64
     assert verdict(written, found.head).broken == ""
-    assert verdict(written, Head()).broken == ""
+    assert verdict(written, ChainHead()).broken == ""
 
 
 TAMPERED: dict[str, tuple[Callable[[list[bytes]], list[bytes]], int]] = {

@@ -14,7 +14,7 @@ from coordinator.cli.connection import Settings
 from coordinator.cli.locks import job_of
 from coordinator.cli.ready_door import Address, ReadyDoor
 from coordinator.cli.service_manager import ServiceManager
-from coordinator.cli.standing import Plan, Standing
+from coordinator.cli.standing import Candidacy, CandidacyPlan
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from recipes.succession import Wish
 
@@ -53,11 +53,11 @@ def test_a_command_that_is_being_ended_does_not_lead() -> None:
         assert standing.state()["is_leading"] is is_leading
 
 
-def one_that_stands() -> Standing:
+def one_that_stands() -> Candidacy:
     options = {"command": ("x",), "lease_s": 10.0, "grace_s": 2.0, "label": "a", "is_shell": False,
                "is_quiet": True, "probe": None}  # fmt: skip
     job = job_of("elections", "report", None, options)
-    return Standing(Settings(), job, Plan(), ServiceManager({}))
+    return Candidacy(Settings(), job, CandidacyPlan(), ServiceManager({}))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import Request, Response
 from coordinator.client.calls import Call
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.retry import RetryPolicy
 from coordinator.errors import (
     AuthFailedError,
@@ -41,9 +41,9 @@ WRITE = Call("POST", "/v1/tree/a", {"data": "x"})
 READ = Call("GET", "/v1/tree/a")
 
 
-def deliver(members: FakeMembers, *urls: str, retry: RetryPolicy | None = None) -> Delivery:
+def deliver(members: FakeMembers, *urls: str, retry: RetryPolicy | None = None) -> CallDelivery:
     clock = LoopClock(asyncio.get_running_loop())
-    return Delivery(members, urls or (A, B, C), clock, retry or RetryPolicy(seed=1))
+    return CallDelivery(members, urls or (A, B, C), clock, retry or RetryPolicy(seed=1))
 
 
 def script(*happenings: Happening) -> FakeMembers:
@@ -52,7 +52,7 @@ def script(*happenings: Happening) -> FakeMembers:
     return FakeMembers(lambda seen: next(rest, answer({"ok": True})))
 
 
-async def write(delivery: Delivery, timeout_ms: int = 10_000) -> object:
+async def write(delivery: CallDelivery, timeout_ms: int = 10_000) -> object:
     return await delivery.write(WRITE, lambda body: body, timeout_ms)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import Request
 from coordinator.client.in_process import _MemoryConnector
-from coordinator.client.turns import TURNS_MAX, Turns
+from coordinator.client.turns import TURNS_MAX, AttemptTurns
 from coordinator.errors import LockTimeoutError, UnavailableError
 from recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
@@ -205,7 +205,7 @@ async def test_a_crowd_of_one_client_asks_in_turns(world: MemoryCluster) -> None
 
 async def test_who_has_no_turn_in_time_has_sent_nothing() -> None:
     """The turns come in order; one that is given up goes to the next."""
-    turns = Turns(1)
+    turns = AttemptTurns(1)
     first = await turns.take(1)
     second = asyncio.create_task(turns.take(60_000))
     await asyncio.sleep(0)

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.client import Response, RetryPolicy, Session, SessionState
 from coordinator.client.calls import Call
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.session import open_session
 from coordinator.errors import (
     ConnectionLostError,
@@ -46,7 +46,7 @@ class World:
         self.other: Script = lambda seen: answer({})
         self.members = FakeMembers(self._on_request)
         self.clock = LoopClock(asyncio.get_running_loop())
-        self.delivery = Delivery(self.members, (A, B, C), self.clock, RetryPolicy(seed=3))
+        self.delivery = CallDelivery(self.members, (A, B, C), self.clock, RetryPolicy(seed=3))
         self.states: list[tuple[SessionState, float]] = []
 
     async def open(self) -> Session:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.client import ChangeStream, Create, RetryPolicy
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import CallDelivery
 from coordinator.errors import CompactedError, UnavailableError
 from coordinator.model.events import WatchSelector
 from tests.client.fake_members import REFUSED, A, B, FakeMembers, FakeStream, refusal
@@ -86,7 +86,9 @@ async def test_a_one_shot_watch_tells_one_change(world: MemoryCluster) -> None:
 
 
 def watching(members: FakeMembers, **options: int | None) -> ChangeStream:
-    delivery = Delivery(members, (A, B), LoopClock(asyncio.get_running_loop()), RetryPolicy(seed=2))
+    delivery = CallDelivery(
+        members, (A, B), LoopClock(asyncio.get_running_loop()), RetryPolicy(seed=2)
+    )
     return ChangeStream(
         delivery,
         [WatchSelector("/a")],

@@ -13,13 +13,13 @@ from coordinator.learn.film import (
     FORMAT,
     STEPS_MAX,
     Film,
-    Question,
+    Guess,
     Recorder,
     Step,
     parse_film,
 )
 
-QUESTION = Question("Who holds?", ("A", "B"), 1, "A is frozen.")
+QUESTION = Guess("Who holds?", ("A", "B"), 1, "A is frozen.")
 
 
 def recorded() -> Recorder:

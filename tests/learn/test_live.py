@@ -19,7 +19,7 @@ from coordinator.cli.learn import placed
 from coordinator.learn.film import parse_film
 from coordinator.learn.page_server import KEY_HEADER, LIVE, PageServer
 from coordinator.learn.playing import PLAYED
-from coordinator.learn.stage import Place, Stage
+from coordinator.learn.stage import Stage, Venue
 from tests.cluster.processes import ProcessCluster
 
 pytestmark = pytest.mark.check
@@ -70,7 +70,7 @@ def test_the_freeze_ray_plays_without_a_browser(tmp_path: Path) -> None:
     assert len([each for each in left if isinstance(each, int)]) > 3, "the bar ran down"
 
 
-async def _play_all(place: Place, names: tuple[str, ...], is_fenced: bool) -> dict[str, Any]:
+async def _play_all(place: Venue, names: tuple[str, ...], is_fenced: bool) -> dict[str, Any]:
     ends = {}
     for number, name in enumerate(names):
         scripted = PLAYED[name]

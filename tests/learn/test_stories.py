@@ -10,7 +10,7 @@ import pytest
 from coordinator.client import AsyncClient
 from coordinator.errors import UnavailableError
 from coordinator.learn.crowds import herd
-from coordinator.learn.stage import Place, Stage
+from coordinator.learn.stage import Stage, Venue
 from coordinator.learn.troupe import Actor
 from coordinator.testing import local_cluster
 
@@ -30,7 +30,7 @@ async def test_every_wake_up_is_counted_whoever_is_late(
         return await real(*arguments, **options)
 
     with local_cluster(members=1) as cluster:
-        place = Place(cluster.endpoints, {"1": cluster.url("1")}, lambda: None)
+        place = Venue(cluster.endpoints, {"1": cluster.url("1")}, lambda: None)
         async with Stage(place, "the herd", lock="herd", has_actors=False) as stage:
             monkeypatch.setattr(AsyncClient, late, slow)
             await asyncio.wait_for(herd(stage), 30.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.build import is_compiled
-from coordinator.state.access.guard import Guard
+from coordinator.state.access.guard import CommandGuard
 from coordinator.state.access.table import AccessTable
 from coordinator.state.locks.rights import LockRights
 from tests.simulation.world import Settings, Verdict, simulate
@@ -34,7 +34,7 @@ def test_nothing_comes_of_a_right_that_is_gone(seed: int) -> None:
 
 PLANTED = {
     "a credential that is gone counts": (AccessTable, "is_current", lambda *_: True),
-    "apply asks nobody": (Guard, "check", lambda *_: None),
+    "apply asks nobody": (CommandGuard, "check", lambda *_: None),
     "what waits is granted": (LockRights, "are_lost", lambda *_: False),
 }
 

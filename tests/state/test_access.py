@@ -270,4 +270,4 @@ def test_with_access_off_no_rule_is_looked_at() -> None:
     machine.apply(Command(OpenSession("s1", 10_000), 0), 2, 1)
     machine.apply(Command(SetData("/a", b"x"), 0), 3, 1)
 
-    assert machine.access._standings == {}
+    assert machine.access._rights_of == {}

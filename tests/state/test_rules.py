@@ -24,7 +24,7 @@ DECIDES_NOTHING = {
     "access.operations._RUNNERS": "methods by the classes of operations, as code",
     "access.table._COVERING_ACCESS": "what covers ACCESS, as code",
     "access.table._OF_MEMBER": "everything, as code",
-    "access.table._STANDINGS_MAX": "how many answers are kept that can be made again",
+    "access.table._RIGHTS_KEPT_MAX": "how many answers are kept that can be made again",
     "shapes": "how values are written",
     "snapshot": "how values are written",
     "rules": "this table",

@@ -126,7 +126,7 @@ def test_what_is_asked_of_a_held_grant_survives() -> None:
     ):
         assert from_body(type(asked), to_body(asked)) == asked
     for revoke in (
-        grants.RevokeRequest("ann", "stuck"), grants.RevokeRequest("ann", "stuck", "42-1337")
+        grants.RevokeBody("ann", "stuck"), grants.RevokeBody("ann", "stuck", "42-1337")
     ):  # fmt: skip
         assert read_revoke(to_body(revoke)) == revoke
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coordinator.client.current_session import OpeningSession
-from coordinator.client.delivery import Delivery, encoding_of
+from coordinator.client.delivery import CallDelivery, encoding_of
 from coordinator.client.home import Home
 from coordinator.client.request_ids import RequestIds
 from coordinator.client.session import Session
@@ -80,7 +80,7 @@ class AcquireAttempt:
             return WAIT_MS_MAX
         return self.deadline_ms - self.clock.monotonic_ms()
 
-    def first_answer_ms(self, delivery: Delivery, timeout_ms: int, home: Home) -> int:
+    def first_answer_ms(self, delivery: CallDelivery, timeout_ms: int, home: Home) -> int:
         """Return how long a member's first answer may take, of a client of this timeout."""
         whole_ms = TRY_MS_MAX if self.is_try else timeout_ms
         limit_ms = delivery.attempt_ms(whole_ms, self.remaining_ms())
@@ -130,7 +130,7 @@ class AcquireAttempt:
     async def heard(
         self,
         stream: ResponseStream,
-        delivery: Delivery,
+        delivery: CallDelivery,
         title: str,
         on_position: Callable[[int], None] | None,
     ) -> GrantReply:
@@ -203,7 +203,7 @@ def _read(line: bytes, encoding: Encoding) -> AcquireReply | Queued | StreamErro
     return said
 
 
-async def _ended(stream: ResponseStream, delivery: Delivery) -> None:
+async def _ended(stream: ResponseStream, delivery: CallDelivery) -> None:
     """Read to the end of a stream whose last line has come."""
     with suppress(TimeoutError, ConnectionLostError):
         await delivery.line(stream, _END_MS_MAX)

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from coordinator.client.calls import Call, quoted, target_of
 from coordinator.client.chores import Chores
 from coordinator.client.current_session import CurrentSession, OpeningSession
-from coordinator.client.delivery import Delivery, Trouble
+from coordinator.client.delivery import CallDelivery, Trouble
 from coordinator.client.home import Home
 from coordinator.client.locks.acquired import Acquired
 from coordinator.client.locks.attempt import (
@@ -89,8 +89,8 @@ class LockQueue:
     def __init__(
         self,
         home: Home,
-        delivery: Delivery,
-        by_threads: Delivery | None,
+        delivery: CallDelivery,
+        by_threads: CallDelivery | None,
         chores: Chores,
         leftovers: Leftovers,
         sessions: CurrentSession,
@@ -254,7 +254,7 @@ class LockQueue:
         self._leftovers.add(self.names, owner, cleaning_up)
 
     @property
-    def _delivery(self) -> Delivery:
+    def _delivery(self) -> CallDelivery:
         """What a call goes by from where it is made."""
         by_threads = self._by_threads
         return self._in_loop if by_threads is None or self._home.is_here else by_threads

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from coordinator.client.calls import Call, target_of
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.lines import Lines
 from coordinator.model.events import StreamError
 from coordinator.model.views import Elected
@@ -21,7 +21,7 @@ from coordinator.wire.messages import NDJSON_TYPE
 class ElectionStream:
     """``async for elected in stream``; ``zxid`` is that of the last item."""
 
-    def __init__(self, delivery: Delivery, name: str, contact_timeout_ms: int | None) -> None:
+    def __init__(self, delivery: CallDelivery, name: str, contact_timeout_ms: int | None) -> None:
         self.zxid: int | None = None
         target = target_of("elections", name) + "?observe"
         call = Call("GET", target, accept=NDJSON_TYPE, is_for_any=True)

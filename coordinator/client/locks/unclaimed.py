@@ -7,14 +7,14 @@ became of it, and they refuse every copy that is still under way, so what is que
 from __future__ import annotations
 
 from coordinator.client.calls import Call
-from coordinator.client.delivery import Delivery
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.session import Session
 from coordinator.model.views import Candidate, Contender, ElectionView, LockView
 from coordinator.wire.codec import reader
 
 
 async def unclaimed(
-    delivery: Delivery, base: str, session: Session, owner: str, timeout_ms: int
+    delivery: CallDelivery, base: str, session: Session, owner: str, timeout_ms: int
 ) -> tuple[str, ...]:
     """Return the grant ids of contenders that ``owner`` has at ``base`` and does not hold by.
 
@@ -31,7 +31,7 @@ async def unclaimed(
 
 
 async def _queued(
-    delivery: Delivery, path: str, timeout_ms: int
+    delivery: CallDelivery, path: str, timeout_ms: int
 ) -> tuple[Contender | Candidate, ...]:
     call = Call("GET", path)
     if path.startswith("/v1/elections/"):

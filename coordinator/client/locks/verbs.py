@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from coordinator.client.asking import Asking
+from coordinator.client.asking import VerbGroup
 from coordinator.client.calls import PACKED, Call, packed, target_of
 from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.hints import LockQuestion, answering
 from coordinator.model.grants import (
     ProclaimRequest,
+    RevokeBody,
     RevokeReply,
-    RevokeRequest,
     SizeReply,
     SizeRequest,
 )
@@ -21,7 +21,7 @@ from coordinator.wire.codec import reader, to_body
 from coordinator.wire.if_held import if_held_body
 
 
-class LockVerbs(Asking):
+class LockVerbs(VerbGroup):
     """What a client may ask of locks and elections without being a contender."""
 
     @answering
@@ -110,7 +110,7 @@ class LockVerbs(Asking):
             NotOwnerError: this grant does not hold (any more); nothing was ended.
             UnavailableError, OutcomeUnknownError: nothing was ended; it may have been.
         """
-        body = RevokeRequest(by, reason, grant_id)
+        body = RevokeBody(by, reason, grant_id)
         call = Call("POST", target_of("locks", lock, "revoke"), body)
         return await self._write(call, reader(RevokeReply))
 

@@ -53,7 +53,7 @@ class GrantReads:
         age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         machine = self._replica.machine
         if machine.access.is_on:
-            machine.access.standing(caller)
+            machine.access.rights_of(caller)
         sight = Sight(machine, caller)
         if query.directory is not None:
             sight.check(query.directory)

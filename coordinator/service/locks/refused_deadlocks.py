@@ -53,7 +53,7 @@ class RefusedDeadlocks:
         """Return what ``caller`` may see of them."""
         machine = self._replica.machine
         if machine.access.is_on:
-            machine.access.standing(caller)
+            machine.access.rights_of(caller)
         sight = Sight(machine, caller)
         return DeadlockList(tuple(each for all_ in self._latest for each in _shown(sight, all_)))
 

@@ -243,7 +243,7 @@ class LockViews:
         machine = self._replica.machine
         sight = Sight(machine, caller)
         if machine.access.is_on:
-            machine.access.standing(caller)
+            machine.access.rights_of(caller)
         found: list[_Held] = []
         segments = names_shown(
             machine, LOCKS.root, LOOKING, caller=caller, after=behind, limit=limit + 1

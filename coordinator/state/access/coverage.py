@@ -81,7 +81,7 @@ def _rests(texts: list[str], beginning: str) -> Iterator[str]:
         yield texts[at][len(beginning) :]
 
 
-class Standing:
+class IdentityRights:
     """What one identity may do: its rules, by verbs. It does not change."""
 
     def __init__(self, identity: str, owner: str, rules: Iterable[Rule]) -> None:

@@ -23,7 +23,7 @@ from coordinator.errors import NoAuthError, NotOwnerError
 from coordinator.model.access import ACCESS, LIMITS, NOBODY, SESSIONS, Caller, Verb
 from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
-from coordinator.state.access.coverage import Standing
+from coordinator.state.access.coverage import IdentityRights
 from coordinator.state.access.table import AccessTable, no_auth
 from coordinator.state.commands import (
     Abandon,
@@ -70,7 +70,7 @@ from coordinator.state.tree import SEQUENTIAL, Tree
 _ROOTS = tuple([root[:-1] for root in QUEUE_ROOTS])
 
 
-class Guard:
+class CommandGuard:
     """Decides of commands by the rights of their callers."""
 
     def __init__(
@@ -103,202 +103,202 @@ class Guard:
             if command.caller != NOBODY:
                 raise NoAuthError(f"{kind.__name__}: expected it from a member, found a client's")
             return
-        standing = self._access.standing(command.caller)
+        rights = self._access.rights_of(command.caller)
         if not self._access.is_on:
             return
         for condition in command.if_held:
-            _need(standing, Verb.LOCK, condition.directory)
-        ROWS[kind](self, standing, operation)
+            _need(rights, Verb.LOCK, condition.directory)
+        ROWS[kind](self, rights, operation)
 
     def check_client(self, caller: Caller, client_id: str) -> None:
         """Check that the id of a client is not another identity's; raises as ``check`` does."""
-        standing = self._access.standing(caller)
+        rights = self._access.rights_of(caller)
         if self._access.is_on:
-            self._client(standing, client_id)
+            self._client(rights, client_id)
 
     def check_session(self, caller: Caller, session_id: str) -> None:
         """Check that a session, if it is open, is the caller's own; raises as ``check`` does."""
-        standing = self._access.standing(caller)
+        rights = self._access.rights_of(caller)
         if self._access.is_on:
-            self._own(standing, session_id)
+            self._own(rights, session_id)
 
     # --- znodes
 
-    def create(self, standing: Standing, operation: Create) -> None:
+    def create(self, rights: IdentityRights, operation: Create) -> None:
         """Check a create: of its path, or of every name that it could get, and of its parents."""
         path = operation.path
         verb = _writing(path)
-        coverage = standing.of(verb)
+        coverage = rights.of(verb)
         is_sequential = operation.mode in SEQUENTIAL
         if not (coverage.covers_all(path) if is_sequential else coverage.covers(path)):
-            raise no_auth(standing, verb, path + "*" if is_sequential else path)
+            raise no_auth(rights, verb, path + "*" if is_sequential else path)
         if operation.session_id is not None:
-            self._uses(standing, operation.session_id)
+            self._uses(rights, operation.session_id)
         if operation.parents is not None and len(path) <= self._limits.path_bytes_max:
-            self._parents(standing, path)
+            self._parents(rights, path)
 
-    def _parents(self, standing: Standing, path: str) -> None:
+    def _parents(self, rights: IdentityRights, path: str) -> None:
         """Check that it may make each ancestor that is not there."""
         while path.startswith("/") and path != paths.ROOT:
             path = paths.parent_of(path)
             if self._tree.find(path) is not None:
                 return
-            _need(standing, _writing(path), path)
+            _need(rights, _writing(path), path)
 
-    def write(self, standing: Standing, operation: SetData | Delete) -> None:
+    def write(self, rights: IdentityRights, operation: SetData | Delete) -> None:
         """Check a write: a right to the path, or a contender of one's own."""
         path = operation.path
         verb = _writing(path)
-        if not standing.of(verb).covers(path) and not self._holds(standing, path):
-            raise no_auth(standing, verb, path)
+        if not rights.of(verb).covers(path) and not self._holds(rights, path):
+            raise no_auth(rights, verb, path)
 
-    def read(self, standing: Standing, operation: Check | Read) -> None:
+    def read(self, rights: IdentityRights, operation: Check | Read) -> None:
         """Check a read within a command, and a condition: both tell what is there."""
         path = operation.path
-        if not standing.of(Verb.READ).covers(path) and not self._holds(standing, path):
-            raise no_auth(standing, Verb.READ, path)
+        if not rights.of(Verb.READ).covers(path) and not self._holds(rights, path):
+            raise no_auth(rights, Verb.READ, path)
 
-    def _holds(self, standing: Standing, path: str) -> bool:
+    def _holds(self, rights: IdentityRights, path: str) -> bool:
         """Whether a contender is the caller's own, who may lock there."""
-        if path not in self._locks.contenders or not self._is_own(standing, path):
+        if path not in self._locks.contenders or not self._is_own(rights, path):
             return False
-        return standing.of(Verb.LOCK).covers(paths.parent_of(path))
+        return rights.of(Verb.LOCK).covers(paths.parent_of(path))
 
-    def multi(self, standing: Standing, operation: Multi) -> None:
+    def multi(self, rights: IdentityRights, operation: Multi) -> None:
         """Check each operation, as if it came alone."""
-        self._all(standing, operation.operations)
+        self._all(rights, operation.operations)
 
-    def guarded(self, standing: Standing, operation: Guarded) -> None:
+    def guarded(self, rights: IdentityRights, operation: Guarded) -> None:
         """Check the conditions and both branches: a refusal must not tell which one would run."""
-        self._all(standing, (*operation.conditions, *operation.then, *operation.otherwise))
+        self._all(rights, (*operation.conditions, *operation.then, *operation.otherwise))
 
-    def _all(self, standing: Standing, operations: tuple[Any, ...]) -> None:
+    def _all(self, rights: IdentityRights, operations: tuple[Any, ...]) -> None:
         for each in operations:
-            ROWS[type(each)](self, standing, each)
+            ROWS[type(each)](self, rights, each)
 
     # --- sessions
 
-    def open(self, standing: Standing, operation: OpenSession) -> None:
+    def open(self, rights: IdentityRights, operation: OpenSession) -> None:
         """Check that an identity has some right; for an operator's session, that it is one."""
         if operation.by:
-            _need(standing, Verb.ADMIN, SESSIONS)
-        elif not standing.has_rules:
+            _need(rights, Verb.ADMIN, SESSIONS)
+        elif not rights.has_rules:
             raise NoAuthError(
-                f"open session: no role of identity {standing.identity!r} has a rule",
-                identity=standing.identity,
+                f"open session: no role of identity {rights.identity!r} has a rule",
+                identity=rights.identity,
             )
 
-    def close(self, standing: Standing, operation: CloseSession) -> None:
+    def close(self, rights: IdentityRights, operation: CloseSession) -> None:
         """Check that a session is the caller's own, or the caller an operator."""
-        self._own(standing, operation.session_id)
+        self._own(rights, operation.session_id)
 
-    def renew(self, standing: Standing, operation: RenewCredential) -> None:
+    def renew(self, rights: IdentityRights, operation: RenewCredential) -> None:
         """Check that a session is the caller's own: nobody else lends it a credential."""
-        self._uses(standing, operation.session_id)
+        self._uses(rights, operation.session_id)
 
-    def _uses(self, standing: Standing, session_id: str) -> None:
+    def _uses(self, rights: IdentityRights, session_id: str) -> None:
         """Check that nobody acts in the name of another's session, not even an operator: what is
         made there is that session's, and would be what its identity may not have."""
         session = self._sessions.find(session_id)
-        if session is not None and session.caller.identity != standing.named:
+        if session is not None and session.caller.identity != rights.named:
             raise NoAuthError(
-                f"session {session_id[:80]!a} is not one of identity {standing.identity!r}: only "
+                f"session {session_id[:80]!a} is not one of identity {rights.identity!r}: only "
                 "who opened it can use it",
-                identity=standing.identity,
+                identity=rights.identity,
             )
 
-    def _own(self, standing: Standing, session_id: str) -> None:
+    def _own(self, rights: IdentityRights, session_id: str) -> None:
         session = self._sessions.find(session_id)
-        if session is None or session.caller.identity == standing.named:
+        if session is None or session.caller.identity == rights.named:
             return
-        if not standing.of(Verb.ADMIN).covers(SESSIONS):
-            raise _not_own(standing, session_id)
+        if not rights.of(Verb.ADMIN).covers(SESSIONS):
+            raise _not_own(rights, session_id)
 
     # --- locks and elections
 
-    def enter(self, standing: Standing, operation: Enter) -> None:
+    def enter(self, rights: IdentityRights, operation: Enter) -> None:
         """Check the right to lock in every queue, and the session that is to hold."""
         for directory in operation.directories:
-            _need(standing, Verb.LOCK, directory)
+            _need(rights, Verb.LOCK, directory)
         if operation.opening is None:
-            self._uses(standing, operation.session_id)
+            self._uses(rights, operation.session_id)
         elif operation.opening.by:
-            _need(standing, Verb.ADMIN, SESSIONS)
+            _need(rights, Verb.ADMIN, SESSIONS)
 
-    def use(self, standing: Standing, operation: Downgrade | Note) -> None:
+    def use(self, rights: IdentityRights, operation: Downgrade | Note) -> None:
         """Check what only the holder does with its own grant."""
         directory = paths.parent_of(operation.path)
-        _need(standing, Verb.LOCK, directory)
-        if not self._is_own(standing, operation.path):
-            self._of_another(standing, operation.path)
+        _need(rights, Verb.LOCK, directory)
+        if not self._is_own(rights, operation.path):
+            self._of_another(rights, operation.path)
 
-    def release(self, standing: Standing, operation: Release) -> None:
+    def release(self, rights: IdentityRights, operation: Release) -> None:
         """Check a release: of a contender of one's own nothing is needed."""
         path = operation.path
         if path in self._locks.contenders:
-            if not self._is_own(standing, path):
-                self._of_another(standing, path)
+            if not self._is_own(rights, path):
+                self._of_another(rights, path)
         elif self._tree.find(path) is not None:
-            _need(standing, _writing(path), path)
+            _need(rights, _writing(path), path)
         else:
             directory = paths.parent_of(path)
-            _need(standing, Verb.LOCK if is_queue(directory) else Verb.WRITE, directory)
+            _need(rights, Verb.LOCK if is_queue(directory) else Verb.WRITE, directory)
 
-    def abandon(self, standing: Standing, operation: Abandon) -> None:
+    def abandon(self, rights: IdentityRights, operation: Abandon) -> None:
         """Check that the attempt is one of the caller's own client."""
-        self._client(standing, operation.client_id)
+        self._client(rights, operation.client_id)
 
-    def resize(self, standing: Standing, operation: Resize) -> None:
+    def resize(self, rights: IdentityRights, operation: Resize) -> None:
         """Check the right to lock there: the size is the lock's users' business."""
-        _need(standing, Verb.LOCK, operation.directory)
+        _need(rights, Verb.LOCK, operation.directory)
 
-    def revoke(self, standing: Standing, operation: Revoke) -> None:
+    def revoke(self, rights: IdentityRights, operation: Revoke) -> None:
         """Check the right to administer the queue."""
-        _need(standing, Verb.ADMIN, paths.parent_of(operation.path))
+        _need(rights, Verb.ADMIN, paths.parent_of(operation.path))
 
-    def _is_own(self, standing: Standing, path: str) -> bool:
+    def _is_own(self, rights: IdentityRights, path: str) -> bool:
         """Whether the contender, if there is one, is one of a session of the caller's."""
         contender = self._locks.contenders.get(path)
         if contender is None:
             return True
         session = self._sessions.find(contender.session_id or "")
-        return session is not None and session.caller.identity == standing.named
+        return session is not None and session.caller.identity == rights.named
 
-    def _of_another(self, standing: Standing, path: str) -> None:
+    def _of_another(self, rights: IdentityRights, path: str) -> None:
         """Refuse who is not an operator there; the owner itself, when its session has ended."""
         directory, contender = paths.parent_of(path), self._locks.contenders[path]
-        if standing.of(Verb.ADMIN).covers(directory):
+        if rights.of(Verb.ADMIN).covers(directory):
             return
-        _need(standing, Verb.LOCK, directory)
+        _need(rights, Verb.LOCK, directory)
         if contender.session_id is not None and contender.session_id not in self._sessions:
             raise NotOwnerError(f"{path}: its session has ended", path=path)
-        raise no_auth(standing, Verb.ADMIN, directory, f"{path} is not your own: ")
+        raise no_auth(rights, Verb.ADMIN, directory, f"{path} is not your own: ")
 
     # --- the cluster
 
-    def _client(self, standing: Standing, client_id: str) -> None:
+    def _client(self, rights: IdentityRights, client_id: str) -> None:
         """Check that the id of a client is not another's. One that was used while access was off
         by callers without a credential is whose it is used by now."""
         owner = self._requests.owner(client_id)
         session = self._sessions.binding(client_id)
-        if owner not in ("", standing.owner) or (
+        if owner not in ("", rights.owner) or (
             session is not None
             and session.caller.credential
-            and session.caller.identity != standing.named
+            and session.caller.identity != rights.named
         ):
             raise NoAuthError(
                 f"client id {client_id[:80]!a}: it is that of another identity than "
-                f"{standing.identity!r}; draw another one",
-                identity=standing.identity,
+                f"{rights.identity!r}; draw another one",
+                identity=rights.identity,
             )
 
-    def limits(self, standing: Standing, _operation: SetLimits) -> None:
+    def limits(self, rights: IdentityRights, _operation: SetLimits) -> None:
         """Check the right to administer the limits."""
-        _need(standing, Verb.ADMIN, LIMITS)
+        _need(rights, Verb.ADMIN, LIMITS)
 
-    def access(self, standing: Standing, _operation: Any) -> None:
+    def access(self, rights: IdentityRights, _operation: Any) -> None:
         """Check the right to administer access rights."""
-        _need(standing, Verb.ADMIN, ACCESS)
+        _need(rights, Verb.ADMIN, ACCESS)
 
 
 def _writing(path: str) -> Verb:
@@ -306,43 +306,43 @@ def _writing(path: str) -> Verb:
     return Verb.ADMIN if path.startswith(QUEUE_ROOTS) or path in _ROOTS else Verb.WRITE
 
 
-def _need(standing: Standing, verb: Verb, resource: str, why: str = "") -> None:
-    if not standing.of(verb).covers(resource):
-        raise no_auth(standing, verb, resource, why)
+def _need(rights: IdentityRights, verb: Verb, resource: str, why: str = "") -> None:
+    if not rights.of(verb).covers(resource):
+        raise no_auth(rights, verb, resource, why)
 
 
-def _not_own(standing: Standing, session_id: str) -> NoAuthError:
-    return no_auth(standing, Verb.ADMIN, SESSIONS, f"session {session_id[:80]!a} is not your own: ")
+def _not_own(rights: IdentityRights, session_id: str) -> NoAuthError:
+    return no_auth(rights, Verb.ADMIN, SESSIONS, f"session {session_id[:80]!a} is not your own: ")
 
 
 # Not bound to the object: a cycle would keep the whole state after a snapshot has replaced it.
-ROWS: dict[type, Callable[[Guard, Standing, Any], None]] = {
-    Create: Guard.create,
-    SetData: Guard.write,
-    Delete: Guard.write,
-    Check: Guard.read,
-    Read: Guard.read,
-    Multi: Guard.multi,
-    Guarded: Guard.guarded,
-    OpenSession: Guard.open,
-    CloseSession: Guard.close,
-    RenewCredential: Guard.renew,
-    Enter: Guard.enter,
-    Downgrade: Guard.use,
-    Note: Guard.use,
-    Release: Guard.release,
-    Abandon: Guard.abandon,
-    Resize: Guard.resize,
-    Revoke: Guard.revoke,
-    SetLimits: Guard.limits,
-    InitAccess: Guard.access,
-    SetAccess: Guard.access,
-    PutRole: Guard.access,
-    DropRole: Guard.access,
-    PutIdentity: Guard.access,
-    DropIdentity: Guard.access,
-    AddToken: Guard.access,
-    DropToken: Guard.access,
+ROWS: dict[type, Callable[[CommandGuard, IdentityRights, Any], None]] = {
+    Create: CommandGuard.create,
+    SetData: CommandGuard.write,
+    Delete: CommandGuard.write,
+    Check: CommandGuard.read,
+    Read: CommandGuard.read,
+    Multi: CommandGuard.multi,
+    Guarded: CommandGuard.guarded,
+    OpenSession: CommandGuard.open,
+    CloseSession: CommandGuard.close,
+    RenewCredential: CommandGuard.renew,
+    Enter: CommandGuard.enter,
+    Downgrade: CommandGuard.use,
+    Note: CommandGuard.use,
+    Release: CommandGuard.release,
+    Abandon: CommandGuard.abandon,
+    Resize: CommandGuard.resize,
+    Revoke: CommandGuard.revoke,
+    SetLimits: CommandGuard.limits,
+    InitAccess: CommandGuard.access,
+    SetAccess: CommandGuard.access,
+    PutRole: CommandGuard.access,
+    DropRole: CommandGuard.access,
+    PutIdentity: CommandGuard.access,
+    DropIdentity: CommandGuard.access,
+    AddToken: CommandGuard.access,
+    DropToken: CommandGuard.access,
 }
 BY_MEMBERS = frozenset({ExpireSession, FinishSession, Reap, EndHold, Reopen, FinishGrants, TakeOut})
 """What members alone propose."""

@@ -31,13 +31,13 @@ from coordinator.model.access import (
     TokenView,
     Verb,
 )
-from coordinator.state.access.coverage import Coverage, Standing
+from coordinator.state.access.coverage import Coverage, IdentityRights
 from coordinator.state.emptying import emptied
 
-_STANDINGS_MAX = 1_000
+_RIGHTS_KEPT_MAX = 1_000
 _SHOWN_CHARACTERS_MAX = 200
 _COVERING_ACCESS = (ACCESS, ALL_THINGS)
-_OF_MEMBER = Standing(MEMBER.identity, "", (Rule("/", tuple(Verb)), Rule("@", tuple(Verb))))
+_OF_MEMBER = IdentityRights(MEMBER.identity, "", (Rule("/", tuple(Verb)), Rule("@", tuple(Verb))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class AccessTable:
         self._callers: dict[str, Caller] = {}
         self._tokens: dict[str, Token] = {}
         self._rule_count = sum([len(each.rules) for each in found.roles])
-        self._standings: dict[str, Standing] = {}
+        self._rights_of: dict[str, IdentityRights] = {}
         for identity in found.identities:
             self._enter(identity)
         if len(self._identities) != len(found.identities) or len(self._roles) != len(found.roles):
@@ -159,9 +159,9 @@ class AccessTable:
             NoAuthError: no rule allows it; the message says which is missing.
         """
         if self.is_on:
-            standing = self.standing(caller)
-            if not standing.of(verb).covers(resource):
-                raise no_auth(standing, verb, resource)
+            rights = self.rights_of(caller)
+            if not rights.of(verb).covers(resource):
+                raise no_auth(rights, verb, resource)
 
     def allows(self, caller: Caller, verb: Verb, resource: str) -> bool:
         """Whether ``check`` passes."""
@@ -187,8 +187,8 @@ class AccessTable:
         all that begin so; in order, and none of them within another."""
         if not self.is_on:
             return [("", True)]
-        standing, found = self._of(caller), list[tuple[str, bool]]()
-        every = {way for verb in verbs for way in standing.of(verb).ways(path)}
+        rights, found = self._of(caller), list[tuple[str, bool]]()
+        every = {way for verb in verbs for way in rights.of(verb).ways(path)}
         for name, is_beginning in sorted(every, key=lambda each: (each[0], not each[1])):
             last, is_wide = found[-1] if found else ("", False)
             if not ((is_wide and name.startswith(last)) or (found and name == last)):
@@ -207,7 +207,7 @@ class AccessTable:
         """Whether the caller may do anything at all."""
         return not self.is_on or (self.is_current(caller) and self._of(caller).has_rules)
 
-    def standing(self, caller: Caller) -> Standing:
+    def rights_of(self, caller: Caller) -> IdentityRights:
         """Return what a caller may do; raises AuthFailedError if its credential is gone."""
         if not self.is_current(caller):
             raise gone(caller)
@@ -219,11 +219,11 @@ class AccessTable:
             return ""
         return self._of(caller).owner
 
-    def _of(self, caller: Caller) -> Standing:
-        found = self._standings.get(caller.identity)
+    def _of(self, caller: Caller) -> IdentityRights:
+        found = self._rights_of.get(caller.identity)
         return self._compiled(caller) if found is None else found
 
-    def _compiled(self, caller: Caller) -> Standing:
+    def _compiled(self, caller: Caller) -> IdentityRights:
         if caller == MEMBER:
             return _OF_MEMBER
         name = caller.identity or ANONYMOUS
@@ -232,11 +232,11 @@ class AccessTable:
         for role in () if identity is None else identity.roles:
             rules.extend(self._roles[role].rules)
         owner = name if identity is None or name == ANONYMOUS else f"{name} {identity.created_zxid}"
-        standing = Standing(name, owner, rules)
-        if len(self._standings) >= _STANDINGS_MAX:
-            self._standings.clear()
-        self._standings[caller.identity] = standing
-        return standing
+        rights = IdentityRights(name, owner, rules)
+        if len(self._rights_of) >= _RIGHTS_KEPT_MAX:
+            self._rights_of.clear()
+        self._rights_of[caller.identity] = rights
+        return rights
 
     def explain(self, identity: str, verb: Verb, resource: str) -> tuple[tuple[str, Rule], ...]:
         """Return the rules, each with its role, by which ``identity`` may ``verb`` there."""
@@ -345,7 +345,7 @@ class AccessTable:
 
     def _change(self) -> None:
         self.is_changed = True
-        self._standings.clear()
+        self._rights_of.clear()
 
     def _enter(self, identity: IdentityRecord) -> None:
         for caller in identity.callers():
@@ -399,7 +399,7 @@ class AccessTable:
 
     def emptied(self) -> Iterator[None]:
         """Empty a table that is no longer used, by one value at each step."""
-        yield from emptied(self._standings, self._callers, self._tokens, self._identities)
+        yield from emptied(self._rights_of, self._callers, self._tokens, self._identities)
         yield from emptied(self._roles)
 
 
@@ -419,14 +419,14 @@ def _view(record: IdentityRecord) -> IdentityView:
     )
 
 
-def no_auth(standing: Standing, verb: Verb, resource: str, why: str = "") -> NoAuthError:
+def no_auth(rights: IdentityRights, verb: Verb, resource: str, why: str = "") -> NoAuthError:
     """Return the refusal of a caller without the right: it says which rule is missing."""
     shown = resource if resource.isprintable() else ascii(resource)
     if len(shown) > _SHOWN_CHARACTERS_MAX:
         shown = shown[: _SHOWN_CHARACTERS_MAX - 3] + "..."
     return NoAuthError(
-        f"{why}needs {verb.value} on {shown}: no role of identity {standing.identity!r} has it",
-        identity=standing.identity,
+        f"{why}needs {verb.value} on {shown}: no role of identity {rights.identity!r} has it",
+        identity=rights.identity,
         verb=verb.value,
         resource=shown,
     )

@@ -43,8 +43,8 @@ from coordinator.model.grants import (
     Proclaimed,
     ProclaimRequest,
     ReleaseReply,
+    RevokeBody,
     RevokeReply,
-    RevokeRequest,
     SizeReply,
     SizeRequest,
 )
@@ -214,7 +214,7 @@ WRITES: dict[str, tuple[Any, Collection[str]]] = {
     "Conditions": (DowngradeRequest, ()),
     "NoteRequest": (NoteRequest, ()),
     "Resize": (SizeRequest, ()),
-    "Revoke": (RevokeRequest, ()),
+    "Revoke": (RevokeBody, ()),
 }
 """Bodies of writes, which may have conditions beside them: without which fields."""
 IF_HELD = {

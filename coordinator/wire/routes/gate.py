@@ -9,7 +9,7 @@ has said that they need not be (``http.access``).
 from __future__ import annotations
 
 from coordinator.errors import AuthFailedError, CoordinatorError, NoAuthError
-from coordinator.service.access import Proof
+from coordinator.service.access import ConnectionProof
 from coordinator.wire.request import IncomingRequest
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.route import Route
@@ -29,7 +29,7 @@ class Gate:
             return True
         place, authorization = request.place, request.authorization
         proved = None if place is None or authorization is None else place.proved
-        if not isinstance(proved, Proof) or proved.authorization != authorization:
+        if not isinstance(proved, ConnectionProof) or proved.authorization != authorization:
             return False
         if not self._door.member.access.holds(proved):
             return False

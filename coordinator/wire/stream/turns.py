@@ -20,7 +20,7 @@ _REFUSED_HOLD_S = 0.1
 """For so long a client that sends too many a second is not read from."""
 
 
-class Serving(Protocol):
+class ServingConnection(Protocol):
     """The connection, as its turns see it."""
 
     def is_waited_for(self, number: int) -> bool:
@@ -58,11 +58,13 @@ class RequestTurns:
     __slots__ = ("_hold_until_s", "_is_held", "_is_long_served", "_key", "_long", "_loop",
                  "_serving", "_take", "_turns")  # fmt: skip
 
-    def __init__(self, turns: ClientTurns, serving: Serving, take: Callable[[], None]) -> None:
+    def __init__(
+        self, turns: ClientTurns, serving: ServingConnection, take: Callable[[], None]
+    ) -> None:
         self._turns = turns
         self._key = ""
         """Of the client of the latest request."""
-        self._serving: Serving = serving
+        self._serving: ServingConnection = serving
         self._take = take
         self._loop = asyncio.get_running_loop()
         self._is_held = False
