@@ -4,11 +4,16 @@
 
     python -m bench.client                # all rows, side by side in one run
     python -m bench.client --seconds 5 --work cycle stream
+    python -m bench.client --at . --at ../other stream    # two revisions, in turns
+    python -m bench.client --frames stream                # calls of Python functions instead
+    python -m bench.client --endpoints http://127.0.0.1:7071,... stream    # real members
 
-A ``write`` is 100 B; a ``cycle`` is an acquire of a lock of the worker's own and its release. The
+A ``write`` is 100 B, a ``read`` the same; a ``cycle`` is an acquire of a lock of the worker's own
+and its release, a ``handoff`` one of a lock that all workers want. Without ``--endpoints`` the
 members are a stub in another process that answers every request at once, always the same, so only
 the client is measured. Processor time is the process's own (user and system), with its threads.
-The thread that waits for the others takes no part; ``main`` is a client in the main thread.
+The thread that waits for the others takes no part; ``main`` is a client in the main thread. With
+``--at`` each figure is from a process of its own, which imports that revision.
 """
 
 from __future__ import annotations
@@ -17,18 +22,23 @@ import argparse
 import asyncio
 import itertools
 import multiprocessing
+import os
 import resource
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
 from coordinator import Lock, connect
+from coordinator.errors import NodeExistsError
 from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import PREFACE
@@ -44,6 +54,9 @@ _STAT = dict.fromkeys(
     1,
 )  # fmt: skip
 WRITTEN = msgpack.packb({"path": "/bench", "zxid": 7, "stat": {**_STAT, "ephemeral_owner": None}})
+READ = msgpack.packb(
+    {"path": "/bench", "zxid": 7, "data": DATA, "stat": {**_STAT, "ephemeral_owner": None}}
+)
 _HTTP = (
     b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nCoordinator-Zxid: 7\r\n"
     b"Coordinator-Index: 9\r\nCoordinator-Member: n1\r\nContent-Length: %d\r\n\r\n%b"
@@ -62,7 +75,7 @@ _NUMBERS = itertools.count(1)
 def answer(method: str, target: str, accept: str) -> tuple[str, bytes]:
     """Return media type and body of the stub's answer."""
     if target.startswith("/v1/tree"):
-        return Encoding.MSGPACK.value, WRITTEN
+        return Encoding.MSGPACK.value, READ if method == "GET" else WRITTEN
     is_packed = not accept or accept.startswith(Encoding.MSGPACK.value)
     encoding = Encoding.MSGPACK if is_packed else Encoding.JSON
     body: Any = _LEASE
@@ -142,102 +155,144 @@ def _serve(pipe: Pipe) -> None:
         asyncio.run(main())
 
 
+class Calls:
+    """Calls of Python functions in all threads that begin from now on, in place of seconds."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+
+        def count(_frame: object, event: str, _argument: object) -> None:
+            self.counted += event == "call"
+
+        threading.setprofile(count)
+        sys.setprofile(count)
+
+    def so_far(self) -> float:
+        """Return them as if each took a µs."""
+        return self.counted / 1e6
+
+
 def cpu_s() -> float:
     """Return the processor time that this process has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
-def measured(work: Callable[[], int]) -> tuple[float, float]:
-    """Return µs of processor time for each operation, and operations in a second."""
-    began_s, cpu_began_s = time.perf_counter(), cpu_s()
-    count = work()
-    used_s, took_s = cpu_s() - cpu_began_s, time.perf_counter() - began_s
-    return used_s / count * 1e6, count / took_s
+class Load:
+    """What the workers of one client do, and for how long."""
 
+    def __init__(self, work: str, urls: str, transport: Any, in_flight: int) -> None:
+        self.work = work
+        self.urls = urls
+        self.transport = transport
+        self.in_flight = in_flight
 
-def by_asyncio(
-    work: str, url: str, transport: Any, in_flight: int, seconds: float
-) -> tuple[float, float]:
-    """Measure an AsyncClient with so many tasks."""
+    def names(self) -> list[str]:
+        """Return the lock of each worker."""
+        shared = self.work == "handoff"
+        numbers = [0 if shared else number for number in range(self.in_flight)]
+        return [f"bench-{os.getpid()}-{number}" for number in numbers]
 
-    async def main() -> tuple[float, float]:
-        async with connect(url, transport=transport) as client:
-            locks = [Lock(client, f"bench-{number}") for number in range(in_flight)]
+    def cost(self, work: Callable[[], int], spent_s: Callable[[], float]) -> tuple[float, float]:
+        """Return µs of processor time for each operation, and operations in a second."""
+        began_s, cpu_began_s = time.perf_counter(), spent_s()
+        count = work()
+        used_s, took_s = spent_s() - cpu_began_s, time.perf_counter() - began_s
+        return used_s / count * 1e6, count / took_s
+
+    async def by_asyncio(self, seconds: float, counts: bool) -> tuple[float, float]:
+        """Measure an AsyncClient with so many tasks."""
+        async with connect(self.urls, transport=self.transport, timeout=60) as client:
+            locks: list[Any] = [
+                Lock(client, name, owner=f"w{number}", timeout=60)
+                for number, name in enumerate(self.names())
+            ]
+            with suppress(NodeExistsError):
+                await client.create("/bench", DATA)
 
             async def once(lock: Any) -> None:
-                if work == "write":
+                if self.work == "write":
                     await client.set("/bench", DATA)
+                elif self.work == "read":
+                    await client.get("/bench")
                 else:
                     async with lock:
                         pass
 
-            await once(locks[0])
-            await asyncio.gather(*[once(lock) for lock in locks])
-            until_s = time.perf_counter() + seconds
-
-            async def worker(lock: Any) -> int:
+            async def worker(lock: Any, until_s: float) -> int:
                 for count in itertools.count(1):
                     await once(lock)
                     if time.perf_counter() > until_s:
                         return count
                 raise AssertionError
 
-            began_s, cpu_began_s = time.perf_counter(), cpu_s()
-            count = sum(await asyncio.gather(*[worker(lock) for lock in locks]))
-            used_s, took_s = cpu_s() - cpu_began_s, time.perf_counter() - began_s
+            await asyncio.gather(*[worker(lock, 0) for lock in locks])
+            spent_s = Calls().so_far if counts else cpu_s
+            began_s, cpu_began_s = time.perf_counter(), spent_s()
+            until_s = began_s + seconds
+            count = sum(await asyncio.gather(*[worker(lock, until_s) for lock in locks]))
+            used_s, took_s = spent_s() - cpu_began_s, time.perf_counter() - began_s
+            sys.setprofile(None)
             return used_s / count * 1e6, count / took_s
 
-    return asyncio.run(main())
+    def by_threads(self, seconds: float, counts: bool, *, in_main: bool) -> tuple[float, float]:
+        """Measure a Client with so many threads, or in the main thread; that one is alone."""
+        with connect(self.urls, transport=self.transport, timeout=60) as client:
+            totals: list[int] = []
+            locks: list[Any] = [
+                Lock(client, name, owner=f"w{number}", timeout=60)
+                for number, name in enumerate(self.names())
+            ]
+            with suppress(NodeExistsError):
+                client.create("/bench", DATA)
+            self._once(client, locks[0])
+
+            def worker(lock: Any) -> None:
+                count, until_s = 0, time.perf_counter() + seconds
+                while time.perf_counter() < until_s:
+                    self._once(client, lock)
+                    count += 1
+                totals.append(count)
+
+            def all_of_it() -> int:
+                if in_main:
+                    worker(locks[0])
+                    return totals[0]
+                threads = [threading.Thread(target=worker, args=(lock,)) for lock in locks]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+                return sum(totals)
+
+            found = self.cost(all_of_it, Calls().so_far if counts else cpu_s)
+            threading.setprofile(None)
+            sys.setprofile(None)
+            return found
+
+    def _once(self, client: Any, lock: Any) -> None:
+        if self.work == "write":
+            client.set("/bench", DATA)
+        elif self.work == "read":
+            client.get("/bench")
+        else:
+            with lock:
+                pass
+
+    def measured(self, client: str, seconds: float, *, counts: bool) -> tuple[float, float]:
+        """Return what an operation costs in ``client``, and how many there are in a second."""
+        if client == "asyncio":
+            return asyncio.run(self.by_asyncio(seconds, counts))
+        return self.by_threads(seconds, counts, in_main=client == "main")
 
 
-def by_threads(
-    work: str, url: str, transport: Any, in_flight: int, seconds: float
-) -> tuple[float, float]:
-    """Measure a Client with so many threads."""
-    with connect(url, transport=transport) as client:
-        counts: list[int] = []
-        locks = [Lock(client, f"bench-{number}") for number in range(in_flight)]
-        _once(work, client, locks[0])
-
-        def worker(lock: Any) -> None:
-            counts.append(_repeated(work, client, lock, seconds))
-
-        def all_of_it() -> int:
-            threads = [threading.Thread(target=worker, args=(lock,)) for lock in locks]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            return sum(counts)
-
-        return measured(all_of_it)
-
-
-def by_main(
-    work: str, url: str, transport: Any, in_flight: int, seconds: float
-) -> tuple[float, float]:
-    """Measure a Client in the main thread, which Ctrl-C interrupts; one at a time."""
-    with connect(url, transport=transport) as client:
-        lock = Lock(client, "bench")
-        _once(work, client, lock)
-        return measured(lambda: _repeated(work, client, lock, seconds))
-
-
-def _once(work: str, client: Any, lock: Any) -> None:
-    if work == "write":
-        client.set("/bench", DATA)
-    else:
-        with lock:
-            pass
-
-
-def _repeated(work: str, client: Any, lock: Any, seconds: float) -> int:
-    count, until_s = 0, time.perf_counter() + seconds
-    while time.perf_counter() < until_s:
-        _once(work, client, lock)
-        count += 1
-    return count
+def in_turn(root: Path, row: tuple[str, str, str, int], urls: str, options: Any) -> Any:
+    """Measure one row in a process that imports the revision at ``root``."""
+    command = [sys.executable, __file__, "--row", ",".join(map(str, row)), "--endpoints", urls]
+    command += ["--seconds", str(options.seconds)] + ["--frames"] * options.frames
+    environment = os.environ | {"PYTHONPATH": str(root), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return tuple(float(each) for each in done.stdout.split())
 
 
 def main() -> None:
@@ -248,30 +303,44 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--clients", default="asyncio,threads,main")
     parser.add_argument("--work", default="write,cycle")
+    parser.add_argument("--in-flight", default=",".join(map(str, IN_FLIGHT)))
+    parser.add_argument("--at", action="append", help="a checked-out revision; again for another")
+    parser.add_argument("--frames", action="store_true", help="count calls of Python functions")
+    parser.add_argument("--endpoints", help="of members; a stub if there are none")
+    parser.add_argument("--row", help="measure this one only, in this process")
     options = parser.parse_args()
+    if options.row:
+        work, client, transport, in_flight = options.row.split(",")
+        load = Load(work, options.endpoints, transport, int(in_flight))
+        print(*load.measured(client, options.seconds, counts=options.frames))
+        return
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     stub = context.Process(target=_serve, args=(theirs,), daemon=True)
-    stub.start()
-    url = ours.recv()
-    clients = {"asyncio": by_asyncio, "threads": by_threads, "main": by_main}
-    works, chosen = options.work.split(","), options.clients.split(",")
+    if options.endpoints is None:
+        stub.start()
+    urls = options.endpoints or ours.recv()
+    roots = [Path(root).resolve() for root in options.at or ["."]]
+    numbers = [int(each) for each in options.in_flight.split(",")]
+    works, clients = options.work.split(","), options.clients.split(",")
     rows = [
         row
-        for row in itertools.product(works, chosen, options.transports, IN_FLIGHT)
+        for row in itertools.product(works, clients, options.transports, numbers)
         if row[1] != "main" or row[3] == 1
     ]
-    found: dict[Any, list[tuple[float, float]]] = {row: [] for row in rows}
+    found: dict[Any, list[tuple[float, float]]] = {}
     for _ in range(options.rounds):
-        for row in rows:
-            work, client, transport, in_flight = row
-            one = clients[client](work, url, transport, in_flight, options.seconds)
-            found[row].append(one)
-    print(f"work  client   transport {'in flight':>9} {'µs of CPU each':>15} {'1/s':>8}")
-    for (work, client, transport, in_flight), results in found.items():
+        for row, root in itertools.product(rows, roots):
+            one = in_turn(root, row, urls, options)
+            found.setdefault((*row, root.name), []).append(one)
+    unit = "calls each" if options.frames else "µs of CPU each"
+    print(f"work    client   transport {'in flight':>9} {'at':>10} {unit:>15} {'1/s':>8}")
+    for (work, client, transport, in_flight, root), results in found.items():
         cost_us, rate = (statistics.median(each) for each in zip(*results, strict=True))
-        print(f"{work:5} {client:8} {transport:9} {in_flight:9} {cost_us:15.1f} {rate:8.0f}")
-    stub.terminate()
+        row_said = f"{work:7} {client:8} {transport:9} {in_flight:9} {root:>10}"
+        print(f"{row_said} {cost_us:15.1f} {rate:8.0f}")
+    if options.endpoints is None:
+        stub.terminate()
 
 
 if __name__ == "__main__":
