@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -114,9 +113,13 @@ class CandidateQueue:
         """Run ``work`` in the background, as ``LockQueue.clean_up``."""
         return self._queue.clean_up(work, name, owner)
 
-    def note_clean_up(self, cleaning_up: Future[Any], owner: str) -> None:
-        """Count it, as ``LockQueue.note_clean_up``."""
-        self._queue.note_clean_up(cleaning_up, owner)
+    def begin_release(self, owner: str) -> None:
+        """Count it, as ``LockQueue.begin_release``."""
+        self._queue.begin_release(owner)
+
+    def end_release(self, owner: str) -> None:
+        """Count it no more."""
+        self._queue.end_release(owner)
 
     # --- inside
 

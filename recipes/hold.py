@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from coordinator.client import SessionState
-from coordinator.client.locks import Acquired, GrantReply, current_owner
+from coordinator.client.locks import Acquired, GrantReply
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 
 _AGAIN_S = 1.0
@@ -52,32 +52,36 @@ class QueueClient(Protocol):
         """Run ``work`` in the background; ``owner`` acquires again only when it has ended."""
         ...
 
-    def note_clean_up(self, cleaning_up: Future[Any], owner: str) -> None:
-        """Let ``owner`` acquire again only when this has ended, too."""
+    def begin_release(self, owner: str) -> None:
+        """Let ``owner`` acquire again only after ``end_release``; in any thread."""
+        ...
+
+    def end_release(self, owner: str) -> None:
+        """Such a release has ended, whatever it came to."""
         ...
 
 
-class _ReleaseHere:
-    """A release that a thread does itself; used under the guard of its hold, or by its maker."""
+class _ReleaseUnderWay:
+    """A release under way, by the task or thread that asked for it; used under its hold's guard."""
 
-    __slots__ = ("_is_done", "_result")
+    __slots__ = ("_result", "is_done")
 
     def __init__(self) -> None:
-        self._is_done = False
-        self._result: Future[bool] | None = None
+        self.is_done = False
+        self._result: Future[bool | None] | None = None
 
-    def done(self) -> bool:
-        return self._is_done
+    def result(self) -> Future[bool | None]:
+        """Return what is done when it is: whether it was held; None if its caller was cancelled.
 
-    def result(self) -> Future[bool]:
-        """Return what is done when it is; made only if a caller waits for it."""
+        Made only if another caller waits for it."""
         if self._result is None:
             self._result = Future()
             self._result.set_running_or_notify_cancel()
         return self._result
 
-    def end(self, was_held: bool, failure: BaseException | None) -> None:
-        self._is_done = True
+    def end(self, was_held: bool | None, failure: Exception | None) -> None:
+        """Note what came of it."""
+        self.is_done = True
         if self._result is None:
             return
         if failure is None:
@@ -110,8 +114,10 @@ class Hold:
         self._unsubscribe = self._session.on_state(self._on_session_state)
         token = acquired.grant.fencing_token
         self._session.grant_watch.watch(acquired.paths, token, self.lose)
-        self._releasing: asyncio.Task[bool] | _ReleaseHere | None = None
-        """The release under way: a task of the loop, or what a thread does itself."""
+        self._releasing: _ReleaseUnderWay | None = None
+        """The release under way, or the last one."""
+        self._may_be_released = False
+        """Whether a release was sent whose outcome is not known."""
         self._keeps_releasing: asyncio.Task[None] | None = None
         self._end_of_bound: asyncio.TimerHandle | None = None
         if acquired.is_bounded:
@@ -178,38 +184,26 @@ class Hold:
         """
         if self._is_released:
             return False
-        if not self._home.is_here:
-            if (mine := self._to_release_here()) is not None:
-                try:
-                    return await self._release_here(mine)
-                except asyncio.CancelledError:
-                    await self._home.enter()
-                    self.keep_releasing()  # its caller will not try again
-                    raise
+        if not self._home.is_here and not self._may_release_here():
             await self._home.enter()
-        if self._session.has_failed:
-            # Lost, not given back: its session ends, now that nobody relies on it.
-            self.lose(self.reason)
-            self._retire()
-            return False
-        if self.remaining_safe_ms() == 0:
-            # Its session may live on at the server for a while: let the next one in earlier.
-            self.lose(self.reason)
-            self._start(self._release_once(), "release after its loss")
-            self._retire()
-            return False
-        releasing = self._release_under_way()
+        if self._home.is_here:
+            if self._session.has_failed:
+                # Lost, not given back: its session ends, now that nobody relies on it.
+                self.lose(self.reason)
+                self._retire()
+                return False
+            if self.remaining_safe_ms() == 0:
+                # Its session may live on at the server for a while: let the next one in earlier.
+                self.lose(self.reason)
+                self._start(self._release_once(), "release after its loss")
+                self._retire()
+                return False
         try:
-            await asyncio.wait({releasing})
+            return await self._given_back()
         except asyncio.CancelledError:
+            await self._home.enter()
             self.keep_releasing()  # its caller will not try again
             raise
-        if releasing.cancelled():
-            raise OutcomeUnknownError(
-                f"{self._grant_id}: the client was closed before it was known to be released; it "
-                f"ends with session {self._session.session_id} at the latest"
-            )
-        return releasing.result()
 
     def keep_releasing(self) -> None:
         """Go on releasing in the background until it is known, or the session has ended."""
@@ -223,58 +217,60 @@ class Hold:
         """Renew the lease of its session now; raises as ``Session.renew``."""
         await self._session.renew(timeout_ms)
 
-    def _release_under_way(self) -> asyncio.Future[bool]:
-        """Return the one release that is being sent: two would take each other's for a loss."""
-        with self._guard:
-            releasing = self._releasing
-            if releasing is None or releasing.done():
-                releasing = self._releasing = self._start(self._release_once(), "release")
-            elif isinstance(releasing, _ReleaseHere):
-                return asyncio.wrap_future(releasing.result())
-        return releasing
-
-    def _to_release_here(self) -> _ReleaseHere | None:
-        """Begin a release that this thread does itself; None if it is not to be done here."""
+    def _may_release_here(self) -> bool:
+        """Whether this thread, which does not run the loop, may do it."""
         if not self._queue.serves_threads or self._end_of_bound is not None:
-            return None
-        if self._session.has_failed or self.remaining_safe_ms() == 0:
-            return None
-        with self._guard:
-            if self._releasing is not None and not self._releasing.done():
-                return None
-            mine = self._releasing = _ReleaseHere()
-        if self._owner != current_owner():  # whose own acquires come after this
-            self._queue.note_clean_up(mine.result(), self._owner)
-        return mine
+            return False
+        return not self._session.has_failed and self.remaining_safe_ms() > 0
 
-    async def _release_here(self, mine: _ReleaseHere) -> bool:
-        was_held, failure = False, None
+    async def _given_back(self) -> bool:
+        """Release; only one release is sent at a time, for two would take each other's for a loss.
+
+        The others wait for what comes of it."""
+        while True:
+            with self._guard:
+                under_way = self._releasing
+                if under_way is None or under_way.is_done:
+                    mine = self._releasing = _ReleaseUnderWay()
+                    break
+                result = under_way.result()
+            await self._home.enter()
+            was_held = await asyncio.wrap_future(result)
+            if was_held is not None:
+                return was_held
+            if self._is_released:
+                return not self._reason
+        self._queue.begin_release(self._owner)
+        was_held, failure = None, None
         try:
-            was_held = await self._queue.release(self._acquired.grant)
-            if not was_held:
-                await self._home.enter()
-                if not self._is_released:
-                    self.lose("the cluster says that it is not held")
-            self._retire()
-        except BaseException as error:
+            was_held = await self._release_once()
+        except Exception as error:
             failure = error
             raise
         finally:
+            self._queue.end_release(self._owner)
             with self._guard:
                 mine.end(was_held, failure)
         return was_held
 
     async def _release_once(self) -> bool:
-        was_held = await self._queue.release(self._acquired.grant)
+        """Send one release, and heed what comes of it."""
+        try:
+            was_held = await self._queue.release(self._acquired.grant)
+        except (OutcomeUnknownError, asyncio.CancelledError):
+            self._may_be_released = True
+            raise
         if not was_held and not self._is_released:
-            self.lose("the cluster says that it is not held")
+            await self._home.enter()
+            if not self._may_be_released:
+                self.lose("the cluster says that it is not held")
         self._retire()
         return was_held
 
     async def _release_until_known(self) -> None:
         while not self._is_released and self.remaining_safe_ms() > 0:
             try:
-                await asyncio.shield(self._release_under_way())
+                await self._given_back()
             except (UnavailableError, OutcomeUnknownError):
                 await asyncio.sleep(_AGAIN_S)
 

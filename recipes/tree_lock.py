@@ -16,7 +16,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -240,8 +239,11 @@ class _Place:
         """Run ``work`` in the background; see ``LockQueue.clean_up``."""
         return self._core.chores.start(work, name)
 
-    def note_clean_up(self, cleaning_up: Future[Any], owner: str) -> None:
-        """A contender of another try is another znode; see ``LockQueue.note_clean_up``."""
+    def begin_release(self, owner: str) -> None:
+        """A contender of another try is another znode; see ``LockQueue.begin_release``."""
+
+    def end_release(self, owner: str) -> None:
+        """Nobody waits for it."""
 
     async def _create(self, create: Create, *, is_try: bool) -> Result | None:
         if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up

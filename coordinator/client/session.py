@@ -37,6 +37,7 @@ from coordinator.client.calls import Call
 from coordinator.client.delivery import CallDelivery, Trouble
 from coordinator.client.home import Home
 from coordinator.client.lease import Lease, margin_ms
+from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.grant_watch import GrantWatch
 from coordinator.client.probing import Prober
 from coordinator.errors import (
@@ -93,7 +94,6 @@ class Session:
         self.home = Home()
         """Where its heartbeats are sent."""
         self._loop = self.home.loop
-        self._ended = asyncio.Event()
         self._callbacks: dict[int, Callable[[SessionState], None]] = {}
         self._callback_numbers = itertools.count(1)
         self._failure = ""
@@ -140,6 +140,11 @@ class Session:
         return 0
 
     @property
+    def has_ended(self) -> bool:
+        """Whether its end was announced to its callbacks."""
+        return self._announced in _ENDED
+
+    @property
     def is_unheard(self) -> bool:
         """Whether it is lost only because no member answered: the cluster may still keep it."""
         return self.is_lost and self._is_unheard
@@ -172,20 +177,12 @@ class Session:
         """
         if not self.home.is_here:
             return await self._while_alive_here(work)
-        waiting = self._loop.create_task(work)
-        ended = self._loop.create_task(self._ended.wait())
         try:
-            await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if waiting.done():
-                return waiting.result()
-            raise SessionExpiredError(self.reason, session_id=self.session_id)
+            async with Lifetime(self):
+                return await work
         except SessionExpiredError as error:
             self.note_end(error)
             raise
-        finally:
-            ended.cancel()
-            waiting.cancel()
-            await asyncio.gather(waiting, ended, return_exceptions=True)
 
     async def _while_alive_here(self, work: Coroutine[Any, Any, T]) -> T:
         """The same in a thread, whose waits end with this session by themselves."""
@@ -367,10 +364,8 @@ class Session:
         if state is self._announced:
             return
         self._announced = state
-        if state in _ENDED:
-            self._ended.set()
-            if self._probes is not None:
-                self._probes.cancel()
+        if state in _ENDED and self._probes is not None:
+            self._probes.cancel()
         for callback in list(self._callbacks.values()):
             try:
                 callback(state)

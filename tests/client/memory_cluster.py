@@ -42,7 +42,7 @@ async def _sent_on(_request: Request) -> None:
 class Network:
     """One client's way to the doors; counts requests, and loses what it is told to lose."""
 
-    def __init__(self, doors: dict[str, web.Application]) -> None:
+    def __init__(self, doors: dict[str, web.Application], way_passes: int = 0) -> None:
         self._inner = InProcessTransport(doors)
         self.leader = self._inner.leader
         self.sent: list[str] = []
@@ -53,6 +53,8 @@ class Network:
         self.is_refusing = False
         """Connections are refused at once."""
         self.loses_reply_of: Callable[[Request], bool] = lambda request: False
+        self.way_passes = way_passes
+        """How many passes of the loop a request is on its way, and its answer again."""
         self.before: Callable[[Request], Awaitable[None]] = _sent_on
         """Awaited before a request is sent on; what it raises the client gets."""
         self.delays_s: Callable[[Request], float] = lambda request: 0.0
@@ -90,6 +92,7 @@ class Network:
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         await self._pass(request, timeout_ms)
         response = await self._inner.request(endpoint, request, timeout_ms)
+        await self._travel()
         delay_s = self.delays_s(request)
         await asyncio.sleep(min(delay_s, timeout_ms / 1000))
         if delay_s * 1000 > timeout_ms:
@@ -111,8 +114,13 @@ class Network:
     async def close(self) -> None:
         await self._inner.close()
 
+    async def _travel(self) -> None:
+        for _ in range(self.way_passes):
+            await asyncio.sleep(0)
+
     async def _pass(self, request: Request, timeout_ms: int) -> None:
         await self.before(request)
+        await self._travel()
         if self.is_refusing:
             raise UnavailableError("connection refused")
         if self.is_cut:
@@ -167,8 +175,9 @@ class _Faulty:
 class MemoryCluster:
     """The member; ``async with cluster.client() as client`` for each client."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, way_passes: int = 0) -> None:
         self.clock = clock or LoopClock(asyncio.get_running_loop())
+        self._way_passes = way_passes
         self.engine = LoopbackEngine()
         self.member = Member(Config(), self.engine, self.clock, random=random.Random(5))
         self._clients = 0
@@ -179,9 +188,8 @@ class MemoryCluster:
         return self.engine.status().last_index
 
     def network(self) -> Network:
-        return Network(
-            {url: create_app(self.member, Config().http, self.clock) for url in (LEFT, RIGHT)}
-        )
+        doors = {url: create_app(self.member, Config().http, self.clock) for url in (LEFT, RIGHT)}
+        return Network(doors, self._way_passes)
 
     @asynccontextmanager
     async def client(
@@ -207,9 +215,9 @@ class MemoryCluster:
 
 
 @asynccontextmanager
-async def cluster() -> AsyncIterator[MemoryCluster]:
-    """Run a member for the length of a test."""
-    world = MemoryCluster()
+async def cluster(way_passes: int = 0) -> AsyncIterator[MemoryCluster]:
+    """Run a member for the length of a test; requests are so many passes of the loop on the way."""
+    world = MemoryCluster(way_passes=way_passes)
     await world.member.start()
     try:
         yield world

@@ -27,7 +27,7 @@ KINDS = [
 ]  # fmt: skip
 RAISE_NOTHING = {
     *("AsyncClient.call", "AsyncClient.retry_delay_ms", "AsyncClient.shared", "Client.call"),
-    *("AsyncClient.begin", "Client.begin", "LockQueue.note_clean_up"),
+    *("AsyncClient.begin", "Client.begin", "LockQueue.begin_release", "LockQueue.end_release"),
     *("Session.keep_probing", "Session.note_end", "Session.on_state", "Session.remaining_safe_ms"),
     *("Session.close", "Session.fail"),
     *("Acquired.remaining_safe_ms", "Acquired.stop_watching", "LockQueue.clean_up"),

@@ -8,7 +8,7 @@ is cancelled.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context
 from typing import Any
@@ -22,6 +22,8 @@ from tests.client.virtual_time import VirtualLoop
 from tests.met import Met
 
 LEAVES_WITHIN_S = 1.0
+NEAR_AND_FAR = (0, 3)
+"""How long requests are on their way, in passes of the loop, in one round after the other."""
 Attempt = Callable[[AsyncClient], AbstractAsyncContextManager[Any]]
 
 ATTEMPTS: dict[str, Attempt] = {
@@ -90,19 +92,27 @@ class CountingLoop(VirtualLoop):
         callback(*args)
 
 
-def run_counting(scenario: Callable[[MemoryCluster], Coroutine[Any, Any, None]]) -> Met:
-    """Run ``scenario`` with a member in memory, on a loop that counts; return what it met."""
+def run_counting(
+    scenario: Callable[[MemoryCluster], Coroutine[Any, Any, None]], ways: Sequence[int] = (0,)
+) -> Met:
+    """Run ``scenario`` with a member in memory, on a loop that counts, in a round for each way.
 
-    async def main() -> Met:
+    On a way of some passes there are steps while a request is under way. Return what all met.
+    """
+    met = Met()
+
+    async def main(way_passes: int) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, CountingLoop)
-        async with cluster() as world:
+        async with cluster(way_passes) as world:
             loop.locks = world.member._replica.machine.locks
             await scenario(world)
-        return loop.met
+        met.update(loop.met)
 
-    with asyncio.Runner(loop_factory=CountingLoop) as runner:
-        return runner.run(main())
+    for way_passes in ways:
+        with asyncio.Runner(loop_factory=CountingLoop) as runner:
+            runner.run(main(way_passes))
+    return met
 
 
 async def cancelled_at(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from coordinator.client import Request
 from coordinator.errors import OutcomeUnknownError, UnavailableError
+from recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import Kind, each_kind
 
@@ -160,3 +162,45 @@ async def test_two_who_release_at_once_release_once(world: MemoryCluster, kind: 
 
         assert heard == []
         assert await lock.release() is False
+
+
+@each_kind
+@in_memory
+async def test_a_release_cancelled_at_any_pass_is_not_told_as_a_loss(
+    world: MemoryCluster, kind: Kind
+) -> None:
+    """It goes on: that the lock is not held any more may be its own doing."""
+    async with world.client() as client:
+        for passes in range(1, 40):
+            lock, lost = kind(client, "daily"), [""]
+            grant = await lock.acquire()
+            grant.on_lost(partial(lost.append, f"after {passes}"))
+            releasing = asyncio.create_task(lock.release())
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            releasing.cancel()
+            await asyncio.wait({releasing})
+            await asyncio.sleep(1)
+
+            assert grant.is_released
+            assert lost == [""]
+
+
+@in_memory
+async def test_who_waits_for_a_release_is_answered_when_its_caller_is_cancelled(
+    world: MemoryCluster,
+) -> None:
+    """Two release one grant; the one that sends the request is cancelled."""
+    async with world.client() as client:
+        for passes in range(1, 40):
+            lock = Lock(client, "daily")
+            await lock.acquire()
+            first = asyncio.create_task(lock.release())
+            second = asyncio.create_task(lock.release())
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            first.cancel()
+
+            await asyncio.wait({first, second}, timeout=1)
+            assert isinstance(second.result(), bool)
+            assert lock.grant is None

@@ -15,10 +15,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeAlias
-
-CleaningUp: TypeAlias = "asyncio.Task[Any] | Future[Any]"
-"""A task of the loop, or what a thread does itself."""
+from typing import Any
 
 
 class Leftovers:
@@ -26,10 +23,14 @@ class Leftovers:
 
     def __init__(self) -> None:
         self._contending: dict[tuple[str, str], int] = {}
-        self._going: dict[tuple[str, str], set[CleaningUp]] = {}
+        self._going: dict[tuple[str, str], set[asyncio.Task[Any]]] = {}
+        self._releases: dict[tuple[str, str], int] = {}
+        """How many releases are under way that their own callers wait for."""
+        self._released: dict[tuple[str, str], Future[None]] = {}
+        """What is done when none of them is; made if an attempt waits for it."""
         self._guard = threading.Lock()
 
-    def add(self, locks: Sequence[str], owner: str, task: CleaningUp) -> None:
+    def add(self, locks: Sequence[str], owner: str, task: asyncio.Task[Any]) -> None:
         """Count ``task`` as cleaning up after ``owner`` in these queues, until it is done."""
         for lock in locks if owner else ():
             key = (lock, owner)
@@ -37,17 +38,44 @@ class Leftovers:
                 self._going.setdefault(key, set()).add(task)
             task.add_done_callback(partial(self._forget, key))
 
+    def begin_release(self, locks: Sequence[str], owner: str) -> None:
+        """Count a release of what ``owner`` has in these queues, until ``end_release``."""
+        with self._guard:
+            for lock in locks if owner else ():
+                self._releases[lock, owner] = self._releases.get((lock, owner), 0) + 1
+
+    def end_release(self, locks: Sequence[str], owner: str) -> None:
+        """Count it no more."""
+        for lock in locks if owner else ():
+            with self._guard:
+                count = self._releases.pop((lock, owner)) - 1
+                if count:
+                    self._releases[lock, owner] = count
+                    continue
+                released = self._released.pop((lock, owner), None) if self._released else None
+            if released is not None:
+                released.set_result(None)
+
     def are_gone(self, locks: Sequence[str], owner: str) -> bool:
         """Whether nothing is left of ``owner`` here."""
-        return not any((lock, owner) in self._going for lock in locks)
+        if not self._going and not self._releases:
+            return True
+        keys = [(lock, owner) for lock in locks]
+        return not any(key in self._going or key in self._releases for key in keys)
 
     async def gone(self, locks: Sequence[str], owner: str, timeout_ms: int) -> bool:
         """Wait until nothing is left of ``owner`` here; False when the time was not enough."""
-        with self._guard:
-            going = {task for lock in locks for task in self._going.get((lock, owner), ())}
-        if not going:
+        if self.are_gone(locks, owner):
             return True
-        tasks = {asyncio.wrap_future(e) if isinstance(e, Future) else e for e in going}
+        tasks: set[asyncio.Future[Any]] = set()
+        with self._guard:
+            for key in [(lock, owner) for lock in locks]:
+                tasks.update(self._going.get(key, ()))
+                if key in self._releases:
+                    released = self._released.setdefault(key, Future())
+                    tasks.add(asyncio.wrap_future(released))
+        if not tasks:
+            return True
         _, pending = await asyncio.wait(tasks, timeout=timeout_ms / 1000)
         return not pending
 
@@ -71,7 +99,7 @@ class Leftovers:
         """Whether an attempt of ``owner`` is under way in this queue."""
         return (queue, owner) in self._contending
 
-    def _forget(self, key: tuple[str, str], task: CleaningUp) -> None:
+    def _forget(self, key: tuple[str, str], task: asyncio.Task[Any]) -> None:
         with self._guard:
             going = self._going.get(key, set())
             going.discard(task)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -140,9 +139,8 @@ class LockQueue:
         if on_position is not None:
             await self._home.enter()  # it is called there
         clock = self._delivery.clock
-        limit_ms = wait_ms or self._timeout_ms
-        if wait_ms == 0:
-            limit_ms = min(limit_ms, TRY_MS_MAX)
+        tried_ms = min(self._timeout_ms, TRY_MS_MAX)
+        limit_ms = tried_ms if wait_ms == 0 else wait_ms or self._timeout_ms
         deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
         session, opening = await self._session_for(request.owner, limit_ms, deadline_ms)
         pool = self._delivery.request_ids
@@ -249,9 +247,13 @@ class LockQueue:
         self._leftovers.add(self.names, owner, chore)
         return chore
 
-    def note_clean_up(self, cleaning_up: Future[Any], owner: str) -> None:
-        """Count what a thread does itself as ``clean_up`` counts its task."""
-        self._leftovers.add(self.names, owner, cleaning_up)
+    def begin_release(self, owner: str) -> None:
+        """Let ``acquire`` in the name of ``owner`` wait for ``end_release``; in any thread."""
+        self._leftovers.begin_release(self.names, owner)
+
+    def end_release(self, owner: str) -> None:
+        """End what ``begin_release`` began."""
+        self._leftovers.end_release(self.names, owner)
 
     @property
     def _delivery(self) -> CallDelivery:
