@@ -78,10 +78,12 @@ class Revision(ProcessCluster):
 
     def cpu_seconds(self) -> float:
         """Return the processor time of all members; finer than the ticks of ``/proc/PID/stat``."""
-        paths = (
-            Path(f"/proc/{each.pid}/task").glob("*/schedstat") for each in self.processes.values()
-        )
-        return sum(int(path.read_text().split()[0]) for some in paths for path in some) / 1e9
+        return sum(self.processor_s(member_id) for member_id in self.ids)
+
+    def processor_s(self, member_id: str) -> float:
+        """Return the processor time of one member."""
+        paths = Path(f"/proc/{self.processes[member_id].pid}/task").glob("*/schedstat")
+        return sum(int(path.read_text().split()[0]) for path in paths) / 1e9
 
     def frames(self) -> dict[str, Counter[str]]:
         """Return the calls of Python functions of each member since it was last asked."""
