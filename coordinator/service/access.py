@@ -104,7 +104,8 @@ class Expiry:
         self.is_over = False
 
     def __enter__(self) -> Expiry:
-        self._look()
+        if self._caller.credential:
+            self._look()
         return self
 
     def __exit__(self, *_exception: object) -> None:

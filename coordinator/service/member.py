@@ -128,7 +128,7 @@ class Member:
         self._replica = replica = MachineReplica(
             StateMachine(), limits=config.first_limits, rules=rules
         )
-        self._timers = Timers(clock)
+        self.timers = Timers(clock)
         self._tasks = Tasks(self._fail)
         self._leadership = Leadership(engine, clock)
         self.turns = Turns(config.limits.requests_per_second_max)
@@ -140,7 +140,7 @@ class Member:
             random=random or random_module.SystemRandom(),
             metrics=self.metrics,
             replica=replica,
-            timers=self._timers,
+            timers=self.timers,
             tasks=self._tasks,
             leadership=self._leadership,
             turns=self.turns,
@@ -148,7 +148,7 @@ class Member:
         self.leader_address = LeaderAddress(engine, config.cluster)
         self.proposer = Proposer(context)
         self._reads = Reads(context)
-        self._hub = WatchHub(replica, config.limits, self.metrics, self._timers)
+        self._hub = WatchHub(replica, config.limits, self.metrics, self.timers)
         self.access = AccessService(context, self._reads, issuer=issuer)
         self.sessions = SessionReads(self._reads, replica)
         self.subtrees = SubtreeReads(self._reads, replica)
@@ -199,7 +199,7 @@ class Member:
     async def start(self) -> None:
         """Load the data and join the cluster; there may be no leader yet when this returns."""
         await self._engine.start(self._replica)
-        tick_ms, every = self._config.sessions.tick_ms, self._timers.every
+        tick_ms, every = self._config.sessions.tick_ms, self.timers.every
         leases = every(tick_ms, self._leases.tick)
         every(tick_ms, self._leadership.observe)
         every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
@@ -221,11 +221,11 @@ class Member:
         self._end_waits()
         await self._tasks.stop()
         await self._engine.stop()
-        self._timers.close()
+        self.timers.close()
 
     def tick(self, now_ms: int) -> None:
         """Do everything that is due at ``now_ms``; a running loop calls this by itself."""
-        self._timers.tick(now_ms)
+        self.timers.tick(now_ms)
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
         """Call ``listener`` once, when this member must stop."""
@@ -334,7 +334,7 @@ class Member:
             self.metrics.sessions_failed.inc()
             logger.info("session %s was ended by its client: %r", session_id, failure)
         with suppress(TimeoutError):  # it has ended in any case, and what it owned goes
-            async with self._timers.deadline(deadline_ms):
+            async with self.timers.deadline(deadline_ms):
                 await self._session_ends.finished(session_id)
         return result
 

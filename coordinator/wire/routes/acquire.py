@@ -34,8 +34,8 @@ from coordinator.model.sessions import safe_ms
 from coordinator.service.access import Expiry
 from coordinator.service.kept_sessions import KeptSession, in_words_of_a_lease
 from coordinator.service.tasks import let_go
-from coordinator.service.timers import Deadline
-from coordinator.state.commands import OpenSession
+from coordinator.service.timers import Deadline, Timer, Timers
+from coordinator.state.commands import OpenSession, RequestId
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
@@ -45,11 +45,11 @@ from coordinator.wire.request import (
     Answered,
     IncomingRequest,
     LineStream,
-    wants,
 )
 from coordinator.wire.routes.door import Door
 
-_CLIENT_ID, _NUMBER = 4, 5
+_JSON, _MSGPACK = Encoding.JSON.value, Encoding.MSGPACK.value
+_KEEP_ALIVE_MS = int(KEEP_ALIVE_S * 1_000)
 
 
 class Entering(NamedTuple):
@@ -78,12 +78,15 @@ class AcquireHandler:
         door: Door,
         request: IncomingRequest,
         asked: Acquire,
+        *,
+        request_id: RequestId | None,
         begin: Begin,
         give_back: GiveBack,
     ) -> None:
         self._door = door
         self._request = request
         self._asked = asked
+        self._request_id = request_id
         self._begin = begin
         self._give_back_now = give_back
         self._kept: KeptSession | None = None
@@ -97,11 +100,15 @@ class AcquireHandler:
         self._is_told = False
         """Whether the client may have read that it was granted."""
 
-    async def answer(self) -> Answered:
+    def answer(self) -> Awaitable[Answered]:
         """Return the response: the grant, or why not."""
         lease_ms = self._asked.lease_ms
-        if lease_ms is None or self._door.request_id(self._request) is not None:
-            return await self._answer()
+        if lease_ms is None or self._request_id is not None:
+            return self._answer()
+        return self._answer_kept(lease_ms)
+
+    async def _answer_kept(self, lease_ms: int) -> Answered:
+        """Return the response to an attempt without a number, with a session of its own."""
         if self._asked.session_id is not None:
             raise BadArgumentsError(
                 "body: expected session_id or lease_ms in a request without a number (a session "
@@ -119,9 +126,10 @@ class AcquireHandler:
                 self._door.spawn(kept.end, f"end session {kept.session_id}", is_lasting=True)
 
     async def _answer(self) -> Answered:
-        if not wants(self._request, messages.NDJSON_TYPE):
+        accept = (self._request.headers.get("accept") or "").lower()
+        if messages.NDJSON_TYPE not in accept:
             return self._reply(await self._granted(None))
-        takes_either = any(wants(self._request, each.value) for each in Encoding)
+        takes_either = _JSON in accept or _MSGPACK in accept
         return await self._stream(None if takes_either else self._tell)
 
     def _reply(self, grant: GrantReply) -> Answer:
@@ -135,11 +143,12 @@ class AcquireHandler:
 
     async def _granted(self, on_position: Callable[[int], None] | None) -> GrantReply:
         """Return the grant; gives up when the door closes."""
-        scope, door = self._scope, self._door
-        expiry = Expiry(door.member.access, self._request.caller, scope.cut)
+        scope, door, cut = self._scope, self._door, self._scope.cut
+        expiry = Expiry(door.member.access, self._request.caller, cut)
         try:
             async with scope:
-                with door.told_of_closing(scope.cut), expiry:
+                door.tell_of_closing(cut)
+                with expiry:
                     return await self._begun(on_position)
         except TimeoutError:
             if not scope.is_expired:
@@ -155,6 +164,8 @@ class AcquireHandler:
             if self._queued_as and self._kept is None:
                 error.fields["session_id"] = self._queued_as
             raise
+        finally:
+            door.tell_no_more(cut)
 
     async def _begun(self, on_position: Callable[[int], None] | None) -> GrantReply:
         """Return the grant, with what is promised of its lease when it is one of its own."""
@@ -174,7 +185,7 @@ class AcquireHandler:
             opening = self._door.member.kept_sessions.opening(
                 asked.lease_ms,
                 _session_label(asked),
-                self._door.request_id(self._request),
+                self._request_id,
                 session_id=asked.session_id,
                 address=self._door.address(self._request),
             )
@@ -184,7 +195,9 @@ class AcquireHandler:
             grant = await begin(Entering(session_id, opening, self._on_queued, on_position))
         except BadArgumentsError as error:
             raise in_words_of_a_lease(error) from None
-        return await self._with_promise(grant)
+        # A client that numbers its requests sends heartbeats and counts from those; it is spared
+        # the round to the leader.
+        return grant if self._request_id is not None else await self._with_promise(grant)
 
     def _on_queued(self, session_id: str, position: int) -> None:
         self._queued_as = session_id
@@ -196,13 +209,8 @@ class AcquireHandler:
             self._waiting.tell(position, self._queued_as)
 
     async def _with_promise(self, grant: GrantReply) -> GrantReply:
-        """Return the grant with what the leader promises of the session that the client brought.
-
-        A client that numbers its requests sends heartbeats and counts from those; it is spared
-        the round to the leader."""
+        """Return the grant with what the leader promises of the session that the client brought."""
         door = self._door
-        if door.request_id(self._request) is not None:
-            return grant
         grants = (grant, *grant.grants)
         paths = dict.fromkeys([each.path for each in grants if each.max_hold_ms])
         deadline_ms = door.deadline_ms(self._request)
@@ -223,7 +231,8 @@ class AcquireHandler:
     async def _stream(self, on_position: Callable[[int], None] | None) -> Answered:
         """Answer in lines; without ``on_position`` by the grant alone if it need not wait."""
         stream = self._door.lines(self._request)
-        self._waiting = waiting = _Waiting(stream, self._scope.cut)
+        timers = self._door.member.timers
+        self._waiting = waiting = _Waiting(stream, timers, self._scope.cut)
         grant: GrantReply | None = None
         is_granting = False
         try:
@@ -251,7 +260,7 @@ class AcquireHandler:
 
     def _give_back(self, grant: GrantReply) -> None:
         # With a request number its client may find the grant at another member, and hold it there.
-        is_lasting = self._door.request_id(self._request) is None
+        is_lasting = self._request_id is None
         chore = partial(self._give_back_now, grant)
         self._door.spawn(chore, f"give back {grant.grant_id}", is_lasting=is_lasting)
 
@@ -278,14 +287,12 @@ class _Waiting:
 
     ``on_lost`` is called when one cannot be sent; ``error`` says why."""
 
-    def __init__(self, stream: LineStream, on_lost: Callable[[], None]) -> None:
+    def __init__(self, stream: LineStream, timers: Timers, on_lost: Callable[[], None]) -> None:
         self._stream = stream
         self._on_lost = on_lost
-        self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
-        self._beginning: asyncio.TimerHandle | None = self._loop.call_later(
-            KEEP_ALIVE_S, self._begin
-        )
+        begin_ms = timers.clock.monotonic_ms() + _KEEP_ALIVE_MS
+        self._beginning: Timer | None = timers.at(begin_ms, self._begin)
         self._latest: tuple[int, str] | None = None
         """The position that is not told yet, and the session that waits."""
         self._woken = asyncio.Event()
@@ -322,7 +329,7 @@ class _Waiting:
         if self._beginning is not None:
             self._beginning.cancel()
             self._beginning = None
-        self._task = self._loop.create_task(self._send_lines())
+        self._task = asyncio.get_running_loop().create_task(self._send_lines())
 
     async def _send_lines(self) -> None:
         try:

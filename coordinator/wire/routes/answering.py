@@ -84,8 +84,8 @@ class Answering:
                 else:
                     for check in self._checks[operation_id]:
                         check(request)
-                    if not self._gate.recalls(request, route):
-                        await self._gate.admit(request, route)
+                    if not self._gate.knows(request, route):
+                        await self._gate.find_out(request)
                     renewal = begin_renewal(self.door, request)
                     answered = await route.handler(request)
             except CoordinatorError as error:

@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import Any
 
 from coordinator.clock import Clock
@@ -59,6 +60,9 @@ _CHORE_AGAIN_MS = 1_000
 _WRITTEN_LATER_BYTES = 1024 * 1024
 """A longer answer is joined in one pass of the loop, and sent in another."""
 _NO_BODY: dict[str, Any] = {}
+_ACCEPTS_KEPT = 64
+"""Accept headers whose meaning is kept, of so many characters each at the most:"""
+_ACCEPT_KEPT_MAX = 256
 
 
 Chore = Callable[[int], Awaitable[object]]
@@ -137,13 +141,21 @@ class Door:
     @contextmanager
     def told_of_closing(self, end: Callable[[], None]) -> Iterator[None]:
         """Have ``end`` called when the door closes while the block runs (or at once)."""
-        self._on_closing.add(end)
+        self.tell_of_closing(end)
         try:
-            if self.is_closing:
-                end()
             yield
         finally:
-            self._on_closing.discard(end)
+            self.tell_no_more(end)
+
+    def tell_of_closing(self, end: Callable[[], None]) -> None:
+        """Have ``end`` called when the door closes, or at once, until ``tell_no_more``."""
+        self._on_closing.add(end)
+        if self.is_closing:
+            end()
+
+    def tell_no_more(self, end: Callable[[], None]) -> None:
+        """Forget ``end``."""
+        self._on_closing.discard(end)
 
     # --- what was asked
 
@@ -293,10 +305,9 @@ class Door:
         accept = request.headers.get("accept")
         if accept is None or "msgpack" not in accept:
             return request.encoding
-        wanted = dict(map(_quality, accept.lower().split(",")))
-        msgpack = max(wanted.get(each, 0.0) for each in _MSGPACK_TYPES)
-        is_wanted = msgpack > 0 and msgpack >= wanted.get(Encoding.JSON.value, 0.0)
-        return Encoding.MSGPACK if is_wanted else Encoding.JSON
+        if len(accept) > _ACCEPT_KEPT_MAX:
+            return _wanted_encoding(accept)
+        return _known_encoding(accept)
 
     # --- what is answered
 
@@ -465,6 +476,18 @@ def checked_client_id(client_id: str) -> str:
             f"found {shortened(ascii(client_id))}"
         )
     return client_id
+
+
+def _wanted_encoding(accept: str) -> Encoding:
+    """Return the encoding that an Accept header asks for, one of which names msgpack."""
+    wanted = dict(map(_quality, accept.lower().split(",")))
+    msgpack = max(wanted.get(each, 0.0) for each in _MSGPACK_TYPES)
+    is_wanted = msgpack > 0 and msgpack >= wanted.get(Encoding.JSON.value, 0.0)
+    return Encoding.MSGPACK if is_wanted else Encoding.JSON
+
+
+_known_encoding = lru_cache(maxsize=_ACCEPTS_KEPT)(_wanted_encoding)
+"""The same, of headers as clients send them: each always the same one."""
 
 
 def _quality(item: str) -> tuple[str, float]:

@@ -23,12 +23,18 @@ class Gate:
         self._is_wide = door.config.access == "off"
         """Whether all who reach it may do everything until access rights are on."""
 
-    def recalls(self, request: IncomingRequest, route: Route) -> bool:
-        """Know who asks from the last request of the same connection, if that counts still."""
+    def knows(self, request: IncomingRequest, route: Route) -> bool:
+        """Know at once who asks, if that can be: from the last request of the same connection, if
+        that counts still, or because nothing was shown and access rights are not on."""
         if route.is_open:
             return True
         place, authorization = request.place, request.authorization
-        proved = None if place is None or authorization is None else place.proved
+        if authorization is None:
+            is_nobody = place is None or (
+                not place.certificate_names and (place.is_local or self._is_wide)
+            )
+            return is_nobody and not self._door.member.access.is_on
+        proved = None if place is None else place.proved
         if not isinstance(proved, ConnectionProof) or proved.authorization != authorization:
             return False
         if not self._door.member.access.holds(proved):
@@ -45,8 +51,12 @@ class Gate:
             AuthFailedError: what was shown proves nobody, or nothing was shown where something is
                 needed.
         """
-        if self.recalls(request, route):
+        if self.knows(request, route):
             return
+        await self.find_out(request)
+
+    async def find_out(self, request: IncomingRequest) -> None:
+        """Find out who asks, when that is not known at once; raises as ``admit`` does."""
         door, place = self._door, request.place
         access, deadline_ms = door.member.access, door.deadline_ms(request)
         is_near = place is None or place.is_local or self._is_wide

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from msgspec.structs import replace
 
@@ -65,17 +65,17 @@ class LockRoutes(QueueRoutes):
         LOCKS.directories(asked.names)  # before a session is opened for it
         return await self._answer(request, asked.names, asked, conditions(query, body))
 
-    async def _answer(
+    def _answer(
         self,
         request: IncomingRequest,
         name: str | Sequence[str],
         asked: Acquire,
         if_held: tuple[HeldCondition, ...],
-    ) -> Answered:
-        async def enter(how: AcquireOptions) -> GrantReply:
-            return await self._door.member.locks.acquire(name, asked=asked, **how)
+    ) -> Awaitable[Answered]:
+        def enter(how: AcquireOptions) -> Awaitable[GrantReply]:
+            return self._door.member.locks.acquire(name, asked=asked, **how)
 
-        return await self._acquire(request, asked, if_held, enter)
+        return self._acquire(request, asked, if_held, enter)
 
     async def look(self, request: IncomingRequest) -> Answer:
         """Return who holds and who waits; with a token only whether it is a current one."""

@@ -32,20 +32,20 @@ class QueueRoutes:
     def _service(self) -> QueueService:
         raise NotImplementedError
 
-    async def _acquire(
+    def _acquire(
         self,
         request: IncomingRequest,
         asked: Acquire,
         if_held: tuple[HeldCondition, ...],
         enter: Enter,
-    ) -> Answered:
+    ) -> Awaitable[Answered]:
         """Answer with the grant, or why there is none."""
         door = self._door
         request_id = door.request_id(request)
         deadline_ms = wait_deadline_ms(door, request, asked)
 
-        async def begin(entering: Entering) -> GrantReply:
-            return await enter(
+        def begin(entering: Entering) -> Awaitable[GrantReply]:
+            return enter(
                 {
                     "session_id": entering.session_id,
                     "opening": entering.opening,
@@ -62,9 +62,9 @@ class QueueRoutes:
                 }
             )
 
-        async def give_back(grant: GrantReply, deadline_ms: int) -> object:
+        def give_back(grant: GrantReply, deadline_ms: int) -> Awaitable[object]:
             # With a request number its client may hold this grant at another member.
-            return await self._service.release(
+            return self._service.release(
                 grant.lock,
                 grant.grant_id,
                 None,
@@ -73,7 +73,10 @@ class QueueRoutes:
                 spares_repeated=request_id is not None,
             )
 
-        return await AcquireHandler(door, request, asked, begin, give_back).answer()
+        handler = AcquireHandler(
+            door, request, asked, request_id=request_id, begin=begin, give_back=give_back
+        )
+        return handler.answer()
 
     async def release(self, request: IncomingRequest) -> Answer:
         """Release a grant, or leave the queue; again if need be, and never another client's."""
