@@ -132,6 +132,7 @@ class Proposer:
         self._leadership = context.leadership
         self._metrics = context.metrics
         self._come_to = context.metrics.proposals.labels
+        self._done = self._come_to("done")
         self._limits = context.config.raft
         self._turns = context.turns
         self._forwarded_in_flight = 0
@@ -219,7 +220,7 @@ class Proposer:
             # The zxid of the refusal: a watch from there misses nothing.
             error.fields["zxid"] = committed.outcome.zxid
             raise error
-        self._come_to("done").inc()
+        self._done.inc()
         check(operation, committed.outcome)
         return committed
 
@@ -231,12 +232,13 @@ class Proposer:
             raise ThrottledError(f"{waiting_bytes} bytes of proposals are under way here already")
 
     async def _until_known(self, command: bytes, attempts: _Attempts, deadline_ms: int) -> None:
+        me = self._engine.member_id
         while True:
             leader_id = None
             try:
-                leader_id = await self._leader(attempts)
+                leader_id = me if self._leadership.is_leader else await self._leader(attempts)
                 attempts.is_under_way = True
-                if leader_id == self._engine.member_id:
+                if leader_id == me:
                     now_ms = self._clock.wall_ms()
                     if abs(now_ms - attempts.stamp_ms) > _STAMP_MS_MAX:  # nobody led until now
                         command, attempts.stamp_ms = stamped(command, now_ms), now_ms

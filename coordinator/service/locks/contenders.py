@@ -83,7 +83,8 @@ class Recipe:
 
     def name_at(self, path: str) -> str:
         """Return the name of the queue that ``path`` is, or belongs to."""
-        return unquote(path[len(self.root) + 1 :].partition("/")[0])
+        segment = path[len(self.root) + 1 :].partition("/")[0]
+        return unquote(segment) if "%" in segment else segment
 
     def contender_path(self, name: str, grant_id: str) -> tuple[str, int]:
         """Return path and czxid of the contender that ``grant_id`` names."""
@@ -156,7 +157,7 @@ Captured = tuple[int, ContenderRecord, bytes | None, SessionRecord | None]
 def find(machine: StateMachine, path: str) -> QueuedContender | None:
     """Return the contender ``path``, None when it is not there."""
     recorded = machine.locks.record(path)
-    return None if recorded is None else _there(machine, recorded)
+    return None if recorded is None else there(machine, recorded)
 
 
 class CapturedQueue(NamedTuple):
@@ -212,10 +213,11 @@ def queued(place: Captured, zxid: int) -> tuple[QueuedContender, int]:
 def first_holder(machine: StateMachine, directory: str) -> QueuedContender | None:
     """Return the holder, the first of several; None without one."""
     holder = machine.locks.first_holder(directory)
-    return None if holder is None else _there(machine, holder)
+    return None if holder is None else there(machine, holder)
 
 
-def _there(machine: StateMachine, recorded: ContenderRecord) -> QueuedContender:
+def there(machine: StateMachine, recorded: ContenderRecord) -> QueuedContender:
+    """Return the contender of this record, which is in the state now."""
     data = machine.data(recorded.path)
     assert data is not None, "what is recorded is in the tree"
     return QueuedContender(recorded, data, machine.zxid)

@@ -46,7 +46,7 @@ from coordinator.service.locks.attempts import (
     abandoning,
     releasing,
 )
-from coordinator.service.locks.contenders import QueuedContender, find, first_holder
+from coordinator.service.locks.contenders import QueuedContender, first_holder, there
 from coordinator.service.locks.hold_times import LockClasses
 from coordinator.service.locks.holder_info import named
 from coordinator.service.locks.positions import Positions
@@ -69,6 +69,8 @@ LEADER_WITHIN_MS = 5_000
 _SEEN_MS_MAX = 250
 """How long a refusal waits to know who holds."""
 
+
+_HOLDS = QueuePosition(is_holder=True, position=0)
 
 _Waiter = asyncio.Future[None]  # of an attempt that waits to be granted, or for an end of it
 
@@ -236,21 +238,20 @@ class Queues:
         self, attempt: QueueAttempt, mine: tuple[Mine, ...]
     ) -> tuple[QueuedContender, ...]:
         """Wait until every one of ``mine`` holds, by the wait deadline."""
-        position: int | None = None
+        won, place = self._look(attempt, mine)
+        if place.is_holder:
+            return won
+        position: int | None = place.position
         # What a try finds waiting is of an earlier request of the same number, which would wait.
         until_ms = self._clock.monotonic_ms() if attempt.is_try else attempt.wait_deadline_ms
         try:
             async with self._timers.deadline(until_ms):
-                place = self._place(attempt, mine)
-                if not place.is_holder:
-                    position = place.position
-                    await self._until_holder(attempt, mine, place)
-                return self._held(mine)
+                return await self._until_holder(attempt, mine, place)
         except ShuttingDownError:
             raise _queued_error(mine[0].path) from None
         except (TimeoutError, NoLeaderError):
             if all(map(self._is_there, mine)):
-                position = self._place(attempt, mine).position
+                position = self._look(attempt, mine)[1].position
             await self._undo(attempt, releasing(attempt, mine[0]), position)
             raise _queued_error(mine[0].path) from None
         except UnavailableError as error:  # of the read barrier: its disk is full
@@ -259,7 +260,8 @@ class Queues:
 
     async def _until_holder(
         self, attempt: QueueAttempt, mine: tuple[Mine, ...], place: QueuePosition
-    ) -> None:
+    ) -> tuple[QueuedContender, ...]:
+        won: tuple[QueuedContender, ...] = ()
         observer = None
         if attempt.on_queued is not None:
             attempt.on_queued(attempt.session_id, place.position)
@@ -275,10 +277,11 @@ class Queues:
                     is_confirmed = True
                 else:
                     await self._until_told(mine)
-                place = self._place(attempt, mine)
+                won, place = self._look(attempt, mine)
         finally:
             if observer is not None:
                 self._positions.forget(observer)
+        return won
 
     def _has_lasted(self, attempt: QueueAttempt) -> bool:
         """Whether what is granted here cannot have ended by silence, or by its bound, elsewhere.
@@ -319,29 +322,34 @@ class Queues:
         found = self._replica.machine.locks.record(mine.path)
         return found is not None and found.czxid == mine.czxid
 
-    def _place(self, attempt: QueueAttempt, mine: tuple[Mine, ...]) -> QueuePosition:
-        """Decide on the state applied here; raise if a contender is not there any more."""
-        machine = self._replica.machine
+    def _look(
+        self, attempt: QueueAttempt, mine: tuple[Mine, ...]
+    ) -> tuple[tuple[QueuedContender, ...], QueuePosition]:
+        """Return the contenders and their place, decided on the state applied here.
+
+        Raises:
+            SessionExpiredError, LockLostError, NoAuthError: one is not there any more.
+        """
+        machine, position = self._replica.machine, 0
+        locks, found = machine.locks, []
         for each in mine:
-            is_open = machine.session(attempt.session_id) is not None
-            if is_open and self._is_there(each):
-                continue
-            if not is_open:
+            if machine.session(attempt.session_id) is None:
                 raise SessionExpiredError(
                     f"session {attempt.session_id} has ended, and {each.path} with it",
                     session_id=attempt.session_id,
                 )
-            self._check_rights(attempt, mine)
-            raise LockLostError(
-                f"{each.path} is not in the queue any more: it was released, abandoned, taken out, "
-                "or left when its time was up",
-                path=each.path,
-            )
-        standings = [machine.locks.standing(each.path) for each in mine]
-        return QueuePosition(
-            is_holder=all(each.is_holder for each in standings),
-            position=max(each.position for each in standings),
-        )
+            recorded = locks.record(each.path)
+            if recorded is None or recorded.czxid != each.czxid:
+                self._check_rights(attempt, mine)
+                raise LockLostError(
+                    f"{each.path} is not in the queue any more: it was released, abandoned, taken "
+                    "out, or left when its time was up",
+                    path=each.path,
+                )
+            if recorded.granted_zxid is None:
+                position = max(position, locks.standing(each.path).position)
+            found.append(there(machine, recorded))
+        return tuple(found), _HOLDS if not position else QueuePosition(False, position)
 
     def _check_rights(self, attempt: QueueAttempt, mine: tuple[Mine, ...]) -> None:
         """Raise NoAuth if it was taken out since its identity has lost the right to the lock."""
@@ -350,12 +358,6 @@ class Queues:
         if session is not None:
             for each in mine:
                 machine.access.check(session.caller, Verb.LOCK, parent_of(each.path))
-
-    def _held(self, mine: tuple[Mine, ...]) -> tuple[QueuedContender, ...]:
-        """Return the contenders that were just seen to hold, in the same step."""
-        machine = self._replica.machine
-        won = [find(machine, each.path) for each in mine]
-        return tuple([each for each in won if each is not None])
 
     # --- leaving nothing behind
 

@@ -191,16 +191,18 @@ class LockService(QueueService):
 
 def grant_of(machine: StateMachine, recipe: Recipe, contender: QueuedContender) -> GrantReply:
     """Return the grant of a contender that holds."""
+    recorded = contender.recorded
+    path, czxid = recorded.path, recorded.czxid
     return GrantReply(
-        grant_id=contender.grant_id,
-        lock=recipe.name_at(contender.path),
-        fencing_token=contender.czxid,
-        session_id=contender.session_id,
-        path=contender.path,
+        grant_id=grant_id_of(path, czxid),
+        lock=recipe.name_at(path),
+        fencing_token=czxid,
+        session_id=recorded.session_id or "",
+        path=path,
         zxid=contender.zxid,
-        kind=contender.recorded.kind.value,
-        max_hold_ms=contender.recorded.max_hold_ms,
-        previous=_previous(machine, contender.directory),
+        kind=recorded.kind._value_,
+        max_hold_ms=recorded.max_hold_ms,
+        previous=_previous(machine, recorded.directory),
         is_election=recipe is ELECTIONS,
     )
 
@@ -214,7 +216,7 @@ def _previous(machine: StateMachine, directory: str) -> Previous | None:
     return Previous(
         grant_id=grant_id_of(contender.path, contender.czxid),
         fencing_token=contender.czxid,
-        how=ended.departure.how.value,
+        how=ended.departure.how._value_,
         note=contender.note,
         ended_zxid=ended.ended_zxid,
     )
