@@ -12,13 +12,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from coordinator.audit.event import Audit, AuditEvent, Source
 from coordinator.errors import LockLostError
 from coordinator.raft.engine import EngineStatus
 from coordinator.service.audit_lines import LINES, first_path
 from coordinator.service.context import MemberContext
+from coordinator.service.replica import Hears
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 
@@ -27,6 +28,8 @@ LOOK_EVERY_MS = 1_000
 
 class AuditTrail:
     """Follows the state and the engine of one member, and notes what an auditor asks for."""
+
+    hears: ClassVar[Hears] = Hears.ALL
 
     def __init__(self, context: MemberContext, audit: Audit) -> None:
         self._audit = audit

@@ -137,7 +137,7 @@ class Divergence:
         self._leadership = context.leadership
         self._replica = context.replica
         self._slices = StateSlices(context.engine, context.timers, self._replica)
-        self._replica.add_listener(self._slices, hears_data=False)
+        self._replica.add_listener(self._slices)
         self._metrics = context.metrics
         self._on_difference = on_difference
         self.sentence = ""

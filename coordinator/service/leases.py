@@ -22,9 +22,11 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+from typing import ClassVar
 
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.service.context import MemberContext
+from coordinator.service.replica import Hears
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
@@ -40,6 +42,8 @@ _STARTED_AT_ONCE = 2_000
 
 class Leases:
     """The lease of every open session, while this member leads."""
+
+    hears: ClassVar[Hears] = Hears.QUEUES
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

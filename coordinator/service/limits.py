@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.access import LIMITS, NOBODY, Caller, Verb
@@ -21,6 +22,7 @@ from coordinator.model.limits import WHY_NO_MORE, proposed_bounds_of
 from coordinator.service.context import MemberContext
 from coordinator.service.proposals import Asked, Proposer
 from coordinator.service.reads import ReadMode, ReadReply, Reads
+from coordinator.service.replica import Hears
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, SetLimits
 from coordinator.state.limits import LimitsRecord
@@ -50,6 +52,8 @@ class LimitsService:
     Args:
         rules: those of this release; a test passes those of another one.
     """
+
+    hears: ClassVar[Hears] = Hears.REST
 
     def __init__(
         self,

@@ -187,12 +187,11 @@ class Member:
         self.holding = HoldingService(proposer, reads, replica, self._leadership)
         self.grant_history = GrantReads(reads, replica)
         self.deadlocks = RefusedDeadlocks(replica)
-        hearing_data = (self._hub, reads, self.holding, self._reaper)
         for listener in (
             self._hub, reads, self._leases, self._hold_timers, taken, self._queues, self._holds,
             denials, self.holding, self.limits, *self._in_pieces, self._reaper, self.deadlocks,
         ):  # fmt: skip
-            replica.add_listener(listener, hears_data=listener in hearing_data)
+            replica.add_listener(listener)
 
     # --- life
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from coordinator.errors import CoordinatorError
 from coordinator.model.events import EventType
 from coordinator.service.context import MemberContext
+from coordinator.service.replica import Hears
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Reap
 from coordinator.state.outcomes import Outcome, Reaped
@@ -40,6 +41,8 @@ class _Seen(NamedTuple):
 
 class Reaper:
     """The idle znodes that this leader has seen, and when they are due."""
+
+    hears: ClassVar[Hears] = Hears.ALL
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

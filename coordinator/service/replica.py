@@ -7,24 +7,45 @@ synchronous: when ``apply`` returns, every watch, lease and waiter has been noti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from enum import Enum
+from typing import ClassVar, Protocol
 
 from coordinator.errors import StorageError
 from coordinator.model.limits import NEW_CLUSTER, UNSET, MachineLimits
 from coordinator.raft.engine import Replace
 from coordinator.state.codec import decode_command
-from coordinator.state.commands import Check, Command, SetData, SetLimits
+from coordinator.state.commands import Check, Command, Enter, Release, SetData, SetLimits
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import Outcome
+from coordinator.state.outcomes import Outcome, Refusal
 from coordinator.state.rules import RULES, difference
 from coordinator.waiting import FREED_AT_ONCE, in_turns
 
 _OnOutcome = Callable[[Command, Outcome], None]
-_OF_DATA = frozenset({SetData, Check})
+
+
+class Hears(Enum):
+    """Of which commands a listener is told. One that was refused is told to all.
+
+    Most commands change the data of one znode, or take or leave a place in a queue, and are of no
+    concern to nearly all who listen."""
+
+    ALL = 0
+    QUEUES = 1
+    """All but those of data alone: SetData and Check."""
+    REST = 2
+    """All but those, and Enter and Release."""
+
+
+_TOLD_TO: dict[type, Hears] = {
+    SetData: Hears.ALL, Check: Hears.ALL, Enter: Hears.QUEUES, Release: Hears.QUEUES,
+}  # fmt: skip
+"""Who hears less than this is not told of the operation."""
 
 
 class StateListener(Protocol):
     """A part of the member that follows the state. Neither call may raise."""
+
+    hears: ClassVar[Hears]
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
         """``command`` has just been applied."""
@@ -58,21 +79,15 @@ class MachineReplica:
         self._configured = limits
         self._rules = rules
         self._listeners: list[StateListener] = []
-        self._on_outcome: list[_OnOutcome] = []
-        self._on_data: list[_OnOutcome] = []
+        self._told: dict[type, list[_OnOutcome]] = {}
+        """Who is told of a command, by its operation; filled on first use."""
         self._is_begun = False
         """Whether the state is known to have limits and rules of its own."""
 
-    def add_listener(self, listener: StateListener, *, hears_data: bool = True) -> None:
-        """Call ``listener`` for every outcome, after the listeners added before it.
-
-        ``hears_data``: also for those of a single SetData or Check, which leave everything but
-        the data of one znode as it is. They are the most of all, and of nearly no other concern.
-        """
+    def add_listener(self, listener: StateListener) -> None:
+        """Call ``listener`` for the outcomes that it hears, after the listeners added before it."""
         self._listeners.append(listener)
-        self._on_outcome.append(listener.on_outcome)
-        if hears_data:
-            self._on_data.append(listener.on_outcome)
+        self._told.clear()
 
     def apply(self, index: int, term: int, command: bytes) -> Outcome:
         """Apply one entry of the log, and notify the listeners.
@@ -102,8 +117,13 @@ class MachineReplica:
         return outcome
 
     def _tell(self, command: Command, outcome: Outcome) -> None:
-        is_of_data = type(command.operation) in _OF_DATA
-        for on_outcome in self._on_data if is_of_data else self._on_outcome:
+        kind = type(command.operation) if outcome.refusal is None else Refusal
+        told = self._told.get(kind)
+        if told is None:
+            least = _TOLD_TO.get(kind, Hears.REST).value
+            told = [each.on_outcome for each in self._listeners if each.hears.value <= least]
+            self._told[kind] = told
+        for on_outcome in told:
             on_outcome(command, outcome)
 
     def _refuse_other_rules(self) -> None:

@@ -9,9 +9,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 from coordinator.service.context import MemberContext
 from coordinator.service.pieces import Pieces
+from coordinator.service.replica import Hears
 from coordinator.state.commands import CloseSession, Command, FinishSession
 from coordinator.state.outcomes import AccessChanged, Outcome, SessionEnded, SessionFinished
 
@@ -23,6 +25,8 @@ _REVOKED_AT_ONCE = 20
 
 class SessionEnds:
     """Completes the ends of sessions while this member leads, and wakes those who wait for it."""
+
+    hears: ClassVar[Hears] = Hears.REST
 
     def __init__(self, context: MemberContext) -> None:
         self._replica = context.replica

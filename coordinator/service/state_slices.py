@@ -6,9 +6,11 @@ is. A question for a past index cannot be answered. Nothing is written to the lo
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from coordinator.errors import CoordinatorError
 from coordinator.raft.engine import Engine
-from coordinator.service.replica import MachineReplica
+from coordinator.service.replica import Hears, MachineReplica
 from coordinator.service.timers import Timers
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
@@ -31,6 +33,8 @@ class _Look:
 
 class StateSlices:
     """Takes slices of one member's state."""
+
+    hears: ClassVar[Hears] = Hears.REST
 
     def __init__(self, engine: Engine, timers: Timers, replica: MachineReplica) -> None:
         self._engine = engine

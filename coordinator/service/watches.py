@@ -23,6 +23,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import ClassVar
 
 from coordinator.config import MemberLimits
 from coordinator.errors import (
@@ -35,7 +36,7 @@ from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import Change, Event, EventType, WatchKind, WatchSelector
 from coordinator.service.access import expired
 from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
+from coordinator.service.replica import Hears, MachineReplica
 from coordinator.service.timers import Timers
 from coordinator.service.turns import KEY
 from coordinator.service.wakes import Wakes
@@ -76,6 +77,8 @@ class Selection:
 
 class WatchHub:
     """All watches of one member, and the history that lets them resume."""
+
+    hears: ClassVar[Hears] = Hears.ALL
 
     def __init__(
         self, replica: MachineReplica, limits: MemberLimits, metrics: Metrics, timers: Timers

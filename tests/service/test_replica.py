@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.service.replica import MachineReplica
-from coordinator.state.commands import Command, Create
+from coordinator.service.replica import Hears, MachineReplica
+from coordinator.state.codec import encode_command
+from coordinator.state.commands import Command, Create, Enter, Kind, OpenSession, Operation, SetData
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import Outcome
 from coordinator.state.tree import Tree
 
 _MANY = 300
@@ -71,3 +73,41 @@ async def test_a_snapshot_that_is_being_written_keeps_what_it_captured() -> None
     await passes()
 
     assert trees() == before
+
+
+class Listener:
+    """Notes the commands that it is told of."""
+
+    def __init__(self, hears: Hears) -> None:
+        self.hears = hears
+        self.told: list[type] = []
+
+    def on_outcome(self, command: Command, _outcome: Outcome) -> None:
+        self.told.append(type(command.operation))
+
+    def on_restore(self) -> None:
+        raise AssertionError("nothing is restored here")
+
+
+@pytest.mark.parametrize(
+    ("hears", "told"),
+    [
+        (Hears.ALL, [Create, OpenSession, SetData, Enter, SetData]),
+        (Hears.QUEUES, [Create, OpenSession, Enter, SetData]),
+        (Hears.REST, [Create, OpenSession, SetData]),
+    ],
+)
+def test_a_listener_is_told_of_what_it_hears_and_of_every_refusal(
+    hears: Hears, told: list[type]
+) -> None:
+    replica, listener = MachineReplica(StateMachine()), Listener(hears)
+    replica.add_listener(listener)
+    done: list[Operation] = [
+        Create("/a", b""), OpenSession("s", 10_000), SetData("/a", b"x"),
+        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s", b"", ""),
+    ]  # fmt: skip
+    for index, operation in enumerate(done, 1):
+        replica.apply(index, 1, encode_command(Command(operation, 1))).unwrap()
+
+    assert replica.apply(9, 1, encode_command(Command(SetData("/b", b""), 1))).refusal is not None
+    assert listener.told == told

@@ -9,6 +9,7 @@ keeps it out, so the answer says to which token the guards have to be raised.
 from __future__ import annotations
 
 import logging
+from typing import ClassVar
 
 from msgspec.structs import replace
 
@@ -29,7 +30,7 @@ from coordinator.service.locks.service import grant_of
 from coordinator.service.locks.sight import Sight
 from coordinator.service.proposals import Asked, Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
-from coordinator.service.replica import MachineReplica
+from coordinator.service.replica import Hears, MachineReplica
 from coordinator.state.commands import (
     Command,
     Downgrade,
@@ -51,6 +52,8 @@ _NAMED_MAX = 5
 
 class HoldingService:
     """Grants while they are held, as one member serves them."""
+
+    hears: ClassVar[Hears] = Hears.REST
 
     def __init__(
         self,

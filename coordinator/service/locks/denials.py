@@ -12,10 +12,12 @@ The history of grants has only grants; contention also shows in attempts that go
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import ClassVar
 
 from coordinator.clock import Clock
 from coordinator.model.views import Denied
 from coordinator.service.locks.contenders import LOCKS
+from coordinator.service.replica import Hears
 from coordinator.state.commands import Command, Enter
 from coordinator.state.outcomes import Entered, Outcome
 
@@ -25,6 +27,8 @@ _PREFIX = LOCKS.root + "/"
 
 class Denials:
     """The denials of all locks, as this member has seen them."""
+
+    hears: ClassVar[Hears] = Hears.QUEUES
 
     def __init__(self, clock: Clock) -> None:
         self._since_ms = clock.wall_ms()

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.model.events import EventType
 from coordinator.service.context import MemberContext
+from coordinator.service.replica import Hears
 from coordinator.service.timers import Timer
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, EndHold, Reopen
@@ -44,6 +46,8 @@ class _Bound:
 
 class HoldTimers:
     """The bounds of every hold and every closed queue, while this member leads."""
+
+    hears: ClassVar[Hears] = Hears.QUEUES
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

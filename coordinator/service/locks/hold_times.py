@@ -23,11 +23,13 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from coordinator.model.events import EventType
 from coordinator.service.context import MemberContext
 from coordinator.service.locks.contenders import LOCKS, grant_id_of, recipe_at
 from coordinator.service.locks.denials import Denials
+from coordinator.service.replica import Hears
 from coordinator.state.commands import Command
 from coordinator.state.locks.contender import number_of
 from coordinator.state.outcomes import Outcome
@@ -91,6 +93,8 @@ class LockClasses:
 
 class Holds:
     """The holds of all locks, as this member sees them."""
+
+    hears: ClassVar[Hears] = Hears.QUEUES
 
     def __init__(self, context: MemberContext, classes: LockClasses, denials: Denials) -> None:
         self._clock = context.clock

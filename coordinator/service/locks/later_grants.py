@@ -6,14 +6,19 @@ leader proposes the rest at once. No newcomer gets in between: it queues behind 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from coordinator.service.context import MemberContext
 from coordinator.service.pieces import Pieces
+from coordinator.service.replica import Hears
 from coordinator.state.commands import Command, FinishGrants
 from coordinator.state.outcomes import Outcome
 
 
 class LaterGrants:
     """Goes on with grants while this member leads."""
+
+    hears: ClassVar[Hears] = Hears.QUEUES
 
     def __init__(self, context: MemberContext) -> None:
         self._replica = context.replica

@@ -11,9 +11,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import ClassVar
 
 from coordinator.errors import CoordinatorError
 from coordinator.service.context import MemberContext
+from coordinator.service.replica import Hears
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, TakeOut
 from coordinator.state.locks.contender import ContenderRecord
@@ -26,6 +28,8 @@ _SEEN_AT_ONCE = 500
 
 class LostRights:
     """Looks at who waits, while this member leads."""
+
+    hears: ClassVar[Hears] = Hears.REST
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

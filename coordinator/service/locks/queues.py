@@ -18,7 +18,7 @@ An attempt may enter several queues at once: all or nothing, held once it holds 
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -53,6 +53,7 @@ from coordinator.service.locks.positions import Positions
 from coordinator.service.locks.withdrawals import Leave, Leaving
 from coordinator.service.proposals import Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
+from coordinator.service.replica import Hears
 from coordinator.service.wakes import Wakes
 from coordinator.state.commands import (
     Command,
@@ -77,6 +78,8 @@ _Waiter = asyncio.Future[None]  # of an attempt that waits to be granted, or for
 
 class Queues:
     """All waiting contenders of one member, of every recipe."""
+
+    hears: ClassVar[Hears] = Hears.QUEUES
 
     def __init__(
         self, context: MemberContext, *, proposer: Proposer, reads: Reads, classes: LockClasses

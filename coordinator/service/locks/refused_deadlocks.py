@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import ClassVar
 
 from coordinator.errors import DeadlockError
 from coordinator.model.access import Caller
 from coordinator.model.deadlocks import CycleStep, DeadlockList, RefusedDeadlock
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.sight import Sight
-from coordinator.service.replica import MachineReplica
+from coordinator.service.replica import Hears, MachineReplica
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 
@@ -26,6 +27,8 @@ _STEP = ("owner", "session_id", "holds", "waits_for")
 
 class RefusedDeadlocks:
     """Of one member."""
+
+    hears: ClassVar[Hears] = Hears.REST
 
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica

@@ -11,9 +11,10 @@ finds none of those it knew may have missed some (``coordinator.client.locks.gra
 from __future__ import annotations
 
 from collections import deque
+from typing import ClassVar
 
 from coordinator.model.sessions import LOST_MAX, LostGrant
-from coordinator.service.replica import MachineReplica
+from coordinator.service.replica import Hears, MachineReplica
 from coordinator.state.commands import (
     Command,
     Delete,
@@ -35,6 +36,8 @@ _TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
 
 class TakenGrants:
     """The latest grants taken from each open session."""
+
+    hears: ClassVar[Hears] = Hears.REST
 
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica
