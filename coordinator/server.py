@@ -40,10 +40,11 @@ from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
 from coordinator.service.member import Member
 from coordinator.service.replica import MachineReplica
-from coordinator.state.codec import COMMAND_FORMAT, OUTCOME_FORMAT, encode_command
+from coordinator.state.codec import COMMAND_FORMAT, encode_command
 from coordinator.state.commands import CloseSession, Command, FinishSession, Operation, SetAccess
 from coordinator.state.locks.operations import REASON_CHARACTERS_MAX
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcome_codec import OUTCOME_FORMAT
 from coordinator.state.rules import RULES
 from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
 from coordinator.tls.certificates import Certificates

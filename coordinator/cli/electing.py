@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import click
 
 from coordinator.cli.connection import Settings
-from coordinator.cli.locks import WaitTime, finished, holding_options, job_of
+from coordinator.cli.holder import finished
+from coordinator.cli.locks import WaitTime, holding_options, job_of
 from coordinator.cli.output import note, show_error
 from coordinator.cli.ready_door import Address, ReadyDoor
 from coordinator.cli.restarting import RestartPolicy

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.connection import LEASE_S, Settings, holder_options, pass_settings
-from coordinator.cli.locks import EXIT_UNAVAILABLE, WaitTime
+from coordinator.cli.holder import EXIT_UNAVAILABLE
+from coordinator.cli.locks import WaitTime
 from coordinator.cli.output import document, failing_well, note, show_error
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import (

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.cli.connection import Settings
-from coordinator.cli.locks import Holder, RunUnderLock, explained, give_back
+from coordinator.cli.holder import Holder, RunUnderLock, explained, give_back
 from coordinator.cli.output import note
 from coordinator.cli.probing import probed
 from coordinator.cli.restarting import RestartPolicy, Restarts

@@ -45,7 +45,7 @@ from coordinator.errors import (
 from coordinator.model.access import NOBODY, Caller
 from coordinator.service.context import MemberContext
 from coordinator.service.turns import KEY
-from coordinator.state.codec import decode_command, decode_outcome, encode_command, encode_outcome
+from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     Abandon,
     Check,
@@ -56,6 +56,7 @@ from coordinator.state.commands import (
     Release,
     RequestId,
 )
+from coordinator.state.outcome_codec import decode_outcome, encode_outcome
 from coordinator.state.outcomes import Outcome
 from coordinator.state.packing import check_in_pieces, stamped
 from coordinator.state.repeats import check_answers

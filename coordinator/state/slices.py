@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 
 from coordinator.state.access.encoding import identity_row, role_row
 from coordinator.state.access.table import AccessTable
-from coordinator.state.codec import outcome_row
 from coordinator.state.dedup import ClientRecord, ReleasedTable, RequestTable, outcome_bytes
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.locks.contender import CONTENDER_DEPTH, QUEUE_DEPTH, QUEUE_ROOTS
 from coordinator.state.locks.queue import Queue
 from coordinator.state.locks.queues import LockTable
+from coordinator.state.outcome_codec import outcome_row
 from coordinator.state.outcomes import (
     GuardedDone,
     MultiDone,

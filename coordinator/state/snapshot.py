@@ -37,7 +37,6 @@ from coordinator.state.access.encoding import (
 )
 from coordinator.state.access.table import AccessCapture
 from coordinator.state.captured_map import CaptureHold
-from coordinator.state.codec import outcome_of, outcome_row
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.locks.contender import (
@@ -48,6 +47,7 @@ from coordinator.state.locks.contender import (
     Ending,
     LocksCapture,
 )
+from coordinator.state.outcome_codec import outcome_of, outcome_row
 from coordinator.state.packing import pack, unpack_rows
 from coordinator.state.sessions import SessionRecord
 from coordinator.state.shapes import (

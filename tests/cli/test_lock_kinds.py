@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.locks import EXIT_NOT_ACQUIRED
+from coordinator.cli.holder import EXIT_NOT_ACQUIRED
 from coordinator.cli.supervisor import EXIT_LOST
 from tests.cli.conftest import CommandLine
 from tests.cli.test_locks import Start, ended, stamper, stamps, start, wait_running

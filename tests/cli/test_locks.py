@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.locks import EXIT_NOT_ACQUIRED, EXIT_UNAVAILABLE
+from coordinator.cli.holder import EXIT_NOT_ACQUIRED, EXIT_UNAVAILABLE
 from coordinator.cli.supervisor import EXIT_LOST, EXIT_NOT_FOUND
 from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember

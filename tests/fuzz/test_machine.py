@@ -14,15 +14,10 @@ from pathlib import Path
 import msgpack  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from coordinator.state.codec import (
-    COMMAND_FORMAT,
-    decode_command,
-    decode_outcome,
-    encode_command,
-    encode_outcome,
-)
+from coordinator.state.codec import COMMAND_FORMAT, decode_command, encode_command
 from coordinator.state.commands import Command
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcome_codec import decode_outcome, encode_outcome
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged, repacked
 from tests.fuzz.watch import watching

@@ -21,7 +21,7 @@ from coordinator.raft.network.messages import REPLY_ERROR, Reply
 from coordinator.service import heartbeats, proposals
 from coordinator.service.divergence import _is_digest
 from coordinator.service.locks import lease_remaining
-from coordinator.state.codec import encode_outcome
+from coordinator.state.outcome_codec import encode_outcome
 from coordinator.state.outcomes import Created, MultiDone, Outcome, ReadDone, Stat
 from coordinator.state.packing import check_in_pieces
 from tests.loop_meter import HELD_MS_MAX, fixed_work_speed

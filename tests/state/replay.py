@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from coordinator.state.codec import decode_command, encode_outcome
+from coordinator.state.codec import decode_command
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcome_codec import encode_outcome
 from tests.state.strategies import SMALL_LIMITS
 
 

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from coordinator.model.events import Event, EventType
 from coordinator.model.limits import bounds_of
-from coordinator.state.codec import (
-    COMMAND_FORMAT,
-    decode_command,
-    decode_outcome,
-    decode_stat,
-    encode_command,
-    encode_outcome,
-)
+from coordinator.state.codec import COMMAND_FORMAT, decode_command, encode_command
 from coordinator.state.commands import (
     Abandon,
     Check,
@@ -37,6 +30,7 @@ from coordinator.state.commands import (
     Release,
 )
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcome_codec import decode_outcome, decode_stat, encode_outcome
 from coordinator.state.outcomes import (
     Checked,
     Created,

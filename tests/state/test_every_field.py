@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 
 from coordinator.state import snapshot
-from coordinator.state.codec import encode_outcome
 from coordinator.state.commands import (
     Abandon,
     Check,
@@ -44,6 +43,7 @@ from coordinator.state.commands import (
 )
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcome_codec import encode_outcome
 from coordinator.state.snapshot import Capture
 from tests.state.alterations import alterations, nth_alteration, other
 from tests.state.rich_state import rich_machine, rich_machine_with_rights

@@ -17,8 +17,9 @@ import msgpack
 import pytest
 
 from coordinator.model.limits import MachineLimits
-from coordinator.state.codec import decode_command, encode_command, encode_outcome
+from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcome_codec import encode_outcome
 from coordinator.state.rules import DECISIONS
 from tests.state.drawn_history import TERM
 from tests.state.znode_histories import mixed_history

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coordinator.model.access import MEMBER
 from coordinator.model.events import EventType
-from coordinator.state.codec import decode_command, encode_command, encode_outcome
+from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     Abandon,
     CloseSession,
@@ -28,6 +28,7 @@ from coordinator.state.commands import (
 from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcome_codec import encode_outcome
 from coordinator.state.outcomes import Created, Entered, GuardedDone, MultiDone, Outcome, Stat
 from coordinator.state.paths import split
 from coordinator.state.tree import Tree

@@ -14,6 +14,7 @@ ROOM = Path(rules.__file__).parent
 
 DECIDES_NOTHING = {
     "codec": "how values are written; the formats have numbers of their own",
+    "outcome_codec": "how values are written; the formats have numbers of their own",
     "access.coverage._ANY_TEXT": "the end of a prefix that is a text; part of operations.PREFIX",
     "access.encoding._VERBS": "how values are written",
     "access.encoding._VERB_NUMBER": "how values are written",

@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from coordinator.model.limits import MachineLimits
-from coordinator.state.codec import decode_command, decode_outcome, encode_command, encode_outcome
+from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     ANY_VERSION,
     Abandon,
@@ -76,6 +76,7 @@ from coordinator.state.commands import (
 from coordinator.state.locks.contender import Ending
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcome_codec import decode_outcome, encode_outcome
 from coordinator.state.outcomes import (
     Abandoned,
     AccessChanged,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coordinator.errors import REGISTRY
-from coordinator.wire.http.openapi import OPERATIONS
+from coordinator.wire.http.openapi_operations import OPERATIONS
 from tests.wire.serving import Api
 
 REQUESTS = int(os.environ.get("COORDINATOR_BAD_INPUT", "1500"))

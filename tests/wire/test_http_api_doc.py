@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from coordinator.errors import REGISTRY
-from coordinator.wire.http.openapi import OPERATIONS
+from coordinator.wire.http.openapi_operations import OPERATIONS
 from tests.wire.serving import serving
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "http-api.md"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.wire.http.openapi import OPERATIONS
+from coordinator.wire.http.openapi_operations import OPERATIONS
 from tests.wire.serving import Api
 
 SIMPLE = ["", "text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"]
