@@ -12,7 +12,7 @@ from tests.cluster.faults.world import RECOVERY_S_MAX, Plan, Tally, World
 
 SECTOR_BYTES = 512
 _FOUND_OUT = "may not vote until it has caught up"
-_HINTS = frozenset({"synced", "LOCK", "term.spare"})
+_HINTS = frozenset({"synced", "LOCK", "term.spare", "writing.tmp"})
 """Files that nothing depends on: damage there may go unnoticed."""
 
 
