@@ -4,7 +4,10 @@
    its arrival, that it still leads, and after everything committed by then is applied. So no
    deposed leader keeps a client believing.
 2. One round serves all heartbeats that arrived before it began; later ones share the next round. A
-   follower has one request to the leader under way and batches the others in the next.
+   follower has one request to the leader under way and batches the others in the next. A round
+   begins ``GATHER_MS`` after one that served many, so that many share it: a lease counts from when
+   its heartbeat was sent, however long the answer takes. If an answer waits for it, it begins at
+   once.
 3. A heartbeat that is not confirmed by its deadline is NoLeaderError. Sending it again is harmless,
    so members retry until the deadline.
 4. The same answer carries the remaining time of the session's bounded holds and its lost grants: a
@@ -41,12 +44,14 @@ from coordinator.service.leases import Leases
 from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.locks.revocations import TakenGrants
 from coordinator.service.slices import in_slices
-from coordinator.service.tasks import Tasks
 from coordinator.waiting import OneByOne, wake_in_turns
 
 REQUEST_KIND = "heartbeat"
 
 _ROUND_DEADLINE_MS = 2_000
+GATHER_MS = 20
+"""A quorum is asked no more often for heartbeats alone, where there are many."""
+_MANY = 4
 _SESSIONS_PER_ROUND_MAX = HEARTBEATS_MAX
 _TOLD_MAX = 2_000
 """Holds and lost grants in one answer to several sessions; a single session may have more."""
@@ -74,11 +79,16 @@ class _Rounds:
     """Runs one round at a time; a heartbeat that arrives during a round is part of the next."""
 
     def __init__(
-        self, run: Callable[[list[str]], Awaitable[Acks]], tasks: Tasks, name: str
+        self, run: Callable[[list[str]], Awaitable[Acks]], context: MemberContext, name: str
     ) -> None:
         self._run = run
-        self._tasks = tasks
+        self._tasks = context.tasks
+        self._timers = context.timers
+        self._clock = context.clock
         self._name = name
+        self._due_ms = 0
+        self._served_count = 0
+        self._is_due = asyncio.Event()
         self._waiting: deque[tuple[tuple[str, ...], asyncio.Future[Acks]]] = deque()
         self._served: list[asyncio.Future[Acks]] = []
         self._is_running = False
@@ -91,8 +101,12 @@ class _Rounds:
                 answer.set_exception(error)
         self._waiting.clear()
 
-    async def ask(self, session_ids: Iterable[str], waiting_max: int = _WAITING_MAX) -> Acks:
+    async def ask(
+        self, session_ids: Iterable[str], waiting_max: int = _WAITING_MAX, *, is_urgent: bool
+    ) -> Acks:
         """Return the answers to at least ``session_ids``, from a round that begins after now.
+
+        ``is_urgent``: and at once, when the one under way has ended.
 
         Raises:
             ThrottledError: with them more than ``waiting_max`` would wait.
@@ -103,6 +117,8 @@ class _Rounds:
         answer: asyncio.Future[Acks] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, answer))
         self._asked_count += len(asked)
+        if is_urgent:
+            self._is_due.set()
         if not self._is_running:
             self._is_running = True
             self._tasks.spawn(self._serve(), self._name)
@@ -112,9 +128,21 @@ class _Rounds:
         try:
             await asyncio.sleep(0)  # what arrives in this pass of the loop shares the first round
             while self._waiting:
+                await self._gather()
                 await self._serve_one()
         finally:
             self._is_running = False
+
+    async def _gather(self) -> None:
+        """Wait until the next round is due."""
+        if self._served_count >= _MANY and self._clock.monotonic_ms() < self._due_ms:
+            timer = self._timers.at(self._due_ms, self._is_due.set)
+            try:
+                await self._is_due.wait()
+            finally:
+                timer.cancel()
+        self._is_due.clear()
+        self._due_ms = self._clock.monotonic_ms() + GATHER_MS
 
     async def _serve_one(self) -> None:
         taken: list[tuple[tuple[str, ...], asyncio.Future[Acks]]] = []
@@ -127,9 +155,12 @@ class _Rounds:
             if not answer.done():  # a cancelled one is no longer waited for
                 taken.append((asked, answer))
                 session_ids.update(dict.fromkeys(asked))
+        if self._waiting:
+            self._is_due.set()  # they did not fit, and have waited once
         if not taken:
             return
         self._served = [answer for _, answer in taken]
+        self._served_count = len(taken)
         try:
             acks = await self._run(list(session_ids))
         except CoordinatorError as error:
@@ -155,13 +186,15 @@ class Heartbeats:
         self._taken = taken
         self._replica = context.replica
         self._metrics = context.metrics
-        self._here = _Rounds(self._confirm, context.tasks, "confirm heartbeats")
+        self._here = _Rounds(self._confirm, context, "confirm heartbeats")
         self._answers = OneByOne()
-        self._there = _Rounds(self._pass_on, context.tasks, "pass heartbeats on")
+        self._there = _Rounds(self._pass_on, context, "pass heartbeats on")
         context.engine.on_request(REQUEST_KIND, self._on_request)
 
-    async def heartbeat(self, session_id: str, deadline_ms: int) -> SessionLease:
-        """Extend the lease of ``session_id``.
+    async def heartbeat(
+        self, session_id: str, deadline_ms: int, *, is_urgent: bool = False
+    ) -> SessionLease:
+        """Extend the lease of ``session_id``; ``is_urgent``: an answer waits for it.
 
         Raises:
             SessionExpiredError: it has ended, as a leader confirmed.
@@ -171,7 +204,7 @@ class Heartbeats:
             raise SessionExpiredError("no session ever had an id like this")
         try:
             async with self._timers.deadline(deadline_ms):
-                acks = await self._until_confirmed((session_id,), _WAITING_MAX)
+                acks = await self._until_confirmed((session_id,), _WAITING_MAX, is_urgent=is_urgent)
         except TimeoutError:
             self._metrics.heartbeats.labels("unconfirmed").inc()
             raise NoLeaderError(
@@ -202,7 +235,7 @@ class Heartbeats:
         if known:
             try:
                 async with self._timers.deadline(deadline_ms):
-                    acks = await self._until_confirmed(known, _MANY_WAITING_MAX)
+                    acks = await self._until_confirmed(known, _MANY_WAITING_MAX, is_urgent=False)
             except TimeoutError:
                 self._metrics.heartbeats.labels("unconfirmed").inc(len(known))
                 raise NoLeaderError("no leader confirmed the heartbeats in time") from None
@@ -226,13 +259,15 @@ class Heartbeats:
         for rounds in (self._here, self._there):
             rounds.close(self._leadership.stopping_error())
 
-    async def _until_confirmed(self, session_ids: tuple[str, ...], waiting_max: int) -> Acks:
+    async def _until_confirmed(
+        self, session_ids: tuple[str, ...], waiting_max: int, *, is_urgent: bool
+    ) -> Acks:
         """Return the answers of the first round that has one for any of these."""
         while True:
             leader_id = await self._leadership.leader()
             rounds = self._here if leader_id == self._engine.member_id else self._there
             try:
-                acks = await rounds.ask(session_ids, waiting_max)
+                acks = await rounds.ask(session_ids, waiting_max, is_urgent=is_urgent)
                 if any(each in acks for each in session_ids):
                     return acks
             except ThrottledError:
@@ -311,7 +346,7 @@ class Heartbeats:
         try:
             asked = _decode_request(payload)
             self._leadership.refuse_when_stopping()
-            acks = await self._here.ask(asked)
+            acks = await self._here.ask(asked, is_urgent=True)  # gathered there
         except CoordinatorError as error:
             return json.dumps({"problem": to_problem(error)}).encode()
         # Members share a round, and each answer may take milliseconds to write.

@@ -225,7 +225,9 @@ class KeptSession:
         deadline_ms = sent_ms + max(_ATTEMPT_MS_MIN, self.lease_ms // 6)
         if until_ms is not None:
             deadline_ms = min(deadline_ms, until_ms)
-        ack = await self._parts.heartbeats.heartbeat(self.session_id, deadline_ms)
+        ack = await self._parts.heartbeats.heartbeat(
+            self.session_id, deadline_ms, is_urgent=until_ms is not None
+        )
         self._sent_ms = sent_ms
         self._hold_ends_ms = {path: sent_ms + left_ms for path, left_ms in ack.holds.items()}
         return ack

@@ -38,7 +38,9 @@ class LeaseRenewal:
         self._timers = timers
         self._clock = clock
         self._began_ms = clock.monotonic_ms()
-        heartbeat = heartbeats.heartbeat(session_id, self._began_ms + _DEADLINE_MS)
+        heartbeat = heartbeats.heartbeat(
+            session_id, self._began_ms + _DEADLINE_MS, is_urgent=True
+        )
         self._task = asyncio.create_task(heartbeat, name=f"renew session {session_id}")
 
     async def safe_ms(self) -> int | None:

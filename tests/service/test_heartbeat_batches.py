@@ -12,7 +12,7 @@ from coordinator.errors import SessionExpiredError, ThrottledError
 from coordinator.model.sessions import LostGrant, SessionLease
 from coordinator.service.heartbeats import _decode_reply, _encode_reply
 from coordinator.service.proposals import Asked
-from tests.service.fake_cluster import World, cluster, soon
+from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, opened
 
 FRAME_BYTES_MAX = 8_192
@@ -43,9 +43,12 @@ async def test_more_than_a_frame_takes_is_told_in_several() -> None:
             return reply
 
         world.engines["1"].on_request("heartbeat", measured)
-        acks = await soon(
-            asyncio.gather(*[world.follower.heartbeat(each, world.deadline()) for each in sessions])
+        asked = asyncio.gather(
+            *[world.follower.heartbeat(each, world.deadline()) for each in sessions]
         )
+        while not asked.done():
+            await world.advance(STEP_MS)
+        acks = await asked
 
         assert [len(each.lost) for each in acks] == [4] * 12
         assert len(sizes) > 1
@@ -162,3 +165,34 @@ async def test_requests_of_many_leave_room_for_the_heartbeats_of_others() -> Non
 
         assert (await soon(one)).session_id == session
         assert {type(each) for each in answers} == {dict, ThrottledError}
+
+
+async def test_many_heartbeats_share_a_round_unless_an_answer_waits_for_one() -> None:
+    """It comes when it is due; a renewal beside a request begins it at once."""
+    async with cluster() as world:
+        sessions = [await opened(world) for _ in range(4)]
+        engine = world.engines["1"]
+
+        def asking() -> list[asyncio.Future[SessionLease]]:
+            heartbeats = [world.leader.heartbeat(each, world.deadline()) for each in sessions]
+            return [asyncio.ensure_future(each) for each in heartbeats]
+
+        await soon(asyncio.gather(*asking()))
+        rounds = engine.confirm_count
+        asked = asking()
+        await settle()
+        assert not any(each.done() for each in asked)
+        assert engine.confirm_count == rounds
+
+        renewal = world.leader.kept_sessions.renewal(sessions[0])
+        assert renewal is not None
+        assert await soon(renewal.safe_ms())
+        await soon(asyncio.gather(*asked))
+        assert engine.confirm_count == rounds + 1
+
+        asked = asking()
+        await settle()
+        assert not any(each.done() for each in asked)
+        await world.advance(STEP_MS)
+        await soon(asyncio.gather(*asked))
+        assert engine.confirm_count == rounds + 2

@@ -21,7 +21,7 @@ from coordinator.service.reads import STALE
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Create, CreateMode, ExpireSession
-from tests.service.fake_cluster import World, cluster, counted, settle, soon
+from tests.service.fake_cluster import STEP_MS, World, cluster, counted, settle, soon
 
 
 async def opened(world: World, timeout_ms: int = 2_000, *, at: Member | None = None) -> str:
@@ -258,11 +258,13 @@ async def test_heartbeats_of_many_share_requests_and_rounds() -> None:
         late = asyncio.create_task(member.heartbeat(session_ids[0], world.deadline()))
         await settle()
         world.confirming.set()
+        await soon(asyncio.gather(*beating))
+        await world.advance(STEP_MS)
 
         acks = await soon(asyncio.gather(*beating, late))
 
         assert [ack.session_id for ack in acks] == [*session_ids, session_ids[0]]
-        assert len(world.requests) == 2
+        assert [kind for _, _, kind in world.requests].count("heartbeat") == 2
         assert world.engines["1"].confirm_count == 2
 
 
