@@ -51,6 +51,7 @@ from coordinator.model.access_requests import (
 )
 from coordinator.model.tokens import digest_of, token_id_in
 from coordinator.service.context import MemberContext
+from coordinator.service.places import is_operator
 from coordinator.service.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
 from coordinator.service.timers import Timer
 from coordinator.state.access.table import AccessTable
@@ -258,6 +259,14 @@ class AccessService:
         found = self._known(None, names)
         return "" if found is None else found.identity
 
+    def identity_of_token(self, authorization: str) -> str:
+        """Return whose token of the cluster this is, as far as this member knows; "" if nobody's.
+        Tokens of issuers are not looked at, which takes longer."""
+        if token_id_in(_bearer(authorization) or "") is None:
+            return ""
+        found = self._known(authorization, ())
+        return "" if found is None else found.identity
+
     def _known(self, authorization: str | None, names: Sequence[str]) -> Caller | None:
         """Return who shows this, as far as this member has come; None if that proves nobody."""
         table = self._table
@@ -368,6 +377,10 @@ class AccessService:
     def allows(self, caller: Caller, verb: Verb, resource: str) -> bool:
         """Say whether ``check`` passes."""
         return self._table.allows(caller, verb, resource)
+
+    def is_operator(self, caller: Caller) -> bool:
+        """Say whether the last places of this member are also for ``caller``."""
+        return is_operator(self._table, caller)
 
     # --- asked for by people
 

@@ -36,6 +36,7 @@ from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import Change, Event, EventType, WatchKind, WatchSelector
 from coordinator.service.access import expired
 from coordinator.service.metrics import Metrics
+from coordinator.service.places import has_place
 from coordinator.service.replica import Hears, MachineReplica
 from coordinator.service.timers import Timers
 from coordinator.service.turns import KEY
@@ -140,7 +141,8 @@ class WatchHub:
         if paths.utf8_length(wanted.prefix) > longest:
             raise BadArgumentsError(f"prefix: expected at most {longest} bytes, found more")
         self.check(caller, keys)
-        if len(self._streams) >= self._limits.watch_streams_max:
+        table = self._replica.machine.access
+        if not has_place(table, caller, len(self._streams), self._limits.watch_streams_max):
             raise ThrottledError(f"{len(self._streams)} watch streams are open on this member")
         key = KEY.get()
         if key and self._by_client[key] >= self._limits.watch_streams_per_client_max:
@@ -148,14 +150,14 @@ class WatchHub:
                 f"expected at most {self._limits.watch_streams_per_client_max} watch streams of one"
                 f" client ({key}) on one member (watch_streams_per_client_max), found more"
             )
-        if self._selector_count + len(keys) > self._limits.watch_selectors_max:
+        taken, maximum = self._selector_count, self._limits.watch_selectors_max
+        if not has_place(table, caller, taken, maximum, len(keys)):
             raise ThrottledError(
                 f"the {len(self._streams)} watch streams open on this member watch "
                 f"{self._selector_count} things already, and {len(keys)} more would be too many"
             )
         start_zxid = self._replica.machine.zxid if from_zxid is None else from_zxid
         self._history.refuse_compacted(start_zxid)
-        table = self._replica.machine.access
         if wanted.has_values:
             self._values.refuse_compacted(start_zxid)
             if start_zxid < table.zxid:

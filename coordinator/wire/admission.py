@@ -1,8 +1,8 @@
 """How many clients may be connected, in all and from one address, whatever they speak.
 
-1. Over the limit: refused. But for a few that are *spare*: they may ask how the member is, and end
-   sessions, once each (``ASKED_OF_A_FULL_MEMBER``), so a crowd takes neither its health nor its
-   operator away.
+1. Over the limit: refused. But for a few that are *spare*: they may ask once each how the member
+   is, and end sessions (``ASKED_OF_A_FULL_MEMBER``); an operator may ask for anything. So a crowd
+   takes neither its health nor its operator away.
 2. A connection has its place from when it was accepted until it was lost.
 """
 

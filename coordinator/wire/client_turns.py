@@ -69,13 +69,15 @@ class ClientTurns:
 
     def key(self, request: TurnRequest) -> str:
         """Return whose request this is: the identity that its connection has proved, else its
-        network. Nothing is proved here: a token counts from the second request on."""
+        network. A token of the cluster counts from the first request on, others from the second."""
         place = request.place
         if place is None:
             return network_of(request.remote)
         identity, proved = "", place.proved
         if isinstance(proved, ConnectionProof) and proved.authorization == request.authorization:
             identity = proved.caller.identity  # it is judged again before it is answered
+        elif proved is None and request.authorization is not None:
+            identity = self._access.identity_of_token(request.authorization)
         elif place.certificate_names:
             identity = self._access.identity(place.certificate_names)
         return f"identity {identity}" if identity else network_of(request.remote)

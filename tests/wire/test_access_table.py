@@ -218,9 +218,9 @@ def _shown(token: str | None) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def guarded() -> AsyncIterator[Cluster]:
-    """Run a member with access rights on."""
-    async with serving() as api, speaking(api.server.port) as speaker:
+async def guarded(**options: Any) -> AsyncIterator[Cluster]:
+    """Run a member with access rights on; ``options`` are those of ``serving``."""
+    async with serving(**options) as api, speaking(api.server.port) as speaker:
         root = (await api.post("/v1/access/init", {"identity": "root"})).body["token"]
         yield Cluster(api, speaker, root)
 

@@ -8,21 +8,26 @@ import logging
 
 import pytest
 
-from coordinator.config import HttpConfig
+from coordinator.config import HttpConfig, MemberLimits
 from coordinator.wire.addresses import network_of
 from coordinator.wire.admission import (
     ASKED_OF_A_FULL_MEMBER,
     SPARE_MAX,
     Admission,
 )
+from coordinator.wire.stream import frames
 from tests.wire.serving import Api, serving
+from tests.wire.stream.speaking import speaking
+from tests.wire.test_access_table import guarded
 
 FULL = HttpConfig(connections_max=3, connections_per_address_max=4, header_deadline_ms=30_000)
 
 
-async def _asked(api: Api, request: bytes) -> tuple[int, bytes]:
+async def _asked(api: Api, request: bytes, token: str = "") -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
-    writer.write(request + b" HTTP/1.1\r\nHost: localhost\r\nX-Coordinator: 1\r\n\r\n")
+    shown = f"Authorization: Bearer {token}\r\n".encode() if token else b""
+    named = b" HTTP/1.1\r\nHost: localhost\r\nX-Coordinator: 1\r\n"
+    writer.write(request + named + shown + b"\r\n")
     async with asyncio.timeout(10):
         answer = await reader.read()
     writer.close()
@@ -59,6 +64,64 @@ async def test_a_full_member_answers_for_its_health_and_to_its_operator() -> Non
         assert "at most 3 connections" in json.loads(problem)["detail"]
         for each in taken:
             each.close()
+
+
+async def test_an_operator_may_ask_for_anything_of_a_full_member() -> None:
+    """With access rights on: the last places are for who has ``admin`` on ``@limits``."""
+    async with guarded(http=FULL) as cluster:
+        api = cluster.api
+        sessions = await cluster.identity(("@sessions", ("admin",)), ("/", ("read",)))
+        taken = await _filled(api)
+
+        read, _ = await _asked(api, b"GET /v1/tree?children", cluster.root)
+        limits, _ = await _asked(api, b"GET /v1/limits", cluster.root)
+        stranger, _ = await _asked(api, b"GET /v1/tree?children")
+        other, problem = await _asked(api, b"GET /v1/tree?children", sessions)
+        wrong, _ = await _asked(api, b"GET /v1/tree?children", cluster.root[:-4] + "AAAA")
+        async with speaking(api.server.port) as speaker:
+            shown = {"authorization": f"Bearer {cluster.root}"}
+            made = await speaker.call("POST", "/v1/tree/a", {"data": b""}, **shown)
+            assert isinstance(await speaker.next(), frames.GoAway), "it may ask once"
+        async with speaking(api.server.port) as speaker:
+            refused = await speaker.call("POST", "/v1/tree/b", {"data": b""})
+        for each in taken:
+            each.close()
+
+    assert (read, limits, made.status) == (200, 200, 201)
+    assert (stranger, other, refused.status) == (503, 503, 503)
+    assert "at most 3 connections" in json.loads(problem)["detail"]
+    assert wrong == 401
+
+
+async def test_the_last_streams_and_waits_are_kept_for_operators() -> None:
+    """Two of a hundred, while access rights are on."""
+    limits = MemberLimits(watch_streams_max=50, lock_waiters_max=50, watch_selectors_max=1_000)
+    rules = ("/", ("read", "watch", "lock"))
+    async with guarded(limits=limits) as cluster:
+        member, named = cluster.api.member, cluster.speaker
+        token = await cluster.identity(rules)
+        seen = []
+        for shown in (token, cluster.root):
+            for _ in range(50):
+                caller = {"authorization": f"Bearer {shown}"}
+                named.send(named.request("GET", "/v1/watch?path=/a", **caller))
+                begun = await named.next()
+                seen.append(begun.status if isinstance(begun, frames.Head) else 0)
+                if seen[-1] == 0:
+                    break
+                assert isinstance(await named.next(), frames.Line)
+        member._queues._attempt_count = 49
+        waits = []
+        async with speaking(cluster.api.server.port) as speaker:
+            for shown in (token, cluster.root):
+                caller = {"authorization": f"Bearer {shown}"}
+                opened = await speaker.call("POST", "/v1/sessions", {}, **caller)
+                wish = {"session_id": opened.body["session_id"], "timeout_ms": 0}
+                locked = await speaker.call("POST", "/v1/locks/a", wish, **caller)
+                waits.append(locked.status)
+
+    assert seen == [200] * 49 + [0] + [200] + [0]
+    assert waits == [429, 200]
 
 
 async def test_a_spare_connection_that_asks_nothing_ends() -> None:

@@ -51,6 +51,7 @@ from coordinator.service.locks.hold_times import LockClasses
 from coordinator.service.locks.holder_info import named
 from coordinator.service.locks.positions import Positions
 from coordinator.service.locks.withdrawals import Leave, Leaving
+from coordinator.service.places import has_place
 from coordinator.service.proposals import Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import Hears
@@ -115,7 +116,8 @@ class Queues:
             NoSpaceError: the same, or this member could not see what came of it, and took it back.
             OutcomeUnknownError: a contender may stand in the queue.
         """
-        if self._attempt_count >= self._waiters_max:
+        table = self._replica.machine.access
+        if not has_place(table, attempt.caller, self._attempt_count, self._waiters_max):
             raise ThrottledError(f"{self._attempt_count} contenders wait on this member already")
         request = attempt.request or attempt.own_request or self._own_request()
         started_ms = self._clock.monotonic_ms()

@@ -151,9 +151,16 @@ def adapted(route: Route, door: Door, checks: Sequence[Check] = ()) -> WebHandle
             if not is_open(asked.target):
                 await door.turns.turn(asked)
                 KEY.set(asked.key)
-            await gate.admit(asked, route)
-            renewal = begin_renewal(door, asked)
-            answered: Answered = await handler(asked)
+            full, one_too_many = "" if asked.place is None else asked.place.full, None
+            if full:
+                one_too_many = await gate.admit_spare(asked, route, full)
+            else:
+                await gate.admit(asked, route)
+            if one_too_many is not None:
+                answered: Answered = one_too_many
+            else:
+                renewal = begin_renewal(door, asked)
+                answered = await handler(asked)
             if renewal is not None:
                 await say_renewed(answered, renewal)
         except CoordinatorError as error:

@@ -23,18 +23,14 @@ from coordinator.errors import (
     CoordinatorError,
     DataTooLargeError,
     MethodNotAllowedError,
-    ThrottledError,
     UnknownRouteError,
     forget_frames,
-    to_problem,
 )
-from coordinator.wire.admission import ASKED_OF_A_FULL_MEMBER
 from coordinator.wire.http.adapter import NAMES, response_of
 from coordinator.wire.http.hosts import refuse_foreign_host, refuse_other_sites
-from coordinator.wire.messages import PROBLEM_TYPE
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.paths import target_path
-from coordinator.wire.strict_json import encode_json, shortened
+from coordinator.wire.strict_json import shortened
 
 logger = logging.getLogger("coordinator.http")
 
@@ -71,6 +67,8 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
             count(request, _GONE)
             raise
         count(request, str(response.status))
+        if getattr(request.protocol, "full", ""):
+            response.force_close()  # a spare connection asks once
         return response
 
     async def answer_with_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -82,9 +80,6 @@ def problem_middleware(door: Door, operation_ids: Mapping[tuple[str, str], str])
                 refuse_foreign_host(request, names)
             if request.method not in _SAFE_METHODS:
                 refuse_other_sites(request, names)
-            full = getattr(request.protocol, "full", "")
-            if full:
-                return await _asked_of_a_full_member(request, handler, full)
             return await handler(request)
         except CoordinatorError as error:
             return problem(error)
@@ -116,22 +111,6 @@ def _nameless(templates: Iterable[str]) -> Callable[[str], bool]:
         return "" in names and any(each.fullmatch(filled) for each in patterns)
 
     return lacks_name
-
-
-async def _asked_of_a_full_member(
-    request: web.Request, handler: Handler, full: str
-) -> web.StreamResponse:
-    """Answer a spare connection, once."""
-    resource = request.match_info.route.resource
-    template = "" if resource is None else resource.canonical
-    if (request.method, template) in ASKED_OF_A_FULL_MEMBER:
-        response = await handler(request)
-    else:
-        body = encode_json({**to_problem(ThrottledError(full)), "status": 503})
-        headers = {"Content-Type": PROBLEM_TYPE, "Retry-After": "1"}
-        response = web.Response(body=body, status=503, headers=headers)
-    response.force_close()
-    return response
 
 
 def _problem_of(

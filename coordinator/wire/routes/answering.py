@@ -16,9 +16,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from coordinator.errors import CoordinatorError, MethodNotAllowedError, ThrottledError
+from coordinator.errors import CoordinatorError, MethodNotAllowedError
 from coordinator.service.renewals import LeaseRenewal
-from coordinator.wire.admission import ASKED_OF_A_FULL_MEMBER
 from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.auditing import note_answer
 from coordinator.wire.routes.door import Door
@@ -79,13 +78,16 @@ class Answering:
             try:
                 route = self._table.find(request.method, request.target)
                 operation_id = route.operation_id
-                if full and (route.method, route.template) not in ASKED_OF_A_FULL_MEMBER:
-                    answered: Answered = self.too_many(full, request)
+                for check in self._checks[operation_id]:
+                    check(request)
+                one_too_many = None
+                if full:
+                    one_too_many = await self._gate.admit_spare(request, route, full)
+                elif not self._gate.knows(request, route):
+                    await self._gate.find_out(request)
+                if one_too_many is not None:
+                    answered: Answered = one_too_many
                 else:
-                    for check in self._checks[operation_id]:
-                        check(request)
-                    if not self._gate.knows(request, route):
-                        await self._gate.find_out(request)
                     renewal = begin_renewal(self.door, request)
                     answered = await route.handler(request)
             except CoordinatorError as error:
@@ -115,12 +117,6 @@ class Answering:
         if isinstance(error, MethodNotAllowedError):
             headers = {"Allow": ", ".join(error.fields["allowed"])}
         return self.door.problem(error, headers, encoding=request.encoding)
-
-    def too_many(self, full: str, request: IncomingRequest) -> Answer:
-        """Return the answer to a spare connection that asks for what it may not ask for."""
-        answer = self.door.problem(ThrottledError(full), encoding=request.encoding, status=503)
-        answer.closes = True
-        return answer
 
     def _failed(self, request: IncomingRequest, operation_id: str) -> Answer:
         logger.exception("unexpected failure in %r %s", request.method, operation_id)

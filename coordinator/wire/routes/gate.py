@@ -8,9 +8,10 @@ has said that they need not be (``http.access``).
 
 from __future__ import annotations
 
-from coordinator.errors import AuthFailedError, CoordinatorError, NoAuthError
+from coordinator.errors import AuthFailedError, CoordinatorError, NoAuthError, ThrottledError
 from coordinator.service.access import ConnectionProof
-from coordinator.wire.request import IncomingRequest
+from coordinator.wire.admission import ASKED_OF_A_FULL_MEMBER
+from coordinator.wire.request import Answer, IncomingRequest
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.route import Route
 
@@ -41,6 +42,21 @@ class Gate:
             return False
         request.caller = proved.caller
         return True
+
+    async def admit_spare(self, request: IncomingRequest, route: Route, full: str) -> Answer | None:
+        """Find out who asks on a connection that is one too many, because of ``full``. Return the
+        answer to who may not ask for this there, None to others: an operator may ask for all.
+
+        Raises: as ``admit``, of who shows a credential, or asks for what anybody may."""
+        names = () if request.place is None else request.place.certificate_names
+        is_for_anybody = (route.method, route.template) in ASKED_OF_A_FULL_MEMBER
+        if is_for_anybody or request.authorization or names:
+            await self.admit(request, route)
+        if is_for_anybody or self._door.member.access.is_operator(request.caller):
+            return None
+        answer = self._door.problem(ThrottledError(full), encoding=request.encoding, status=503)
+        answer.closes = True
+        return answer
 
     async def admit(self, request: IncomingRequest, route: Route) -> None:
         """Find out who asks.
