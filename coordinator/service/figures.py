@@ -36,6 +36,7 @@ def show_figures(
     metrics.add_facts("engine_", engine.metrics)
     metrics.add_facts("", of_the_member)
     metrics.add_facts("", audit.figures)
+    metrics.add_facts("", context.turns.figures)
     metrics.add_facts_by(
         "reserve_reached",
         "1 while so much of a limit is used that only its reserve is left, else 0.",

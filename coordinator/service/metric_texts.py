@@ -8,6 +8,11 @@ from __future__ import annotations
 
 TEXTS = {
     "coordinator_applied_index": "Index of the last log entry that this member has applied.",
+    "coordinator_client_rate_refusals_total": "Requests beyond requests_per_second_max, refused.",
+    "coordinator_client_turn_waits_total": "Requests that waited for a turn of their client.",
+    "coordinator_client_turns_missed_total": "Requests refused since no turn came in time.",
+    "coordinator_clients_asking": "Clients that ask this member now, as far as they are counted.",
+    "coordinator_clients_heavy": "Those of them that ask so much that they have to take turns.",
     "coordinator_data_bytes": "Bytes of data in all znodes.",
     "coordinator_is_leader": "1 while this member leads and serves as leader, else 0.",
     "coordinator_is_ready": "1 while requests may be sent to this member, else 0.",

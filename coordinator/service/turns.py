@@ -121,6 +121,10 @@ class Turns:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.waits_total = 0
+        """Requests that had to wait for a turn; those that waited for too long; those that were too
+        many a second."""
+        self.missed_total = 0
+        self.refused_total = 0
 
     def charge(self, key: str, cost: int = 1, *, is_urgent: bool = False) -> None:
         """Count a request that has come against the rate of its client.
@@ -135,6 +139,7 @@ class Turns:
         client.tokens -= cost
         if client.tokens < 0 and not is_urgent:
             client.tokens += cost
+            self.refused_total += 1
             raise ThrottledError(
                 f"expected at most {self._per_second_max} requests a second of one client "
                 f"({key or 'this process'}) on one member (requests_per_second_max), found more"
@@ -247,6 +252,17 @@ class Turns:
             if is_one_modest:
                 self._elsewhere_until_s = now_s + 3 * _PERIOD_S
 
+    def figures(self) -> dict[str, float]:
+        """Return what metrics show of this member's clients; none is named."""
+        asking = self.asking()
+        return {
+            "client_turn_waits_total": self.waits_total,
+            "client_turns_missed_total": self.missed_total,
+            "client_rate_refusals_total": self.refused_total,
+            "clients_asking": len(asking),
+            "clients_heavy": sum(is_heavy for _, is_heavy in asking),
+        }
+
     def _is_heavy(self, key: str, now_s: float) -> bool:
         client = self._clients.get(key)
         return client is not None and client.heavy_until_s > now_s
@@ -275,6 +291,7 @@ class Turns:
         while lined := client.urgent or client.line:
             if lined[0].until_s <= now_s:
                 lined.popleft().begin(0)
+                self.missed_total += 1
                 continue
             if room <= 0:
                 break
