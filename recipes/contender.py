@@ -157,7 +157,8 @@ async def obtain(
     except DeadlockError as error:
         raise _with_advice(error) from error
     grants = _grants_of(client, queue, acquired, request.owner)
-    await raise_guards(grants[0], guards)
+    if guards:
+        await raise_guards(grants[0], guards)
     return grants
 
 
@@ -165,6 +166,8 @@ def _grants_of(
     client: AnyClientT, queue: Queueing, acquired: Acquired, owner: str
 ) -> tuple[Grant[AnyClientT], ...]:
     hold = Hold(acquired, queue, owner)
+    if len(queue.names) == 1 and not acquired.grant.grants:
+        return (Grant(client, hold, queue, acquired.grant),)
     reply_for = {each.lock: each for each in acquired.grant.grants or (acquired.grant,)}
     return tuple([Grant(client, hold, queue, reply_for[name]) for name in queue.names])
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from coordinator.client import SessionState
 from coordinator.client.locks import Acquired, GrantReply
-from coordinator.errors import OutcomeUnknownError, UnavailableError
+from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError
 
 _AGAIN_S = 1.0
 
@@ -204,6 +204,11 @@ class Hold:
             await self._home.enter()
             self.keep_releasing()  # its caller will not try again
             raise
+        except ClientClosedError:
+            raise OutcomeUnknownError(
+                f"{self._grant_id}: the client was closed before it was known to be released; it "
+                f"ends with session {self._session.session_id} at the latest"
+            ) from None
 
     def keep_releasing(self) -> None:
         """Go on releasing in the background until it is known, or the session has ended."""

@@ -7,7 +7,7 @@ import math
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, TypedDict, get_args
 
@@ -66,6 +66,8 @@ class Options:
     guards: tuple[Guard, ...]
     raise_on_acquire: bool
     _request: partial[AcquireRequest]
+    _last: list[AcquireRequest] = field(default_factory=list, compare=False, repr=False)
+    """What was asked for last: mostly the same again."""
 
     @classmethod
     def of(
@@ -138,12 +140,18 @@ class Options:
     def request(self, owner: str | None = None) -> AcquireRequest:
         """Return what to ask for now, in the name of ``owner``; None is ``owner_now``."""
         named = self.owner_now() if owner is None else owner
-        return self._request(owner=named, **_this_process())
+        host, pid = _this_process()
+        last = self._last[0] if self._last else None
+        if last is None or last.owner != named or last.pid != pid or last.host != host:
+            last = self._request(owner=named, host=host, pid=pid)
+            self._last[:] = [last]
+        return last
 
     def campaign(self, value: bytes) -> AcquireRequest:
         """Return what to ask of an election, which publishes ``value`` when won."""
         who = {name: self._request.keywords[name] for name in ("label", "trace_id")}
-        return AcquireRequest(**who, value=value, **_this_process())
+        host, pid = _this_process()
+        return AcquireRequest(**who, value=value, host=host, pid=pid)
 
 
 def is_seconds(value: Any) -> bool:
@@ -183,9 +191,9 @@ def name_of(name: object, what: str = "name") -> str:
     raise BadArgumentsError(f"{what}: expected text or an integer, found {name!r:.60}")
 
 
-def _this_process() -> dict[str, Any]:
-    """Return what people see of who contends, beside its label."""
-    return {"host": socket.gethostname()[:200], "pid": os.getpid()}
+def _this_process() -> tuple[str, int]:
+    """Return host and process id: what people see of who contends, beside its label."""
+    return socket.gethostname()[:200], os.getpid()
 
 
 def _check_purpose(purpose: Purpose | None, guards: Sequence[Guard], waiver: str) -> None:

@@ -454,6 +454,7 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
         try:
             await self._session.stop_opening()
             await self.chores.drain(limit_ms)
+            await self.leftovers.no_release(limit_ms)
             await self._session.close(limit_ms)
         finally:
             await self._delivery.close()

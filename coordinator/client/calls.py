@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from coordinator.wire.messages import AUTHORIZATION, TIMEOUT_HEADER
 PACKED = Encoding.MSGPACK
 """What carries the data of znodes: bytes as they are."""
 _TIMEOUT = TIMEOUT_HEADER.lower()
+_IS_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
+"""Whether a text is the same percent-encoded."""
 
 
 class Call(NamedTuple):
@@ -76,6 +79,8 @@ def quoted(segment: str, *, safe: str = "") -> str:
     Raises:
         BadArgumentsError: it is no text that UTF-8 can carry, such as a lone surrogate.
     """
+    if _IS_PLAIN(segment):
+        return segment
     try:
         return quote(segment, safe=safe)
     except UnicodeEncodeError as error:

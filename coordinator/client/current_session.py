@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
+from coordinator.client.calls import Call, target_of
 from coordinator.client.chores import Chores
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.probing import Prober
 from coordinator.client.session import Session, new_session, open_session
 from coordinator.client.settings import ClientSettings
-from coordinator.errors import ClientClosedError, UnavailableError, UnhealthyError
+from coordinator.errors import (
+    ClientClosedError,
+    OutcomeUnknownError,
+    SessionError,
+    UnavailableError,
+    UnhealthyError,
+)
+from coordinator.model.sessions import SessionClosed
+from coordinator.wire.codec import reader
 
 _OPENED_S = 0.25
 
@@ -71,6 +81,12 @@ class OpeningSession:
             return True
         ends_ms = self._last_ms + 2 * self._settings.session_timeout_ms
         return self._delivery.clock.monotonic_ms() > ends_ms
+
+    async def close(self, timeout_ms: int) -> None:
+        """End the session that the attempt may have opened, and that nobody uses."""
+        call = Call("DELETE", target_of("sessions", self.session_id))
+        with suppress(UnavailableError, OutcomeUnknownError, SessionError):  # it runs out
+            await self._delivery.write(call, reader(SessionClosed), timeout_ms)
 
     def end(self) -> None:
         """The attempt is over: if no session is known by now, others open one by themselves."""

@@ -27,7 +27,6 @@ import asyncio
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -40,6 +39,7 @@ from coordinator.client.retry import RetryPolicy
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
+from coordinator.client.trouble import Trouble
 from coordinator.client.turns import AttemptTurn, AttemptTurns
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -49,7 +49,6 @@ from coordinator.errors import (
     ConnectionLostError,
     CoordinatorError,
     NoAuthError,
-    NoLeaderError,
     OutcomeUnknownError,
     RequestError,
     RequestForgottenError,
@@ -73,33 +72,6 @@ _SERVER_DEADLINE_MS_MAX = 60_000
 _INDEX = INDEX_HEADER.lower()
 _PACKED: str = Encoding.MSGPACK.value
 _EXPECTED = (RequestError, SessionError, UnavailableError, OutcomeUnknownError)
-
-
-@dataclass(slots=True)
-class Trouble:
-    """What has gone wrong so far in one call; decides what is raised in the end."""
-
-    failures: int = 0
-    unknown: OutcomeUnknownError | None = None
-    refused: UnavailableError | None = None
-
-    def note(self, error: UnavailableError | OutcomeUnknownError) -> None:
-        """Count a failed attempt, and keep what says most."""
-        self.failures += 1
-        if isinstance(error, OutcomeUnknownError):
-            self.unknown = error
-        elif self.refused is None or not isinstance(self.refused, NoLeaderError):
-            self.refused = error  # what a member said says more than a closed port
-
-    def verdict(self, *, is_write: bool) -> CoordinatorError:
-        """Return what to raise when there is no time for another attempt."""
-        if self.unknown is not None and is_write:
-            return self.unknown
-        if self.refused is not None:
-            return self.refused
-        error = UnavailableError("no member answered before the deadline")
-        error.__cause__ = self.unknown
-        return error
 
 
 class Reader(Protocol):
@@ -163,8 +135,14 @@ class CallDelivery:
         self._leader = KnownLeader() if leader is None else leader
         self._leader.stay_within(self.endpoints.urls)
         self._encoding = encoding
+        self.either = f"{encoding.value}, {NDJSON_TYPE}"
+        """Accepts one answer as bodies usually travel, or lines."""
         self._closed = asyncio.Event()
         self._turns = AttemptTurns()
+
+    def turn_now(self) -> AttemptTurn | None:
+        """Return what ``turn`` does, None if it has to be waited for."""
+        return self._turns.take_now()
 
     async def turn(self, limit_ms: int) -> AttemptTurn:
         """Wait until this client may send one more attempt that has no answer yet.
@@ -176,29 +154,43 @@ class CallDelivery:
 
     async def read(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
         """Return the parsed answer of a call that changes nothing."""
-        return await self._until_answered(call, parse, timeout_ms, None)
+        return await self._until_answered(call, parse, self.clock.monotonic_ms(), timeout_ms, None)
 
     async def write(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
         """Return the parsed answer of a call that is applied exactly once."""
-        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        clock, pool = self.clock, self.request_ids
+        now_ms = clock.monotonic_ms()
+        deadline_ms = now_ms + timeout_ms
         if self.index_seen == 0:
             await self._learn_floor(timeout_ms)
-        async with self.request_ids.write(deadline_ms - self.clock.monotonic_ms()) as ids:
-            remaining_ms = deadline_ms - self.clock.monotonic_ms()
-            return await self._until_answered(call, parse, remaining_ms, ids)
+            now_ms = clock.monotonic_ms()
+        ids = pool.begin_write()
+        if ids is None:
+            ids = await pool.wait_to_write(deadline_ms - now_ms)
+            now_ms = clock.monotonic_ms()
+        try:
+            return await self._until_answered(call, parse, now_ms, deadline_ms - now_ms, ids)
+        finally:
+            pool.end_write(ids)
 
     async def attempt(
-        self, call: Call, parse: Callable[[Any], T], timeout_ms: int, ids: RequestIds | None = None
+        self,
+        call: Call,
+        parse: Callable[[Any], T],
+        timeout_ms: int,
+        ids: RequestIds | None = None,
+        sent_ms: int | None = None,
     ) -> T:
         """Send once, to the leader or the current member; raises what it answers, and leaves it if
-        it fails."""
+        it fails. ``sent_ms`` is the time, if the caller has just looked."""
         endpoint = self._endpoint(call)
+        if sent_ms is None:
+            sent_ms = self.clock.monotonic_ms()
         try:
             request = self._said(call, _server_ms(timeout_ms), ids)
-            renewal = None if call.renews else self.renewal()
+            renewal = None if call.renews else self.renewal(sent_ms)
             if renewal is not None:
                 request = renewal.added_to(request)
-            sent_ms = self.clock.monotonic_ms()
             response = await self._transport.request(endpoint, request, timeout_ms)
             self.acceptance.note(request, response.status, self.clock.monotonic_ms())
             if renewal is not None:
@@ -230,19 +222,18 @@ class CallDelivery:
         """
         endpoint = self._endpoint(call)
         request = self._said(call, _server_ms(timeout_ms) if is_bounded else None, ids)
-        return Streaming(self, endpoint, request, timeout_ms, self.renewal())
+        return Streaming(self, endpoint, request, timeout_ms)
 
     def _said(self, call: Call, timeout_ms: int | None, ids: RequestIds | None) -> Request:
         """Return ``call`` as a request, with what it proves its identity by."""
         return call.request(timeout_ms, ids, self._encoding, self.credentials.authorization())
 
-    def renewal(self) -> Renewal | None:
+    def renewal(self, now_ms: int) -> Renewal | None:
         """Return what makes the request that is sent now renew the session, if it should."""
         renewing = self.renewing
-        if renewing is None:
+        if renewing is None or not renewing.wants_renewal(now_ms):
             return None
-        now_ms = self.clock.monotonic_ms()
-        return Renewal(renewing, now_ms) if renewing.wants_renewal(now_ms) else None
+        return Renewal(renewing, now_ms)
 
     def heed(self, error: AuthFailedError, request: Request, sent_ms: int) -> None:
         """End the session if ``error`` says that its credential is gone."""
@@ -289,11 +280,6 @@ class CallDelivery:
         async with asyncio.timeout(limit_ms / 1000):
             return await stream.read()
 
-    @property
-    def either(self) -> str:
-        """Accepts one answer as bodies usually travel, or lines."""
-        return f"{self._encoding.value}, {NDJSON_TYPE}"
-
     async def send(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         """Send one request as it is; nothing is tried again."""
         return await self._transport.request(endpoint, request, timeout_ms)
@@ -335,30 +321,38 @@ class CallDelivery:
         await self._transport.close()
 
     async def _until_answered(
-        self, call: Call, parse: Callable[[Any], T], timeout_ms: int, ids: RequestIds | None
+        self,
+        call: Call,
+        parse: Callable[[Any], T],
+        now_ms: int,
+        timeout_ms: int,
+        ids: RequestIds | None,
     ) -> T:
-        deadline_ms = self.clock.monotonic_ms() + timeout_ms
-        trouble = Trouble()
-        renewals = 0
-        while (remaining_ms := deadline_ms - self.clock.monotonic_ms()) > 0:
+        """Send until it is answered, for ``timeout_ms`` from ``now_ms`` on."""
+        deadline_ms = now_ms + timeout_ms
+        trouble: Trouble | None = None
+        forgotten = 0
+        while (remaining_ms := deadline_ms - now_ms) > 0:
             attempt_ms = self.attempt_ms(timeout_ms, remaining_ms)
             try:
-                return await self.attempt(call, parse, attempt_ms, ids)
+                return await self.attempt(call, parse, attempt_ms, ids, now_ms)
             except RequestForgottenError:
-                renewals += 1
-                if ids is None or trouble.unknown is not None or renewals > _RENEWALS_MAX:
+                forgotten += 1
+                is_open = trouble is not None and trouble.unknown is not None
+                if ids is None or is_open or forgotten > _RENEWALS_MAX:
                     raise
                 ids.renew(self.index_seen)
-                continue
             except (AuthFailedError, NoAuthError) as error:
-                if ids is None or trouble.unknown is None:
+                if ids is None or trouble is None or trouble.unknown is None:
                     raise
                 raise trouble.unknown from error  # its rights may have ended after it was done
             except (UnavailableError, OutcomeUnknownError) as error:
+                trouble = trouble or Trouble()
                 trouble.note(error)
-            if not await self.pause(trouble, deadline_ms):
-                break
-        raise trouble.verdict(is_write=ids is not None)
+                if not await self.pause(trouble, deadline_ms):
+                    break
+            now_ms = self.clock.monotonic_ms()
+        raise (trouble or Trouble()).verdict(is_write=ids is not None)
 
     async def _learn_floor(self, timeout_ms: int) -> None:
         """Ask once for a log index before the first write: the floor of the first client id."""
@@ -379,8 +373,10 @@ class CallDelivery:
         if encoding is Encoding.MSGPACK and type(parse) is BodyReader:
             read_packed = packed_reader(parse.kind)
             if read_packed is not None:
-                with suppress(ValueError, RecursionError):
+                try:
                     return read_packed(response.body)  # type: ignore[no-any-return]
+                except (ValueError, RecursionError):
+                    pass  # it may be right all the same: the codec says
         try:
             return parse(decode(response.body, encoding))
         except BadArgumentsError as error:
@@ -390,9 +386,11 @@ class CallDelivery:
 
     def note_index(self, headers: Mapping[str, str]) -> None:
         """Remember the log index that an answer carries."""
-        index = headers.get(_INDEX, "")
-        if index.isascii() and index.isdigit():
-            self.index_seen = max(self.index_seen, int(index))
+        index = headers.get(_INDEX)
+        if index is not None and index.isascii() and index.isdigit():
+            seen = int(index)
+            if seen > self.index_seen:
+                self.index_seen = seen
 
 
 class Streaming:
@@ -407,14 +405,13 @@ class Streaming:
         endpoint: str,
         request: Request,
         timeout_ms: int,
-        renewal: Renewal | None = None,
     ) -> None:
         self._delivery = delivery
-        self._renewal = renewal
+        self._sent_ms = delivery.clock.monotonic_ms()
+        self._renewal = renewal = delivery.renewal(self._sent_ms)
         if renewal is not None:
             request = renewal.added_to(request)
         self._request = request
-        self._sent_ms = delivery.clock.monotonic_ms()
         self._endpoint = endpoint
         self._timeout_ms = timeout_ms
         self._opening = delivery.open_stream(endpoint, request, timeout_ms)

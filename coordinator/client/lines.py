@@ -13,8 +13,9 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeVar
 
 from coordinator.client.calls import Call
-from coordinator.client.delivery import CallDelivery, Trouble, encoding_of
+from coordinator.client.delivery import CallDelivery, encoding_of
 from coordinator.client.transport import ResponseStream
+from coordinator.client.trouble import Trouble
 from coordinator.errors import (
     BadArgumentsError,
     ClientClosedError,

@@ -14,10 +14,10 @@ and at most one request under way, whose number is always the newest of its id.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable
 
+from coordinator.client.places import Places
 from coordinator.errors import UnavailableError
 from coordinator.wire.messages import (
     CLIENT_ID_HEADER,
@@ -25,7 +25,7 @@ from coordinator.wire.messages import (
     REQUEST_NUMBER_HEADER,
 )
 
-_WRITES_AT_ONCE_MAX = 128
+WRITES_AT_ONCE_MAX = 128
 _CLIENT_ID = CLIENT_ID_HEADER.lower()
 _REQUEST_NUMBER = REQUEST_NUMBER_HEADER.lower()
 _FLOOR_INDEX = FLOOR_INDEX_HEADER.lower()
@@ -46,10 +46,6 @@ class RequestIds:
         self.floor_index = floor_index
         self.number = min(self.number, 1)
 
-    def advance(self) -> None:
-        """Begin the next request."""
-        self.number += 1
-
     def add_to(self, headers: dict[str, str]) -> None:
         """Put in the headers that make the current request exactly-once."""
         headers[_CLIENT_ID] = self.client_id
@@ -63,15 +59,28 @@ class RequestIdPool:
     def __init__(self, floor: Callable[[], int]) -> None:
         self._floor = floor
         self._free: list[RequestIds] = []
-        self._writes = asyncio.Semaphore(_WRITES_AT_ONCE_MAX)
+        self._writes = Places(WRITES_AT_ONCE_MAX)
 
-    def write(self, wait_ms: int) -> Lending:
-        """Lend an id for one write; waits up to ``wait_ms`` while very many are under way.
+    def begin_write(self) -> RequestIds | None:
+        """Lend an id for one write; None while very many are under way."""
+        return self.take() if self._writes.take_now() else None
+
+    async def wait_to_write(self, wait_ms: int) -> RequestIds:
+        """Lend an id for one write, within ``wait_ms``.
 
         Raises:
-            UnavailableError: as many were under way all the time.
+            UnavailableError: very many were under way all the time.
         """
-        return Lending(self, self._writes, wait_ms)
+        try:
+            await self._writes.take(max(0, wait_ms) / 1000)
+        except TimeoutError:
+            raise too_many_writes(wait_ms) from None
+        return self.take()
+
+    def end_write(self, ids: RequestIds) -> None:
+        """Take back what was lent for a write, which has ended."""
+        self._free.append(ids)
+        self._writes.leave()
 
     def take(self) -> RequestIds:
         """Lend an id, its next request begun, for as long as that request may wait."""
@@ -79,7 +88,7 @@ class RequestIdPool:
             ids = self._free.pop()  # one step, for threads may share the pool
         except IndexError:
             ids = RequestIds(self._floor())
-        ids.advance()
+        ids.number += 1
         return ids
 
     def give_back(self, ids: RequestIds) -> None:
@@ -87,36 +96,9 @@ class RequestIdPool:
         self._free.append(ids)
 
 
-class Lending:
-    """``async with`` it for the id; a class, for a write may be under way when its loop ends."""
-
-    __slots__ = ("_ids", "_pool", "_wait_ms", "_writes")
-
-    def __init__(self, pool: RequestIdPool, writes: asyncio.Semaphore, wait_ms: int) -> None:
-        self._pool = pool
-        self._writes = writes
-        self._wait_ms = wait_ms
-        self._ids: RequestIds | None = None
-
-    async def __aenter__(self) -> RequestIds:
-        if self._writes.locked():
-            await self._wait()
-        else:
-            await self._writes.acquire()  # at once
-        self._ids = self._pool.take()
-        return self._ids
-
-    async def _wait(self) -> None:
-        try:
-            async with asyncio.timeout(max(0, self._wait_ms) / 1000):
-                await self._writes.acquire()
-        except TimeoutError:
-            raise UnavailableError(
-                f"expected fewer than {_WRITES_AT_ONCE_MAX} writes of this client under way, found "
-                f"as many for {self._wait_ms} ms; nothing was sent of this one"
-            ) from None
-
-    async def __aexit__(self, *_exception: object) -> None:
-        assert self._ids is not None, "left what was not entered"
-        self._pool.give_back(self._ids)
-        self._writes.release()
+def too_many_writes(waited_ms: int) -> UnavailableError:
+    """Return what is raised for a write that was not begun."""
+    return UnavailableError(
+        f"expected fewer than {WRITES_AT_ONCE_MAX} writes of this client under way, found as many "
+        f"for {waited_ms} ms; nothing was sent of this one"
+    )

@@ -34,12 +34,13 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from coordinator.client.calls import Call
-from coordinator.client.delivery import CallDelivery, Trouble
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.home import Home
 from coordinator.client.lease import Lease, margin_ms
 from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.grant_watch import GrantWatch
 from coordinator.client.probing import Prober
+from coordinator.client.trouble import Trouble
 from coordinator.errors import (
     AuthFailedError,
     CoordinatorError,
@@ -119,10 +120,14 @@ class Session:
     @property
     def is_lost(self) -> bool:
         """Whether nothing that this session owns may be relied upon any more."""
-        return self.state in _ENDED
+        return self.remaining_safe_ms() == 0
 
     def remaining_safe_ms(self) -> int:
         """Return for how long the server certainly keeps this session, 0 when that is not known."""
+        # The lease before the state: what it says was true when the state was that.
+        remaining_ms = self._lease.remaining_ms(self._clock.monotonic_ms())
+        if remaining_ms > 0 and self._state not in _ENDED:
+            return remaining_ms
         with self._guard:
             if self._state in _ENDED:
                 return 0
@@ -389,7 +394,7 @@ class _BesideRequests:
         """Whether the request that is sent now should renew it."""
         session = self._session
         lease = session._lease
-        if session._state in _ENDED or not lease.may_ride(now_ms) or not lease.remaining_ms(now_ms):
+        if not lease.may_ride(now_ms) or session._state in _ENDED or not lease.remaining_ms(now_ms):
             return False
         if now_ms - self._last_ms < lease.pause_ms_max:
             return False  # another one is under way

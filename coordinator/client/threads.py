@@ -16,7 +16,12 @@ from coordinator.client.delivery import CallDelivery, Mortal
 from coordinator.client.deputy import wait_cancellably
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.renewal import Renewal
-from coordinator.client.request_ids import RequestIdPool, RequestIds
+from coordinator.client.request_ids import (
+    WRITES_AT_ONCE_MAX,
+    RequestIdPool,
+    RequestIds,
+    too_many_writes,
+)
 from coordinator.client.session import Session, WaitOverError
 from coordinator.client.stream.blocking import BlockingTransport, run_here
 from coordinator.client.stream.blocking_connection import BlockingLines
@@ -26,13 +31,11 @@ from coordinator.client.turns import AttemptTurn
 from coordinator.errors import (
     CoordinatorError,
     SessionExpiredError,
-    UnavailableError,
 )
 from coordinator.wire.encoding import Encoding
 
 T = TypeVar("T")
 
-_WRITES_AT_ONCE_MAX = 128
 _STEP_MS = 100
 """How long a pause goes on at most after the main thread was interrupted."""
 
@@ -41,44 +44,27 @@ def _nothing_to_wake() -> None:
     """The wait is short."""
 
 
-class _Lending:
-    """An id for one write of a thread, as ``request_ids.Lending`` is for one of a task."""
-
-    __slots__ = ("_ids", "_pool", "_wait_ms", "_writes")
-
-    def __init__(
-        self, pool: RequestIdPool, writes: threading.BoundedSemaphore, wait_ms: int
-    ) -> None:
-        self._pool = pool
-        self._writes = writes
-        self._wait_ms = wait_ms
-        self._ids: RequestIds | None = None
-
-    async def __aenter__(self) -> RequestIds:
-        if not self._writes.acquire(timeout=max(0, self._wait_ms) / 1000):
-            raise UnavailableError(
-                f"expected fewer than {_WRITES_AT_ONCE_MAX} writes of this client under way, found "
-                f"as many for {self._wait_ms} ms; nothing was sent of this one"
-            )
-        self._ids = self._pool.take()
-        return self._ids
-
-    async def __aexit__(self, *_exception: object) -> None:
-        assert self._ids is not None, "left what was not entered"
-        self._pool.give_back(self._ids)
-        self._writes.release()
-
-
 class _BlockingPool(RequestIdPool):
     """The ids of the threads of one client."""
 
     def __init__(self, floor: Callable[[], int]) -> None:
         super().__init__(floor)
-        self._threads = threading.BoundedSemaphore(_WRITES_AT_ONCE_MAX)
+        self._threads = threading.BoundedSemaphore(WRITES_AT_ONCE_MAX)
 
-    def write(self, wait_ms: int) -> Any:
-        """Lend an id for one write; waits up to ``wait_ms`` while very many are under way."""
-        return _Lending(self, self._threads, wait_ms)
+    def begin_write(self) -> RequestIds | None:
+        """Lend an id for one write; None while very many are under way."""
+        return self.take() if self._threads.acquire(blocking=False) else None
+
+    async def wait_to_write(self, wait_ms: int) -> RequestIds:
+        """Lend an id for one write, within ``wait_ms``; waits in this thread."""
+        if not self._threads.acquire(timeout=max(0, wait_ms) / 1000):
+            raise too_many_writes(wait_ms)
+        return self.take()
+
+    def end_write(self, ids: RequestIds) -> None:
+        """Take back what was lent for a write, which has ended."""
+        self._free.append(ids)
+        self._threads.release()
 
 
 class BlockingDelivery(CallDelivery):
@@ -102,16 +88,16 @@ class BlockingDelivery(CallDelivery):
         self.request_ids = _BlockingPool(lambda: self.index_seen)
         self._is_over = threading.Event()
 
-    def renewal(self) -> Renewal | None:
+    def renewal(self, now_ms: int) -> Renewal | None:
         """Return what makes a request of a thread renew the session, if it should."""
-        return self._beside.renewal()
+        return self._beside.renewal(now_ms)
 
     def end_session(self, reason: str) -> None:
         """Let the client's session be lost; its holders are told in the client's loop."""
         self._beside.end_session(reason)
 
-    async def turn(self, limit_ms: int) -> AttemptTurn:
-        """Return at once: each thread has one attempt under way."""
+    def turn_now(self) -> AttemptTurn:
+        """Return a turn of its own: each thread has one attempt under way."""
         return AttemptTurn(None)
 
     async def wait(self, delay_ms: int) -> None:

@@ -75,6 +75,10 @@ class ResponseStream(Protocol):
         """The headers, their names in lower case."""
         ...
 
+    def line_here(self) -> bytes | None:
+        """Return the next line if it has come already, else None."""
+        ...
+
     async def line(self) -> bytes | None:
         """Return the next line without its end, None at the end of the stream."""
         ...
@@ -121,6 +125,9 @@ class _HttpStream:
     @property
     def headers(self) -> Mapping[str, str]:
         return _lower(self._response)
+
+    def line_here(self) -> bytes | None:
+        return None  # ``line`` says
 
     async def line(self) -> bytes | None:
         while True:

@@ -7,9 +7,9 @@ Who has an answer, if only that it waits in the queue, has had its turn. They co
 
 from __future__ import annotations
 
-import asyncio
 from types import TracebackType
 
+from coordinator.client.places import Places
 from coordinator.errors import UnavailableError
 
 TURNS_MAX = 256
@@ -20,14 +20,14 @@ class AttemptTurn:
 
     __slots__ = ("_turns",)
 
-    def __init__(self, turns: asyncio.Semaphore | None) -> None:
+    def __init__(self, turns: Places | None) -> None:
         self._turns = turns
 
     def end(self) -> None:
         """Let the next one begin; does nothing the second time."""
         turns, self._turns = self._turns, None
         if turns is not None:
-            turns.release()
+            turns.leave()
 
     def __enter__(self) -> AttemptTurn:
         return self
@@ -46,7 +46,11 @@ class AttemptTurns:
 
     def __init__(self, count: int = TURNS_MAX) -> None:
         self._count = count
-        self._free = asyncio.Semaphore(count)
+        self._free = Places(count)
+
+    def take_now(self) -> AttemptTurn | None:
+        """Return a turn if there is one."""
+        return AttemptTurn(self._free) if self._free.take_now() else None
 
     async def take(self, limit_ms: int) -> AttemptTurn:
         """Wait for a turn.
@@ -54,12 +58,8 @@ class AttemptTurns:
         Raises:
             UnavailableError: it has not come within ``limit_ms``; nothing was sent.
         """
-        if not self._free.locked():
-            await self._free.acquire()  # does not suspend
-            return AttemptTurn(self._free)
         try:
-            async with asyncio.timeout(limit_ms / 1000):
-                await self._free.acquire()
+            await self._free.take(limit_ms / 1000)
         except TimeoutError:
             raise UnavailableError(
                 f"not sent within {limit_ms} ms: {self._count} attempts of this client were before "

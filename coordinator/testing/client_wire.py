@@ -204,6 +204,9 @@ class _WireStream:
         self.status = stream.status
         self.headers = stream.headers
 
+    def line_here(self) -> bytes | None:
+        return None
+
     async def line(self) -> bytes | None:
         line = await self._stream.line()
         if line is not None and line.strip() and self.status < 300:

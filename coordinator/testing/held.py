@@ -207,6 +207,10 @@ class _HeldLines:
         self.status = stream.status
         self.headers = stream.headers
 
+    def line_here(self) -> bytes | None:
+        """Nothing before ``line`` says it."""
+        return None
+
     async def line(self) -> bytes | None:
         """Return the next line."""
         line = await self._stream.line()

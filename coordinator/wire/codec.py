@@ -89,7 +89,10 @@ def encoded(body: Any, encoding: Encoding = Encoding.JSON) -> bytes:
 
 def reader(kind: type[Value]) -> BodyReader[Value]:
     """Return what reads a body as a value of ``kind``."""
-    return BodyReader(kind)
+    found = _readers.get(kind)
+    if found is None:
+        found = _readers[kind] = BodyReader(kind)
+    return found
 
 
 class BodyReader(Generic[Value]):
@@ -102,6 +105,9 @@ class BodyReader(Generic[Value]):
 
     def __call__(self, body: Any) -> Value:
         return from_body(self.kind, body)
+
+
+_readers: dict[type[Any], BodyReader[Any]] = {}
 
 
 def union_from_body(kinds: Any, body: Any, where: str = "body") -> Any:

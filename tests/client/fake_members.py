@@ -82,6 +82,9 @@ class FakeStream:
         self.lines.put_nowait(BROKEN)
         return self
 
+    def line_here(self) -> bytes | None:
+        return None
+
     async def line(self) -> bytes | None:
         line = await self.lines.get()
         if isinstance(line, CoordinatorError):

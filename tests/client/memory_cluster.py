@@ -147,6 +147,9 @@ class _Faulty:
         self.status = stream.status
         self.headers = stream.headers
 
+    def line_here(self) -> bytes | None:
+        return None
+
     async def line(self) -> bytes | None:
         line = await self._heard()
         await asyncio.sleep(self._network.delays_s(self._request))

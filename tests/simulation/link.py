@@ -263,6 +263,9 @@ class _Stream:
         response = await self._head
         self.status, self.headers, self._body = response.status, response.headers, response.body
 
+    def line_here(self) -> bytes | None:
+        return None
+
     async def line(self) -> bytes | None:
         while not self._arrived:
             if self._is_broken:

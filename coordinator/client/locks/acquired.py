@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from coordinator.client.session import Session
@@ -27,7 +28,8 @@ class Acquired:
     """The contenders that hold as one: one path for each lock."""
 
     def __post_init__(self) -> None:
-        paths = tuple([each.path for each in self.grant.grants]) or (self.grant.path,)
+        grant = self.grant
+        paths = tuple([each.path for each in grant.grants]) if grant.grants else (grant.path,)
         object.__setattr__(self, "paths", paths)
 
     @property
@@ -55,11 +57,11 @@ class Acquired:
 
         The least of what is left of the session's lease and of ``max_hold``; 0 once it was revoked.
         """
-        remaining_ms = self.session.remaining_safe_ms()
-        watch = self.session.grant_watch
+        session = self.session
+        remaining_ms, watch = session.remaining_safe_ms(), session.grant_watch
         if watch.loss_reason(self.paths):
             return 0
-        if not self.is_bounded:
+        if self.grant.max_hold_ms <= 0:
             return remaining_ms
         return min(remaining_ms, watch.hold_remaining_ms(self.paths))
 
@@ -94,3 +96,18 @@ class Acquired:
     def stop_watching(self) -> None:
         """Stop watching: it was released, or is given up."""
         self.session.grant_watch.stop_watching(self.paths)
+
+
+async def give_back(
+    acquired: Acquired, release: Callable[[GrantReply], Awaitable[object]], pause_ms: int
+) -> None:
+    """Release what is not reported; once if its session is lost, else until it is known."""
+    while True:
+        try:
+            await release(acquired.grant)
+        except (UnavailableError, OutcomeUnknownError):
+            if acquired.session.is_lost:
+                return  # it goes with its session, at the server's time
+            await asyncio.sleep(pause_ms / 1000)
+        else:
+            return

@@ -80,10 +80,12 @@ class AcquireAttempt:
             return WAIT_MS_MAX
         return self.deadline_ms - self.clock.monotonic_ms()
 
-    def first_answer_ms(self, delivery: CallDelivery, timeout_ms: int, home: Home) -> int:
+    def first_answer_ms(
+        self, delivery: CallDelivery, timeout_ms: int, remaining_ms: int, home: Home
+    ) -> int:
         """Return how long a member's first answer may take, of a client of this timeout."""
         whole_ms = TRY_MS_MAX if self.is_try else timeout_ms
-        limit_ms = delivery.attempt_ms(whole_ms, self.remaining_ms())
+        limit_ms = delivery.attempt_ms(whole_ms, remaining_ms)
         if self.session is None or home.is_here:
             return limit_ms
         return min(limit_ms, self.session.remaining_safe_ms() + 1)
@@ -142,22 +144,12 @@ class AcquireAttempt:
             ConnectionLostError: it says nothing any more, or nothing that can be read.
             AskAgain, CallbackFailed: see there.
         """
-        again_ms = self.clock.monotonic_ms() + _ASK_AGAIN_MS
+        again_ms: int | None = None
         while True:
-            fresh_ms = again_ms - self.clock.monotonic_ms()
-            if fresh_ms <= 0:
-                raise AskAgain
-            limit_ms = self.remaining_ms() + _GRACE_MS
-            if not stream.watches_silence:
-                limit_ms = min(limit_ms, _SILENCE_MS_MAX)
-            try:
-                line = await delivery.line(stream, max(min(limit_ms, fresh_ms), 0), self.session)
-            except TimeoutError:
-                if fresh_ms < limit_ms:
-                    raise AskAgain from None  # the stream sends no blank lines in between
-                raise ConnectionLostError(f"{title}: silent for {limit_ms} ms") from None
+            line = stream.line_here()
             if line is None:
-                raise ConnectionLostError(f"{title}: the stream ended without a grant")
+                again_ms = again_ms or self.clock.monotonic_ms() + _ASK_AGAIN_MS
+                line = await self._next_line(stream, delivery, title, again_ms)
             if not line.strip():
                 continue  # a keep-alive
             said = _read(line, encoding_of(stream.headers))
@@ -172,6 +164,25 @@ class AcquireAttempt:
                     self._stands_at(position, on_position)
                 case StreamError(problem):
                     raise problem
+
+    async def _next_line(
+        self, stream: ResponseStream, delivery: CallDelivery, title: str, again_ms: int
+    ) -> bytes:
+        fresh_ms = again_ms - self.clock.monotonic_ms()
+        if fresh_ms <= 0:
+            raise AskAgain
+        limit_ms = self.remaining_ms() + _GRACE_MS
+        if not stream.watches_silence:
+            limit_ms = min(limit_ms, _SILENCE_MS_MAX)
+        try:
+            line = await delivery.line(stream, max(min(limit_ms, fresh_ms), 0), self.session)
+        except TimeoutError:
+            if fresh_ms < limit_ms:
+                raise AskAgain from None  # the stream sends no blank lines in between
+            raise ConnectionLostError(f"{title}: silent for {limit_ms} ms") from None
+        if line is None:
+            raise ConnectionLostError(f"{title}: the stream ended without a grant")
+        return line
 
     def _stands_at(self, position: int, on_position: Callable[[int], None] | None) -> None:
         self.position = position
@@ -191,8 +202,10 @@ def _read(line: bytes, encoding: Encoding) -> AcquireReply | Queued | StreamErro
     if encoding is Encoding.MSGPACK:
         read = packed_reader(Granted if line.startswith(_TYPE, 1) else AcquireReply)
         assert read is not None, "both are plain objects"
-        with suppress(ValueError, RecursionError):
+        try:
             return read(line)  # type: ignore[no-any-return]
+        except (ValueError, RecursionError):
+            pass  # it is another kind of line
     try:
         body = decode(line, encoding)
         if isinstance(body, dict) and "type" not in body:

@@ -48,6 +48,8 @@ class GrantWatch:
         self._is_idle: asyncio.Event | None = None
         """Set when nothing is watched; made when that is first waited for."""
         self._home: Home | None = None
+        self._has_lost = False
+        """Whether any that was watched was ever lost; mostly not."""
         self._guard = threading.Lock()
 
     def watch(
@@ -62,7 +64,9 @@ class GrantWatch:
         """
         with self._guard:
             for path in paths:
-                watched = self._watched.setdefault(path, _Watched(fencing_token))
+                watched = self._watched.get(path)
+                if watched is None:
+                    watched = self._watched[path] = _Watched(fencing_token)
                 watched.on_lost = on_lost or watched.on_lost
 
     def stop_watching(self, paths: Iterable[str]) -> None:
@@ -106,6 +110,8 @@ class GrantWatch:
 
     def loss_reason(self, paths: Iterable[str]) -> str:
         """Return why one of ``paths`` was lost; empty when no heartbeat said that it was."""
+        if not self._has_lost:
+            return ""
         with self._guard:
             reasons = [self._watched[path].loss_reason for path in paths if path in self._watched]
         return next(filter(None, reasons), "")
@@ -125,7 +131,7 @@ class GrantWatch:
             for path, watched in self._watched.items():
                 reason = reasons.get((path, watched.fencing_token), _DOUBT if is_cut else "")
                 if reason and not watched.loss_reason:
-                    watched.loss_reason = reason
+                    watched.loss_reason, self._has_lost = reason, True
                     if watched.on_lost is not None:
                         callbacks.append((watched.on_lost, reason))
         for callback, reason in callbacks:

@@ -17,6 +17,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+_ANY = ("", "")
+"""Stands for all queues and owners."""
+
 
 class Leftovers:
     """The clean-ups under way, and the attempts; an owner without a name is not counted."""
@@ -24,8 +27,10 @@ class Leftovers:
     def __init__(self) -> None:
         self._contending: dict[tuple[str, str], int] = {}
         self._going: dict[tuple[str, str], set[asyncio.Task[Any]]] = {}
-        self._releases: dict[tuple[str, str], int] = {}
+        self._releasing = 0
         """How many releases are under way that their own callers wait for."""
+        self._releases: dict[tuple[str, str], int] = {}
+        """The same of an owner in a queue."""
         self._released: dict[tuple[str, str], Future[None]] = {}
         """What is done when none of them is; made if an attempt waits for it."""
         self._guard = threading.Lock()
@@ -41,20 +46,35 @@ class Leftovers:
     def begin_release(self, locks: Sequence[str], owner: str) -> None:
         """Count a release of what ``owner`` has in these queues, until ``end_release``."""
         with self._guard:
+            self._releasing += 1
             for lock in locks if owner else ():
                 self._releases[lock, owner] = self._releases.get((lock, owner), 0) + 1
 
     def end_release(self, locks: Sequence[str], owner: str) -> None:
         """Count it no more."""
-        for lock in locks if owner else ():
-            with self._guard:
+        ended: list[tuple[str, str]] = []
+        with self._guard:
+            self._releasing -= 1
+            if not self._releasing:
+                ended.append(_ANY)
+            for lock in locks if owner else ():
                 count = self._releases.pop((lock, owner)) - 1
                 if count:
                     self._releases[lock, owner] = count
-                    continue
-                released = self._released.pop((lock, owner), None) if self._released else None
-            if released is not None:
-                released.set_result(None)
+                else:
+                    ended.append((lock, owner))
+            waited_for = [self._released.pop(key, None) for key in ended] if self._released else ()
+        for each in waited_for:
+            if each is not None:
+                each.set_result(None)
+
+    async def no_release(self, timeout_ms: int) -> None:
+        """Wait until none is under way, for ``timeout_ms`` at most."""
+        with self._guard:
+            if not self._releasing:
+                return
+            released = self._released.setdefault(_ANY, Future())
+        await asyncio.wait({asyncio.wrap_future(released)}, timeout=timeout_ms / 1000)
 
     def are_gone(self, locks: Sequence[str], owner: str) -> bool:
         """Whether nothing is left of ``owner`` here."""

@@ -21,12 +21,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from coordinator.client.calls import Call, quoted, target_of
+from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
 from coordinator.client.current_session import CurrentSession, OpeningSession
-from coordinator.client.delivery import CallDelivery, Trouble
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.home import Home
-from coordinator.client.locks.acquired import Acquired
+from coordinator.client.locks.acquired import Acquired, give_back
 from coordinator.client.locks.attempt import (
     POSITIONS,
     TRY_MS_MAX,
@@ -38,6 +38,7 @@ from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
 from coordinator.client.session import Session, WaitOverError
 from coordinator.client.transport import NotByStreamError
+from coordinator.client.trouble import Trouble
 from coordinator.errors import (
     AuthFailedError,
     BadArgumentsError,
@@ -62,7 +63,6 @@ from coordinator.model.grants import (
     NoteRequest,
     ReleaseReply,
 )
-from coordinator.model.sessions import SessionClosed
 from coordinator.model.views import ElectionView, LockView
 from coordinator.wire.codec import reader
 
@@ -103,6 +103,7 @@ class LockQueue:
         self.is_election = is_election
         self._title = ", ".join(names)
         self._room = "elections" if is_election else "locks"
+        self._base = ""
         # A contender in several queues is withdrawn by the name of any of them.
         self._bases = tuple([self._base_of(each) for each in self.names])
         self._base = self._bases[0]
@@ -114,6 +115,8 @@ class LockQueue:
         self._leftovers = leftovers
         self._sessions = sessions
         self._timeout_ms = timeout_ms
+        self._said: tuple[AcquireRequest | None, dict[str, Any]] = None, {}
+        """The request that was sent last, and what its body says of it: mostly the next one's."""
 
     async def acquire(
         self,
@@ -168,7 +171,8 @@ class LockQueue:
                 opening.end()
         grant, session = acquired.grant, acquired.session
         try:
-            await acquired.watch(self._timeout_ms)
+            if acquired.is_bounded:
+                await acquired.watch(self._timeout_ms)
             if session.remaining_safe_ms() == 0:
                 raise SessionExpiredError(
                     f"{self._title}: the grant {grant.grant_id} came when its session had no safe "
@@ -178,7 +182,7 @@ class LockQueue:
         except BaseException:
             acquired.stop_watching()
             await self._home.enter()
-            work = self._give_back(acquired)
+            work = give_back(acquired, self.release, self._delivery.retry.cap_ms)
             self.clean_up(work, f"give back {grant.grant_id}", request.owner)
             raise
         return acquired
@@ -270,6 +274,8 @@ class LockQueue:
         return reply.released
 
     def _base_of(self, name: str) -> str:
+        if name == self.names[0] and self._base:
+            return self._base
         return f"/v1/{self._room}/{quoted(name)}"
 
     def _refuse_election(self, deed: str) -> None:
@@ -381,12 +387,17 @@ class LockQueue:
         was_maybe_queued = attempt.may_be_queued
         delivery = self._delivery
         try:
-            with await delivery.turn(remaining_ms) as turn:
+            turn = delivery.turn_now()
+            if turn is None:
+                turn = await delivery.turn(remaining_ms)
+                remaining_ms = attempt.remaining_ms()
+            with turn:
                 attempt.may_be_queued = True
                 accept = delivery.either if on_position is None else POSITIONS
-                remaining_ms = max(1, attempt.remaining_ms())
-                call = self._call(attempt, request, remaining_ms, accept)
-                headers_ms = attempt.first_answer_ms(delivery, self._timeout_ms, self._home)
+                call = self._call(attempt, request, max(1, remaining_ms), accept)
+                headers_ms = attempt.first_answer_ms(
+                    delivery, self._timeout_ms, remaining_ms, self._home
+                )
                 async with delivery.stream(
                     call, headers_ms, attempt.ids, is_bounded=attempt.is_try
                 ) as stream:
@@ -405,8 +416,11 @@ class LockQueue:
     def _call(
         self, attempt: AcquireAttempt, request: AcquireRequest, remaining_ms: int, accept: str
     ) -> Call:
+        said = self._said
+        if said[0] is not request:
+            said = self._said = request, said_of(request)
         asked = {
-            **said_of(request),
+            **said[1],
             **attempt.in_session(),
             "timeout_ms": 0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
             "on_disconnect": "stay",
@@ -448,18 +462,6 @@ class LockQueue:
                 **error.fields,
             ) from error
 
-    async def _give_back(self, acquired: Acquired) -> None:
-        """Release what is not reported; once if its session is lost, else until it is known."""
-        while True:
-            try:
-                await self.release(acquired.grant)
-            except (UnavailableError, OutcomeUnknownError):
-                if acquired.session.is_lost:
-                    return  # it goes with its session, at the server's time
-                await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
-            else:
-                return
-
     async def _withdraw(self, call: Call, attempt: AcquireAttempt, owner: str) -> bool:
         """Withdraw by number; False when only the end of the session will remove the contender."""
         while not attempt.has_ended:
@@ -472,15 +474,9 @@ class LockQueue:
                 return session is not None and await self._withdraw_by_sight(session, owner)
             else:
                 if attempt.session is None and attempt.opening is not None:
-                    await self._close(attempt.opening.session_id)
+                    await attempt.opening.close(self._timeout_ms)
                 return True
         return False
-
-    async def _close(self, session_id: str) -> None:
-        """End a session that an attempt may have opened, and that nobody uses."""
-        call = Call("DELETE", target_of("sessions", session_id))
-        with suppress(UnavailableError, OutcomeUnknownError, SessionError):  # it runs out
-            await self._delivery.write(call, reader(SessionClosed), self._timeout_ms)
 
     async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
         """Release what no caller wants, when the number is forgotten; False as ``_withdraw``."""

@@ -153,7 +153,7 @@ class BlockingConnection:
 
     def takes(self, request: Request) -> bool:
         """Whether ``request`` may be asked now."""
-        return self._conversation.has_room and self._conversation.fits(request)
+        return self._conversation.takes(request)
 
     def fits(self, request: Request) -> bool:
         """Whether the server reads a frame as long as that of ``request``."""

@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
         conversation = self._conversation
         if self._is_paused or conversation.pong < self._proof:
             return False
-        return conversation.has_room and conversation.fits(request)
+        return conversation.takes(request)
 
     @property
     def is_usable(self) -> bool:

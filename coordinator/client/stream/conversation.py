@@ -87,14 +87,6 @@ class Conversation:
         """Whether the server takes requests."""
         return self.welcome is not None and self.problem is None and not self.is_over
 
-    @property
-    def has_room(self) -> bool:
-        """Whether another request may be asked now."""
-        welcome = self.welcome
-        if welcome is None or not self.is_usable:
-            return False
-        return len(self.waiting) < welcome.requests_max
-
     # --- out
 
     def hello(self, label: str) -> None:
@@ -118,6 +110,13 @@ class Conversation:
         )
         self.waiting[number] = waiter
         return number
+
+    def takes(self, request: Request) -> bool:
+        """Whether ``request`` may be asked now, and is not too long."""
+        welcome = self.welcome
+        if welcome is None or self.problem is not None or self.is_over:
+            return False
+        return len(self.waiting) < welcome.requests_max and self.fits(request)
 
     def fits(self, request: Request) -> bool:
         """Whether the server reads a frame as long as that of ``request``: one that is longer is a

@@ -87,10 +87,7 @@ class StreamTransport:
         """Send a request once and return the whole response."""
         connection = self._ready.get(endpoint)
         if connection is None or not connection.takes(request):
-            loop = asyncio.get_running_loop()
-            began_s = loop.time()
-            connection = await self._connection(endpoint, request, timeout_ms)
-            timeout_ms = max(1, timeout_ms - int((loop.time() - began_s) * 1000))
+            connection, timeout_ms = await self._opened_for(endpoint, request, timeout_ms)
             if connection is None:
                 http = self._http_instead(endpoint)
                 return await http.request(endpoint, _spelt_out(request), timeout_ms)
@@ -120,12 +117,11 @@ class StreamTransport:
         self, endpoint: str, request: Request, timeout_ms: int
     ) -> ResponseLines | tuple[Transport, int]:
         """Return the stream of lines once it has begun; or what to use instead, and its timeout."""
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        connection = await self._connection(endpoint, request, timeout_ms)
-        timeout_ms = max(1, timeout_ms - int((loop.time() - began_s) * 1000))
-        if connection is None:
-            return self._http_instead(endpoint), timeout_ms
+        connection = self._ready.get(endpoint)
+        if connection is None or not connection.takes(request):
+            connection, timeout_ms = await self._opened_for(endpoint, request, timeout_ms)
+            if connection is None:
+                return self._http_instead(endpoint), timeout_ms
         lines = connection.open_lines(request, timeout_ms)
         try:
             await lines.begun()
@@ -144,6 +140,15 @@ class StreamTransport:
         return self._http
 
     # --- connections
+
+    async def _opened_for(
+        self, endpoint: str, request: Request, timeout_ms: int
+    ) -> tuple[Connection | None, int]:
+        """Return what ``_connection`` does, and the time that is left."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        connection = await self._connection(endpoint, request, timeout_ms)
+        return connection, max(1, timeout_ms - int((loop.time() - began_s) * 1000))
 
     async def _connection(
         self, endpoint: str, request: Request, timeout_ms: int

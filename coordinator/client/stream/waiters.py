@@ -99,6 +99,10 @@ class LinesRead(ABC):
             self._taken_bytes = 0
         return line
 
+    def line_here(self) -> bytes | None:
+        """Return the next line if it has come already, else None."""
+        return self.take() if self._lines else None
+
     def check_begun(self) -> None:
         """Raise what came instead of a response."""
         if not self.has_begun and self._error is not None:

@@ -1,0 +1,39 @@
+"""What has gone wrong in a call that is tried again, and what it comes to in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coordinator.errors import (
+    CoordinatorError,
+    NoLeaderError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What has gone wrong so far in one call; decides what is raised in the end."""
+
+    failures: int = 0
+    unknown: OutcomeUnknownError | None = None
+    refused: UnavailableError | None = None
+
+    def note(self, error: UnavailableError | OutcomeUnknownError) -> None:
+        """Count a failed attempt, and keep what says most."""
+        self.failures += 1
+        if isinstance(error, OutcomeUnknownError):
+            self.unknown = error
+        elif self.refused is None or not isinstance(self.refused, NoLeaderError):
+            self.refused = error  # what a member said says more than a closed port
+
+    def verdict(self, *, is_write: bool) -> CoordinatorError:
+        """Return what to raise when there is no time for another attempt."""
+        if self.unknown is not None and is_write:
+            return self.unknown
+        if self.refused is not None:
+            return self.refused
+        error = UnavailableError("no member answered before the deadline")
+        error.__cause__ = self.unknown
+        return error
