@@ -8,7 +8,7 @@
 
 1. ``wait_for`` remembers the last notification before it looks, so one that comes while it looks is
    not missed. No lock is needed for that, other than in a program's own memory.
-2. Several notifications may be one to who waits: it looks at what is there, not at how often it
+2. A waiter may see several notifications as one: it looks at what is there, not at how often it
    changed. And one may say nothing new: look, do not count.
 3. What is looked at is the past when it is acted upon. To act upon it, write with a condition.
 """

@@ -13,7 +13,7 @@
    else has changed it since it was read.
 2. ``check`` sees the whole of what would be, before it is written. It is this client's: let all
    programs that write use the same.
-3. A watcher is told each change with its values, which costs no request. One that was away finds
+3. A watcher gets each change with its values, which costs no request. One that was away finds
    the newest version; those in between are in the history.
 """
 

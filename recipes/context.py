@@ -9,7 +9,7 @@
    that has acquired its object again is interrupted by the loss of what it holds now. With
    ``when_unsure="continue"`` nothing of this happens: only ``grant.is_unsure`` says so.
 4. One object is one contender: acquiring it twice would wait for itself, so it raises. An object
-   whose body is entered belongs to who entered it until the body is left, even if the grant is over
+   whose body is entered belongs to its caller until the body is left, even if the grant is over
    by then: a body leaves the grant that it entered with, and no other.
 5. What a sync caller begins runs in its thread until it needs the event loop (``client.begin``), so
    two threads may be in one object at once: who takes it is decided under a guard.
@@ -113,7 +113,7 @@ class Holding(Generic[HeldT]):
         self._obtain = obtain
         self._is_to_stop = when_unsure == "stop"
         self._guard = threading.Lock()
-        """Held for a moment, by who takes this object."""
+        """Held for a moment, by the caller that takes this object."""
         self._is_taken = False
         self._held: HeldT | None = None
         self._grant: Grant[Any] | None = None
@@ -241,7 +241,7 @@ class Holding(Generic[HeldT]):
         )
 
     def _remember_loss(self, over: Grant[Any], successor: str) -> None:
-        """Remember for who acquired ``over`` that it was lost; it is given back next."""
+        """Remember for the caller of ``over`` that it was lost; it is given back next."""
         if self._entered and self._entered[-1].grant is over:
             self._entered[-1].loss = over.loss()
         if self._caller != successor:

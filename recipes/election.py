@@ -187,7 +187,7 @@ class Election(HandingOver[ClientT]):
     def observe(self: Election[AsyncClient]) -> ElectionStream: ...
 
     def observe(self: Election[Any]) -> BlockingStream[Elected] | ElectionStream:
-        """Return a stream of who is elected now, then of each change.
+        """Return a stream of the elected: the present one, then each change.
 
         Raises:
             ClientClosedError: here, or while iterating, when the client is closed.

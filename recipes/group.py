@@ -92,7 +92,7 @@ class Group(Generic[ClientT]):
     def watch(self: Group[AsyncClient]) -> GroupStream: ...
 
     def watch(self: Group[Any]) -> BlockingStream[tuple[GroupMember, ...]] | GroupStream:
-        """Return a stream of who is registered now, then after each change.
+        """Return a stream of the members: the present ones, then after each change.
 
         Raises:
             ClientClosedError: here, or while iterating, when the client is closed.

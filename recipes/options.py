@@ -192,7 +192,7 @@ def name_of(name: object, what: str = "name") -> str:
 
 
 def _this_process() -> tuple[str, int]:
-    """Return host and process id: what people see of who contends, beside its label."""
+    """Return host and process id: what people see of a contender, beside its label."""
     return socket.gethostname()[:200], os.getpid()
 
 

@@ -1,4 +1,4 @@
-"""What the holder of a lock is asked: to give it up; and its answer, written for who asked.
+"""A request to the holder of a lock to give it up, and its answer.
 
 A request is a znode of the session that asks, ``/revoke-requests/<lock>/<token>/<name>``; the
 holder writes its answer into it.

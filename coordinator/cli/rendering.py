@@ -1,4 +1,4 @@
-"""``render``: a file made from a configuration, and a program that is told when it changes.
+"""``render``: a file made from a configuration, and a program that is signalled when it changes.
 
 1. ``{{NAME}}`` is replaced by the value NAME: text as it is, anything else as JSON. A
    template has nothing else, and nothing in it is run.

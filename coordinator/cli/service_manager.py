@@ -1,4 +1,4 @@
-"""What a service manager is told over ``NOTIFY_SOCKET``: sd_notify(3), without a library.
+"""The notices to a service manager over ``NOTIFY_SOCKET``: sd_notify(3), without a library.
 
 ``READY=1`` means that this program contends, not that it leads: a unit whose start waited for its
 leadership would time out on every host that stands by. Who leads is said by ``STATUS=``.

@@ -427,7 +427,7 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
         )
 
     def observe(self, name: str, *, contact_timeout: float | None = None) -> ElectionStream:
-        """Return a stream of who is elected now, then of each change; resumes as ``watch`` does.
+        """Return a stream of the elected, now and after each change; resumes as ``watch`` does.
 
         Raises:
             UnavailableError: no member for ``contact_timeout`` seconds (None: it keeps trying).

@@ -167,7 +167,7 @@ class CurrentSession:
         try:
             await asyncio.wait({opening}, timeout=timeout_s)
         finally:
-            begun.waiting -= 1  # nobody opens a session for who has given up
+            begun.waiting -= 1  # no session is opened for a caller that has given up
 
     async def _open(self) -> Session:
         settings, prober = self._settings, self._prober

@@ -145,7 +145,7 @@ class Lines(Generic[T]):
             return said
 
     def _said(self, raw: bytes, encoding: Encoding) -> T | StreamError:
-        """Return what a line says; many streams of a client are told the same, which is read once.
+        """Return what a line says; many streams of a client get the same, which is read once.
 
         What is read never changes, so they may share it."""
         key = raw, encoding, self._parse

@@ -17,7 +17,7 @@
    over. If the cluster cannot be reached, the lease runs out.
 5. A request that is sent anyway renews it, too, when half of the time to the next heartbeat is
    over; a client that is busy sends no heartbeats.
-6. A revoked credential ends it at once, whichever request was told so (``delivery``).
+6. A revoked credential ends it at once, whichever request was refused for it (``delivery``).
 7. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
    ``while_alive`` is for the loop, and for a thread whose call began there (``home``).
 """

@@ -93,7 +93,7 @@ class BlockingDelivery(CallDelivery):
         return self._beside.renewal(now_ms)
 
     def end_session(self, reason: str) -> None:
-        """Let the client's session be lost; its holders are told in the client's loop."""
+        """Let the client's session be lost; its holders are notified in the client's loop."""
         self._beside.end_session(reason)
 
     def turn_now(self) -> AttemptTurn:

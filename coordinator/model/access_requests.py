@@ -24,7 +24,7 @@ from coordinator.model.access import (
 from coordinator.model.fields import LEFT_OUT, Count, described
 
 NO_OWN_QUOTA = -1
-"""What stands in a body for the limit for all identities."""
+"""In a body: the limit for all identities."""
 
 TokenId = Annotated[
     str,
@@ -181,7 +181,7 @@ class Me(Struct, frozen=True):
 
 
 class RuleOfRole(Struct, frozen=True):
-    """A rule, and the role that it stands in."""
+    """A rule, and the role that it is of."""
 
     role: str
     rule: Rule

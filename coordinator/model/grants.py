@@ -1,4 +1,4 @@
-"""What is answered to who acquires a lock or is elected, and what is asked of a grant held."""
+"""The answers to an acquire and a campaign, and the requests about a grant that is held."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Granted(AcquireReply, frozen=True, tag_field="type", tag="granted"):
 
 
 class Queued(Struct, frozen=True, tag_field="type", tag="queued"):
-    """A line of a streamed acquire: how many stand before this contender, and whose it is."""
+    """A line of a streamed acquire: how many are before this contender, and whose it is."""
 
     position: Count
     session_id: str

@@ -44,7 +44,7 @@ class Create(_Dated, frozen=True, tag_field="op", tag="create"):
 
     ``session_id`` is required for ephemeral modes, ``ttl_ms`` (1..) for ttl modes; both must be
     absent otherwise. ``parents`` says what to create missing ancestors as (PERSISTENT or
-    CONTAINER); None means that a missing parent is refused with NoNode. Only ephemerals stand in
+    CONTAINER); None means that a missing parent is refused with NoNode. Only ephemerals are in
     the queue of a lock or an election, but for former commands: they could place others, too.
     """
 

@@ -17,7 +17,7 @@ HOLD_LINE = (
 
 
 class Contender(HolderInfo, frozen=True, kw_only=True):
-    """Who holds a lock, or stands in its queue since the wall time ``since_ms``.
+    """A contender that holds a lock, or waits for it, since the wall time ``since_ms``.
 
     ``position`` counts those before it; several may hold a shared lock or a semaphore, so
     ``is_holder`` says who does. ``granted_ms`` is the wall time of the grant. ``safe_ms`` is what
@@ -74,7 +74,8 @@ class Closed(Struct, frozen=True):
 
 
 class Spread(Struct, frozen=True):
-    """How long ``count`` waits or holds took, by the wall clocks of who proposed them."""
+    """How long ``count`` waits or holds took, by the wall clocks of the leaders that proposed
+    them."""
 
     count: Positive
     p50_ms: Count

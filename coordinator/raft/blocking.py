@@ -194,7 +194,7 @@ class StandingThread:
     def close(self) -> None:
         """Let the thread end after what it was asked; nothing is called any more. Idempotent.
 
-        It ends with this object, too. But who stops must not depend on who still refers to it."""
+        It ends with this object, too. But its end must not depend on references to it."""
         if self._end is not None:
             self._end()
 

@@ -55,7 +55,7 @@ _PASS_COMMANDS_MAX = 500
 
 
 class Proposals:
-    """The commands that one member has proposed, each with who waits for its outcome."""
+    """The commands that one member has proposed, each with the waiter for its outcome."""
 
     def __init__(self, raft: RaftConfig, *, command_bytes_max: int) -> None:
         self._in_flight_max = raft.proposals_in_flight_max

@@ -1,4 +1,4 @@
-"""What members tell the leader of who asks them, so that turns are taken in the whole cluster.
+"""Which clients ask a member, reported to the leader, so that turns hold in the whole cluster.
 
 Only while a client asks, and ten times a second at most; nobody waits for it."""
 
@@ -49,7 +49,7 @@ class Asking:
                 payload = msgspec.msgpack.encode(asking)
                 reply = await self._engine.request(leader_id, REQUEST_KIND, payload)
         except (TimeoutError, CoordinatorError):
-            return  # the next look tells it again
+            return  # the next look reports it again
         if len(reply) == 2:
             self._turns.hear_of_others(reply[0], is_one_modest=bool(reply[1]))
 

@@ -194,7 +194,7 @@ class Reads:
         return None
 
     async def fresh_for_list(self, mode: ReadMode, deadline_ms: int) -> int | None:
-        """As ``fresh``, for who reads many znodes in its step: in a pass of the loop for itself.
+        """As ``fresh``, for a read of many znodes in one step: in a pass of the loop for itself.
 
         A hundred who wait for one barrier are woken in one pass.
         """

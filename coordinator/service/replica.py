@@ -24,7 +24,7 @@ _OnOutcome = Callable[[Command, Outcome], None]
 
 
 class Hears(Enum):
-    """Of which commands a listener is told. One that was refused is told to all.
+    """The commands that a listener hears of. One that was refused goes to all.
 
     Most commands change the data of one znode, or take or leave a place in a queue, and are of no
     concern to nearly all who listen."""
@@ -80,7 +80,7 @@ class MachineReplica:
         self._rules = rules
         self._listeners: list[StateListener] = []
         self._told: dict[type, list[_OnOutcome]] = {}
-        """Who is told of a command, by its operation; filled on first use."""
+        """The listeners of a command, by its operation; filled on first use."""
         self._is_begun = False
         """Whether the state is known to have limits and rules of its own."""
 

@@ -1,4 +1,4 @@
-"""Sessions as they are read: to each caller its own, and all to who may read ``@sessions``."""
+"""Sessions as they are read: each caller sees its own, and one that may read ``@sessions`` all."""
 
 from __future__ import annotations
 

@@ -13,16 +13,15 @@ others ask. Therefore:
    the next batch begins. Several heavy ones rest longer; when all are heavy, nobody rests, and
    they share ``UNDER_WAY_MAX``.
 4. Members tell the leader ten times a second who asks there, and hear whether others ask anywhere
-   (``asking``): who rages on one member delays a quorum, too.
+   (``asking``): a flood on one member delays a quorum, too.
 5. Only what works counts: what waits for others (a lock, a change) ends its turn, and what was
    begun more than ``_PERIOD_S`` to twice as long ago is taken to wait.
 6. A client's heartbeats and releases go first in its line. Alone they make nobody else wait: what
    only keeps its sessions is not a client that asks.
-7. A line is bounded: who has ``LINE_MAX`` in it is not read from until it is shorter. What has
-   waited for longer than it may is told so, and was not begun.
-
-8. A client has ``requests_per_second_max`` on each member, and as many as that ahead. What is
-   beyond is refused, but for what 6 names.
+7. A line is bounded: a client with ``LINE_MAX`` in it is not read from until it is shorter. What
+   has waited for too long is refused; nothing of it was begun.
+8. A client may send ``requests_per_second_max`` to each member, and as many again in a burst. More
+   is refused, but not heartbeats and releases.
 
 A client is known by its key: the identity that it has proved, else its address.
 """

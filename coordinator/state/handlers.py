@@ -1,4 +1,4 @@
-"""What runs each class of command: the operations around the tables of one state.
+"""The dispatch of commands: which operations on the tables of one state run each class.
 
 The context of a command (its caller, its entry, how contenders depart by it) is kept while it runs.
 """

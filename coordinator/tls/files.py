@@ -187,7 +187,7 @@ def _check_size(files: TlsFiles) -> None:
     try:
         bits = _rsa_bits(base64.b64decode("".join(body.split())))
     except ValueError:
-        return  # what it is then is said by who loads it
+        return  # the error is raised where it is loaded
     if bits > RSA_BITS_MAX:
         raise ConfigError(
             f"{files.cert_name}: expected an elliptic curve's key, or RSA of at most {RSA_BITS_MAX}"

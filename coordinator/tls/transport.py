@@ -196,13 +196,13 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._is_secured = True
             self._handshakes.end(self)
             self._protocol.on_secured(self)
-            if not self._is_closing:  # what came with it is not for who was refused by then
+            if not self._is_closing:  # what came with it is not for a protocol that was refused
                 self._read()
         else:
             self._handshakes.answered(self)
 
     def fail(self, error: Exception) -> None:
-        """End the connection because of ``error``; the other side may be told by an alert."""
+        """End the connection because of ``error``; the other side may get an alert."""
         if self._plain is None or self._is_closing:
             return
         # Without its frames, which hold on to us: no cycle is left for the collector.
@@ -327,7 +327,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._beginner = None
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return who is told what comes."""
+        """Return the protocol that gets what comes."""
         protocol: asyncio.BaseProtocol = self._protocol
         return protocol
 
@@ -358,7 +358,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._plain.resume_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set when the protocol is told that the other side does not read."""
+        """Set while the protocol is paused because the other side does not read."""
         if self._plain is not None:
             self._plain.set_write_buffer_limits(high, low)
 

@@ -1,6 +1,6 @@
 """Why a TLS connection could not be made, in a sentence, and what to do about it.
 
-OpenSSL has some hundred reasons. Those that an operator can do something about are told apart here;
+OpenSSL has some hundred reasons. Those that an operator can do something about are named here;
 any other is quoted.
 """
 

@@ -3,10 +3,10 @@
 1. One too many is refused at once, in HTTP: 503 and closed; nothing of it is read.
 2. The first bytes come within ``header_deadline_ms``, or the connection is closed.
 3. A stream begins with its preface, which begins with NUL; no method of HTTP does. Everything else
-   is HTTP's. Who speaks it is handed the connection, with the bytes that have come; so telling them
-   apart costs no round trip.
-4. With a certificate TLS comes first, within the same deadline. Who comes without it, or with it
-   where there is none, is told so.
+   is HTTP's. Its door gets the connection, with the bytes that have come; so telling the two apart
+   costs no round trip.
+4. With a certificate TLS comes first, within the same deadline. A client without it, or with it
+   where there is none, gets an answer that says so.
 """
 
 from __future__ import annotations

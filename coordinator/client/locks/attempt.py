@@ -1,8 +1,8 @@
 """One attempt to hold: what is known of it so far, and what a member says of it.
 
 1. A member answers an attempt that need not wait with one body, as any other request. Else it sends
-   lines: first the position and the session, then blank ones, and at the end what came of it. Only
-   who asks for positions is told them as they change.
+   lines: first the position and the session, then blank ones, and at the end what came of it. A
+   caller gets its position as it changes if it asks for that.
 2. The first attempt of a client opens the session with itself, under an id that the client drew.
    The lease counts from when the attempt was first sent; the session is one, and renewed, from the
    first thing on that a member says.

@@ -1,4 +1,4 @@
-"""A stream of who is elected, now and after each change; it continues at another member.
+"""A stream of the elected, now and after each change; it continues at another member.
 
 1. The first item says who is elected now (or that no candidate is).
 2. After a reconnect the present state is repeated only if it differs from the last item; what

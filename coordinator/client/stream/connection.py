@@ -4,9 +4,9 @@
 2. Deadlines cost no task and no timer of their own: requests are put into slots of ``_SLOT_S``, and
    one timer looks at each slot when it is due. So a deadline is kept up to ``_SLOT_S`` late.
 3. While a request waits for lines, a silent server is asked (PING), and taken for dead if it does
-   not answer. So is one that let a deadline pass. If it goes on sending instead, what it sends
-   stands before all further answers: the connection takes no request until its PONG has come,
-   so a heartbeat behind a long answer on a slow network is sent again on another connection.
+   not answer. So is one that let a deadline pass. If it goes on sending instead, what it sends is
+   before all further answers: the connection takes no request until its PONG has come, so a
+   heartbeat behind a long answer on a slow network is sent again on another connection.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Conversation:
         self._sent_id = 0
         self._pings = 0
         self._authorization: str | None = None
-        """What the server was told last of who asks."""
+        """What the client shows to prove who it is, as it was sent last."""
 
     @property
     def is_usable(self) -> bool:

@@ -17,8 +17,8 @@ from coordinator.tls.transport import Handshakes, SecuredProtocol, TlsTransport
 TLS_RECORD = b"\x16\x03"
 """How a TLS connection begins; the length of a first frame begins with NUL."""
 ALERT = bytes((0x15, 3, 3, 0, 2, 2, 10))
-"""Says in TLS, to who speaks something else, that it was not understood (unexpected_message). A
-member without TLS knows by exactly this that the other one speaks it."""
+"""Says in TLS, to a dialer that speaks something else, that it was not understood
+(unexpected_message). A member without TLS knows by exactly this that the other one speaks it."""
 SPEAKS_TLS = (
     "it speaks TLS, and this member does not: give this one member.tls_cert_file,"
     " member.tls_key_file and cluster.tls_ca_file"

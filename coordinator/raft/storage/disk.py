@@ -164,7 +164,8 @@ def replace_file(disk: Disk, directory: str, name: str, data: bytes) -> None:
 
 
 def storage_error(operation: str, path: str, error: OSError) -> StorageError:
-    """Return what ``error`` means to this product; what can be tried again is told apart."""
+    """Return what ``error`` means to this product; what can be tried again has a class of its
+    own."""
     is_full = error.errno in _FULL and operation != "sync"
     is_full = is_full or error.errno in _NO_DESCRIPTOR
     kind = DiskFullError if is_full else StorageError

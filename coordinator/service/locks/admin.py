@@ -114,7 +114,7 @@ class HoldingService:
         """End a grant of ``name`` (a multi-lock as a whole) against its holder's will.
 
         Args:
-            grant_id: of who holds or waits; None: of the one who holds.
+            grant_id: of a holder or a waiter; None: of the only holder.
 
         Raises:
             BadArgumentsError: several hold, and it was not said which is to go.

@@ -161,8 +161,8 @@ def find(machine: StateMachine, path: str) -> QueuedContender | None:
 
 
 class CapturedQueue(NamedTuple):
-    """A queue as it was at ``zxid``: of who holds and of who waits the first that are asked for,
-    in its order, and how many there were of each."""
+    """A queue as it was at ``zxid``: the first holders and waiters, as many as are asked for, in
+    its order, and how many there were of each."""
 
     zxid: int
     holders: list[Captured]

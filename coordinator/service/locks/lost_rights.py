@@ -1,6 +1,6 @@
 """Waiters that have lost the right to their lock: taken out at once, so that nobody waits for them.
 
-1. Who has lost the right is never granted (``state.locks.rights``). But until its turn came it
+1. A waiter without the right is never granted (``state.locks.rights``). But until its turn came it
    would keep those behind it waiting, and would itself wait in vain.
 2. After each change of access rights the leader goes through all who wait, some at a time, and
    proposes commands that take out those without the right. What is true is decided by apply.
@@ -27,7 +27,7 @@ _SEEN_AT_ONCE = 500
 
 
 class LostRights:
-    """Looks at who waits, while this member leads."""
+    """Looks at the waiters, while this member leads."""
 
     hears: ClassVar[Hears] = Hears.REST
 
@@ -55,7 +55,7 @@ class LostRights:
         self._go_on()
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
-        """Look at who waits after each change of rights."""
+        """Look at the waiters after each change of rights."""
         result = outcome.result
         if type(result) is AccessChanged and result.was_changed:
             self._is_due = True

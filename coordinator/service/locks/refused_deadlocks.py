@@ -3,8 +3,8 @@
 1. A member notes what it applies, so all members that ran equally long agree; it forgets with its
    life.
 2. Bounded: ``KEPT_MAX`` refusals, each with a cycle as long as an error says it.
-3. Who does not administer sessions sees the cycles of locks that it may see, without the names of
-   the sessions of others.
+3. A caller sees the cycles of locks that it may see; the sessions of others are named to operators
+   only.
 """
 
 from __future__ import annotations

@@ -158,11 +158,11 @@ class QueueService:
         return result
 
     def _shown(self, holder: QueuedContender, caller: Caller) -> Mapping[str, Any]:
-        """Return what an error says of who holds, without a session of another identity."""
+        """Return what an error says of the holder, without a session of another identity."""
         return Sight(self._replica.machine, caller).described(self._described(holder))
 
     def _described(self, holder: QueuedContender) -> Mapping[str, Any]:
-        """Return what is said of who holds."""
+        """Return what is said of the holder."""
         raise NotImplementedError
 
 

@@ -1,7 +1,7 @@
 """What a caller is shown of queues: those it may read or lock, and its own sessions by name.
 
-Others' session ids are shown to who administers sessions. A session belongs to who opened it, so an
-id opens nothing; but it is nobody else's business.
+Session ids of others are shown to operators. A session belongs to the identity that opened it, so
+its id opens nothing; but it is nobody else's business.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Sight:
         return replace(record, session_id=self.session_id(record.session_id), group=group)
 
     def deadlock(self, error: DeadlockError) -> DeadlockError:
-        """Return what a caller is told of a deadlock: of others only that they are in it."""
+        """Return what a caller sees of a deadlock: of others only that they are in it."""
         cycle = error.fields.get("cycle", ())
         own = tuple([each for each in cycle if self.session_id(each["session_id"])])
         if self._is_whole or len(own) == len(cycle):

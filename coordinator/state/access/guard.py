@@ -7,8 +7,8 @@
 3. What covers a path covers all below it, so a right to delete a znode is one to its whole subtree.
    A sequential znode needs a rule for every name that it could get; ``parents`` need ``write`` on
    each znode that is not there yet.
-4. Locks and elections are used by ``lock``, also over the tree where a contender is one's own. Who
-   writes there otherwise can put others out and let in whom he likes, so that needs ``admin``.
+4. Locks and elections are used by ``lock``, also over the tree where a contender is one's own. A
+   client that writes there otherwise can put others out and let in any, so that needs ``admin``.
 5. A session, and what it holds, is used by the identity that opened it; operators can end it. What
    is one's own can always be given back, also without the right to take it again.
 6. What members alone propose needs nothing, and no client may propose it.

@@ -2,8 +2,8 @@
 
 1. A refused operation changes nothing: everything is checked before the table is changed.
 2. While access is on, some identity can still change it: what would take the last identity with a
-   token and ``admin`` on ``@access`` is refused. A subject is not enough: who vouches for it may
-   be gone, or may not be asked (TLS is off, no issuer is set), and nothing here says so.
+   token and ``admin`` on ``@access`` is refused. A subject is not enough: its issuer may be gone,
+   or may not be asked (TLS is off, no issuer is set), and nothing here says so.
 3. Tables are bounded (``model.access``), so that each step stays short.
 """
 

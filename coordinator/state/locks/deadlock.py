@@ -251,7 +251,7 @@ class _Reduction:
         self._sizes = {**table.sizes, **sizes} if sizes else table.sizes
         self._lines: dict[str, _Line] = {}
         self._waits: dict[Owner, int] = {}
-        """How many of its contenders do not hold yet; 0 for who can go on."""
+        """How many of its contenders do not hold yet; 0 for one that can go on."""
         self._standing: dict[Owner, list[str]] = {}
         """The lines in which an owner has a place, one for each place."""
         self._going: deque[Owner] = deque()
@@ -270,7 +270,7 @@ class _Reduction:
         self._waits[owner] += len(directories)
 
     def add(self, owner: Owner) -> None:
-        """Add an owner with all that it waits for, and all who stand before it there."""
+        """Add an owner with all that it waits for, and all that are before it there."""
         if owner not in self._waits:
             self._note(owner)
             self._expand([owner])

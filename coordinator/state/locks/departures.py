@@ -1,4 +1,4 @@
-"""Why contenders go that go in one command: what the history of their grants will say."""
+"""Why the contenders of one command leave: what the history of their grants will say."""
 
 from __future__ import annotations
 

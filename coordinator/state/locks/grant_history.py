@@ -1,6 +1,6 @@
 """The history of grants: who held what, from when to when, and how it ended. Bounded, oldest out.
 
-1. A grant enters the history when it ends; what is held now is told by the contenders' records, and
+1. A grant enters the history when it ends; what is held now is in the contenders' records, and
    a query shows both as one list.
 2. Grants are numbered in the order in which they were granted; the number is the place to go on
    from in a long list.
@@ -31,7 +31,7 @@ LIMIT_DEFAULT = 1_000
 
 
 class KeptGrant(NamedTuple):
-    """One acquisition, as it is told. The fields that begin with ``ended`` are None while held."""
+    """One acquisition, as it is shown. The fields that begin with ``ended`` are None while held."""
 
     number: int
     directory: str
@@ -123,7 +123,7 @@ class GrantQuery(NamedTuple):
 
 
 GrantAndEnd = tuple[ContenderRecord, EndedGrant | None]
-"""A grant of which one may be told: its contender, and its end if it has ended."""
+"""A grant that may be shown: its contender, and its end if it has ended."""
 
 
 class _QueueEnds:

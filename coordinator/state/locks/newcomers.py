@@ -1,4 +1,4 @@
-"""What may be created in a queue: behind all who stand there, and one by each command.
+"""What may be created in a queue: behind all that are queued, one with each command.
 
 So numbers and fencing tokens (czxids) grow together, and no order of events gives a later grant a
 lower token, or the same.
@@ -20,7 +20,7 @@ def check_newcomer(path: str, directory: str, table: LockTable, *, is_sequential
     """Check the znode ``path`` that is to be created in ``directory``, a queue or below a root.
 
     Returns:
-        The lowest number a sequential one may get: newcomers stand behind all others.
+        The lowest number a sequential one may get: newcomers are queued behind all others.
 
     Raises:
         BadArgumentsError: its number, made by hand, would put it before others; or this command has

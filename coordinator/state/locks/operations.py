@@ -3,7 +3,7 @@
 1. An attempt is all or nothing: every place of a multi-lock is made, or none.
 2. Whether it would hold is known before anything is made; a try that would not is no change.
 3. An attempt that would wait for ever is refused with Deadlock, before anything is made.
-4. Only who holds is downgraded, noted, or ended by its bound; only a closed queue is reopened.
+4. Only a holder is downgraded, noted, or ended by its bound; only a closed queue is reopened.
 5. A holder that asked for a lock-delay and is lost by expiry, or by a failure that its client
    found in itself, leaves its queue closed: a persistent ``delay-`` znode takes its place,
    behind those who hold with it.

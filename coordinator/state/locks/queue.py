@@ -1,4 +1,4 @@
-"""One queue: who stands in it in which order, how many of them hold, and what closes it."""
+"""One queue: its contenders in their order, how many of them hold, and what closes it."""
 
 from __future__ import annotations
 

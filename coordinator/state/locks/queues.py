@@ -4,7 +4,7 @@ A queue is a directory ``/locks/<segment>`` or ``/elections/<segment>``; a conte
 whose name ends in its number. This is the record of them beside the tree, kept from the tree's
 events when a command is done, so that commands over the plain tree count as well.
 
-1. Contenders stand in the order of their numbers; newcomers come last, one with each command
+1. Contenders are queued in the order of their numbers; newcomers come last, one with each command
    (``newcomers``), so numbers and fencing tokens (czxids) grow together.
 2. The holders are the first ``held`` of a queue, granted in its order. EXCLUSIVE holds alone;
    SHARED with SHARED only; SLOT with SLOT only, up to the size. A holder goes on until its
@@ -14,8 +14,8 @@ events when a command is done, so that commands over the plain tree count as wel
    and go in one command. Of others ``grants_per_command_max`` are granted at most; who may hold as
    well waits in its place, in a queue that is in ``ungranted``, for the commands that follow.
 5. Kind: as it entered, or else by the name: ``read-`` SHARED, ``slot-`` SLOT, others EXCLUSIVE.
-6. Nothing is granted to who has lost the right to it (``rights``): it is taken out, when the
-   leader says so or at the latest when it would be granted. Who holds goes on holding.
+6. A contender that has lost the right is not granted (``rights``): it is taken out when the leader
+   says so, at the latest when it would be granted. A holder goes on holding.
 
 ``model.queue_order`` takes the same decision from names alone; a test compares the two.
 """
@@ -384,7 +384,7 @@ class LockTable:
         return self._may_hold(queue, kind, queue.last_number + 1, size)
 
     def position(self, path: str) -> int:
-        """Return how many stand before a contender; 0 only for who holds."""
+        """Return how many are before a contender; 0 only for a holder."""
         contender = self.contenders[path]
         if contender.granted_zxid is not None:
             return 0
@@ -439,7 +439,7 @@ class LockTable:
                     table._arrive_again(tree, path, is_recorded=capture is not None)
         if table._pending or table._pending_delays:
             raise ValueError("a contender or lock-delay is recorded that is not there")
-        if capture is not None:  # in the order in which they came, as with who was there
+        if capture is not None:  # in the order in which they came, as before
             found = table.contenders
             table.contenders = CapturedMap(
                 {each.path: found[each.path] for each in capture.contenders}

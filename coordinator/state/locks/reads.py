@@ -17,7 +17,7 @@ from coordinator.state.locks.queues import LockTable
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The place of a contender: ``position`` counts those before it, and is 0 for who holds.
+    """The place of a contender: ``position`` counts those before it, and is 0 for a holder.
 
     ``is_queued`` is False when it is not (or no longer) there; then ``position`` is -1.
     """
@@ -102,7 +102,7 @@ class LockReads:
         return with_token(self._table, directory, token)
 
     def length(self, directory: str) -> int:
-        """Return how many stand in the queue, holders included."""
+        """Return how many are in the queue, holders included."""
         queue = self._table.queues.get(directory)
         return 0 if queue is None else len(queue.contenders)
 
@@ -166,7 +166,7 @@ class LockReads:
         return tuple([self.kept(contender, end) for contender, end in wanted])
 
     def kept(self, contender: ContenderRecord, ended: EndedGrant | None) -> KeptGrant:
-        """Return a grant that is held, or has ended so, as it is told; in O(log n)."""
+        """Return a grant that is held, or has ended so; in O(log n)."""
         if ended is None:
             return KeptGrant.of(contender, None, None)
         directory, zxid = contender.directory, ended.ended_zxid

@@ -2,11 +2,11 @@
 
 1. Release names one incarnation of a contender by its czxid: it can never free a later one, and
    repeating it succeeds again as long as the table of released contenders remembers it.
-   Who takes back what a repetition of the same request may hold elsewhere says so
-   (``spares_repeated``).
-2. Abandon undoes a request whose answer never came, or spends its number so that it never runs;
-   one that names a queue undoes nothing elsewhere. ``spares_holder`` is for who does not know
-   whether the request that came was its own.
+   ``spares_repeated``: do not delete a contender whose request was repeated, since the repeated
+   request may have been answered with its grant.
+2. Abandon undoes a request whose answer never came, or spends its number so that it never runs; one
+   that names a queue undoes nothing elsewhere. ``spares_holder``: do not delete a holder, since the
+   abandoned request may be another one than its own.
 3. Reap is void unless nothing changed since the leader looked, in its own term.
 """
 

@@ -1,8 +1,9 @@
 """Who may still be granted what waits in a queue: decided when it would be granted.
 
-1. A contender entered with the right to; its identity may have lost it since, or its credential.
-   Then it is never granted. The places of a multi-lock need the right to each of their queues.
-2. Who holds keeps its grant when its roles change, and loses it with its credential.
+1. A contender had the right when it entered; its identity may have lost it since, or its
+   credential. Then it is never granted. The places of a multi-lock need the right to each of their
+   queues.
+2. A holder keeps its grant when its roles change, and loses it with its credential.
 3. A place made by hand that belongs to no session is its operator's, who had ``admin``.
 """
 
@@ -16,7 +17,7 @@ from coordinator.state.sessions import SessionTable
 
 
 class LockRights:
-    """The rights of those who stand in queues."""
+    """The rights of those that are queued."""
 
     def __init__(self, access: AccessTable, sessions: SessionTable) -> None:
         self._access = access

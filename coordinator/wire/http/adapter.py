@@ -181,7 +181,7 @@ def adapted(route: Route, door: Door, checks: Sequence[Check] = ()) -> WebHandle
 
 
 def response_of(answer: Answer, member_id: str) -> web.Response:
-    """Return an answer as a response: labelled with who answers, from which state."""
+    """Return an answer as a response: labelled with the member that answers, and its state."""
     headers = {} if answer.content_type is None else {"Content-Type": answer.content_type}
     headers[messages.ZXID_HEADER] = str(answer.zxid)
     headers[messages.INDEX_HEADER] = str(answer.index)

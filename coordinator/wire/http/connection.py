@@ -149,7 +149,7 @@ class HttpConnection(RequestHandler):
             self._write_timer = None
 
     def _spare_over(self) -> None:
-        """Its second is over: who asked nothing is told why, as others are."""
+        """Its second is over: a client that asked nothing is answered why, as others are."""
         if self.transport is None or self._current_request is not None:
             return
         assert isinstance(self.transport, asyncio.Transport)

@@ -51,7 +51,7 @@ _TEXTS = {
     "number": "the Coordinator-Request-Number of the attempt",
     "role": "the name of a role",
     "identity": "the name of an identity",
-    "token_id": "the id of a token, which stands in it behind co_",
+    "token_id": "the id of a token: the part of it behind co_",
     "verb": "what it would do",
     "resource": "where: a path, or a thing of the cluster such as @limits",
     "stale": "read what this member has, at once; labelled with its age",

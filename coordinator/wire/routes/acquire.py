@@ -1,16 +1,16 @@
 """One request to acquire a lock or to be elected: from the request to the grant, or to its end.
 
-1. The wait is in the server: one request, and one answer. A client that takes lines only is told
-   its position as it changes. One that takes either gets one answer if it need not wait; else
-   lines, which say that the member lives, and at the end what came of it.
-2. ``on_disconnect: leave``: a client that goes away leaves the queue, and a grant that it can no
-   longer be told is given back. ``stay``: the contender stays until abandoned or its session ends.
+1. The wait is in the server: one request, and one answer. A client that takes lines only gets its
+   position as it changes. One that takes either gets one answer if it need not wait; else lines,
+   which say that the member lives, and at the end what came of it.
+2. ``on_disconnect: leave``: a client that goes away leaves the queue, and a grant whose answer
+   cannot reach it is given back. ``stay``: the contender stays until abandoned or its session ends.
 3. ``lease_ms``: the session opened for this grant is kept alive while its client waits, begins its
    lease in full with the grant, and ends with an attempt that failed; not with one whose grant
    may have been read, whatever becomes of the connection then. It is opened by the command that
    queues. In a numbered request it is the client's own to keep alive and to close: it is named by
    the first line, by the grant, and by the error of an attempt that was queued.
-4. When the door closes, the wait is given up with an indefinite error: the contender may stand.
+4. When the door closes, the wait is given up with an indefinite error: the contender may be queued.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ Begin = Callable[[Entering], Awaitable[GrantReply]]
 """Enters the queue and returns the grant."""
 
 GiveBack = Callable[[GrantReply, int], Awaitable[object]]
-"""Releases a grant that nobody was told of, by a deadline."""
+"""Releases a grant that no client knows of, by a deadline."""
 
 
 class AcquireHandler:
-    """One of them. ``begin`` enters the queue, ``give_back`` releases what nobody was told of."""
+    """One of them. ``begin`` enters the queue, ``give_back`` releases what no client knows of."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ class Gate:
 
 
 def told(error: CoordinatorError, request: IncomingRequest) -> CoordinatorError:
-    """Return what a client is told of ``error``: without the right, and without a credential, that
+    """Return what a client sees of ``error``: without the right, and without a credential, that
     one is needed."""
     if type(error) is not NoAuthError or "verb" not in error.fields or request.caller.credential:
         return error

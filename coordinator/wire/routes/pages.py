@@ -57,7 +57,7 @@ class PageRoutes:
         )
 
     async def _answer(self, site: str, request: IncomingRequest) -> Answer:
-        """Return a file, or 304 to who has it."""
+        """Return a file, or 304 to a client that has it."""
         pages = self._pages.get(site)
         if pages is None:
             pages = self._pages[site] = await asyncio.to_thread(_load, site)

@@ -133,7 +133,7 @@ class WatchRoutes:
 
 
 class ChangeLines:
-    """The lines of the latest changes: many streams are told the same, and it is encoded once."""
+    """The lines of the latest changes: many streams send the same, and it is encoded once."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, Encoding], tuple[Change, bytes]] = OrderedDict()

@@ -73,7 +73,7 @@ class StreamConnection(asyncio.Protocol):
         self._running: dict[int, StreamRequest] = {}
         self._last_id = 0
         self._leader_url: str | None = None
-        """As its client was told last."""
+        """As it was sent to the client last."""
         self._preface_left = len(frames.PREFACE)
         self._partial_bytes = 0
         self._has_hello = False
@@ -435,7 +435,7 @@ class StreamConnection(asyncio.Protocol):
             self._idle_timer = self._loop.call_later(max(left_s, 0.01), self._maybe_idle)
 
     def _spare_over(self) -> None:
-        """Its second is over: who asked nothing is told why, as others are."""
+        """Its second is over: a client that asked nothing is answered why, as others are."""
         if not self._running and not self._is_leaving:
             self._go_away_at_once(ThrottledError(self._place.full))
 

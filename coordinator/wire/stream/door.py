@@ -1,4 +1,4 @@
-"""The stream's door: what its connections share, who is told of the leader, and their end."""
+"""The stream's door: what its connections share, the notices of a new leader, and their end."""
 
 from __future__ import annotations
 
