@@ -3,18 +3,32 @@
 The engine reports every change of the leader, and this member's own role once it may serve as
 leader; that wakes those who wait for a leader. A known leader that could not be used (it is not
 ready, it is stopping, the connection is being made) is tried again after ``_TRY_AGAIN_S``.
+
+Who waits here for long (for a lock, for changes) is sent away once no leader has been known for
+``LEADER_WITHIN_MS``: this member may be cut off, and another one may know what is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
+from itertools import takewhile
+from typing import Protocol
 
 from coordinator.clock import Clock
-from coordinator.errors import CoordinatorError, ShuttingDownError
+from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
 from coordinator.raft.engine import Engine, Role
-from coordinator.waiting import wake_in_turns
+from coordinator.waiting import in_turns, wake_in_turns
 
+LEADER_WITHIN_MS = 5_000
+"""Longer than an election."""
 _TRY_AGAIN_S = 0.02
+
+
+class LongWait(Protocol):
+    """A wait that has no end of its own, or one that is far."""
+
+    def cut(self) -> None:
+        """End it; called at most once."""
 
 
 class Leadership:
@@ -29,6 +43,10 @@ class Leadership:
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._look: asyncio.TimerHandle | None = None
         self._contact_ms: int | None = None
+        self._unled_ms: int | None = clock.monotonic_ms()
+        """Since when no leader is known; None while there is one."""
+        self._long_waits: dict[LongWait, int] = {}
+        """When each began, in this order."""
         self._is_stopping = False
         self._stopping_reason = f"member {engine.member_id} is stopping"
 
@@ -51,10 +69,12 @@ class Leadership:
         """Note the role of this member, and wake those who wait for a leader."""
         self._role = role
         self._term = term
+        self._note_whether_led()
         self._wake()
 
     def on_leader_change(self, _leader_id: str | None, _term: int) -> None:
         """Wake those who wait for a leader."""
+        self._note_whether_led()
         self._wake()
 
     def known_leader(self) -> str | None:
@@ -88,6 +108,36 @@ class Leadership:
                 self._look = loop.call_later(_TRY_AGAIN_S, self._wake)
             await self._change()
 
+    def stay(self, wait: LongWait) -> None:
+        """Cut ``wait`` if it lasts until no leader was known for ``LEADER_WITHIN_MS`` of it."""
+        self._long_waits[wait] = self._clock.monotonic_ms()
+
+    def leave(self, wait: LongWait) -> None:
+        """``wait`` is over, or never began. Idempotent."""
+        self._long_waits.pop(wait, None)
+
+    def unled_error(self, then: str) -> NoLeaderError:
+        """Return the error for those who are sent away; ``then`` says what became of it."""
+        return NoLeaderError(
+            f"member {self._engine.member_id} knew no leader for {LEADER_WITHIN_MS} ms; {then}"
+        )
+
+    def _note_whether_led(self) -> None:
+        if self.known_leader() is not None:
+            self._unled_ms = None
+        elif self._unled_ms is None:
+            self._unled_ms = self._clock.monotonic_ms()
+
+    def _send_away(self, now_ms: int) -> None:
+        last_ms = now_ms - LEADER_WITHIN_MS
+        if self._unled_ms is None or self._unled_ms > last_ms:
+            return
+        long = self._long_waits
+        due = list(takewhile(lambda each: long[each] <= last_ms, long))
+        for each in due:
+            del long[each]
+        in_turns(due, lambda each: each.cut())
+
     async def _change(self) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[woken] = None
@@ -100,10 +150,12 @@ class Leadership:
         """A leader or a quorum has just been heard from."""
         self._contact_ms = self._clock.monotonic_ms()
 
-    def observe(self, _now_ms: int) -> None:
+    def observe(self, now_ms: int) -> None:
         """Note the engine's contact with the leader; called on every tick."""
         if self._engine.is_in_contact():
             self.note_contact()
+        self._note_whether_led()
+        self._send_away(now_ms)
 
     def contact_age_ms(self) -> int | None:
         """Return how long ago there was contact, None if there never was."""

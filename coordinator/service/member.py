@@ -148,7 +148,7 @@ class Member:
         self.leader_address = LeaderAddress(engine, config.cluster)
         self.proposer = Proposer(context)
         self._reads = Reads(context)
-        self._hub = WatchHub(replica, config.limits, self.metrics, self.timers)
+        self._hub = WatchHub(context)
         self.access = AccessService(context, self._reads, issuer=issuer)
         self.sessions = SessionReads(self._reads, replica)
         self.subtrees = SubtreeReads(self._reads, replica)

@@ -94,20 +94,14 @@ class _Attempts:
     """The attempts to send one command."""
 
     __slots__ = (
-        "committed", "is_given_up", "is_patient", "is_repeatable", "is_under_way",
-        "leader_within_ms", "may_have_happened", "stamp_ms",
+        "committed", "is_patient", "is_repeatable", "is_under_way", "may_have_happened", "stamp_ms",
     )  # fmt: skip
 
-    def __init__(
-        self, is_repeatable: bool, is_patient: bool, stamp_ms: int, leader_within_ms: int | None
-    ) -> None:
+    def __init__(self, is_repeatable: bool, is_patient: bool, stamp_ms: int) -> None:
         self.stamp_ms = stamp_ms
         """The wall time in the command."""
         self.is_repeatable = is_repeatable
         self.is_patient = is_patient
-        self.leader_within_ms = leader_within_ms
-        self.is_given_up = False
-        """No leader was known for that long, and nothing was proposed."""
         self.is_under_way = False
         self.may_have_happened = False
         self.committed: Committed | None = None
@@ -164,7 +158,7 @@ class Proposer:
         if_held: tuple[HeldCondition, ...] = (),
         check: CheckRepeat = check_answers,
         is_patient: bool = False,
-        leader_within_ms: int | None = None,
+        is_long: bool = False,
     ) -> Committed:
         """Propose ``operation``; return its result, or raise its refusal as its error.
 
@@ -172,8 +166,8 @@ class Proposer:
             is_patient: nobody waits for the answer, so it may share a round with a later command.
             if_held: the grants it depends on; if one has ended, apply refuses with LockLostError.
             check: refuses the outcome of another operation.
-            leader_within_ms: how long at most to wait for a leader while nothing was proposed. For
-                a deadline that is far: another member may know a leader, if this one is cut off.
+            is_long: the deadline may be far, so it is a long wait (``Leadership``): it ends when no
+                leader was known for long, with the same errors, or on a member that lags.
 
         Raises:
             BadArgumentsError: the request number was used for another operation.
@@ -186,13 +180,16 @@ class Proposer:
         command = encode_command(Command(operation, stamp_ms, request, caller, if_held))
         # With a condition a repeat may be refused although the first attempt succeeded.
         is_repeatable = request is not None or (isinstance(operation, _IDEMPOTENT) and not if_held)
-        attempts = _Attempts(is_repeatable, is_patient, stamp_ms, leader_within_ms)
+        attempts = _Attempts(is_repeatable, is_patient, stamp_ms)
         started_ms = self._clock.monotonic_ms()
         if if_held or not isinstance(operation, _UNDOING):
             self._refuse_too_much(len(command))
         self._waiting_bytes += len(command)
+        deadline = self._timers.deadline(deadline_ms)
+        if is_long:
+            self._leadership.stay(deadline)
         try:
-            async with self._timers.deadline(deadline_ms):
+            async with deadline:
                 await self._until_known(command, attempts, deadline_ms)
                 committed = attempts.committed
                 assert committed is not None, "the loop ends with an outcome"
@@ -202,12 +199,13 @@ class Proposer:
         except TimeoutError:
             if attempts.committed is None:
                 self._come_to("unanswered").inc()
-                raise _timeout_error(attempts, deadline_ms - started_ms) from None
+                raise self._timeout_error(attempts, started_ms, deadline_ms) from None
         except CoordinatorError:
             if attempts.committed is None:
                 self._come_to("unanswered").inc()
                 raise
         finally:
+            self._leadership.leave(deadline)
             self._waiting_bytes -= len(command)
         committed = attempts.committed
         assert committed is not None, "an unknown outcome was raised"
@@ -237,7 +235,7 @@ class Proposer:
         while True:
             leader_id = None
             try:
-                leader_id = me if self._leadership.is_leader else await self._leader(attempts)
+                leader_id = me if self._leadership.is_leader else await self._leadership.leader()
                 attempts.is_under_way = True
                 if leader_id == me:
                     now_ms = self._clock.wall_ms()
@@ -257,20 +255,21 @@ class Proposer:
             attempts.is_under_way = False
             await self._pause(attempts, leader_id)
 
-    async def _leader(self, attempts: _Attempts) -> str:
-        within_ms = attempts.leader_within_ms
-        is_known = self._leadership.known_leader() is not None
-        if within_ms is None or is_known or attempts.may_have_happened:
-            return await self._leadership.leader()
-        try:
-            async with self._timers.deadline(self._clock.monotonic_ms() + within_ms):
-                return await self._leadership.leader()
-        except TimeoutError:
-            attempts.is_given_up = True
-            raise NoLeaderError(
-                f"member {self._engine.member_id} knew no leader for {within_ms} ms; nothing was "
-                f"proposed; ask another member"
-            ) from None
+    def _timeout_error(
+        self, attempts: _Attempts, started_ms: int, deadline_ms: int
+    ) -> CoordinatorError:
+        is_open = attempts.may_have_happened or attempts.is_under_way
+        if self._clock.monotonic_ms() < deadline_ms:  # a long wait that was cut
+            if not is_open:
+                return self._leadership.unled_error("nothing was proposed; ask another member")
+            unled = self._leadership.unled_error("it may be under way; ask another member")
+            return ConnectionLostError(unled.message)
+        waited_ms = deadline_ms - started_ms
+        if is_open:
+            return ProposalTimeoutError(
+                f"the deadline passed after {waited_ms} ms with the proposal under way"
+            )
+        return NoLeaderError(f"no leader was known within {waited_ms} ms; nothing was proposed")
 
     def _maybe_raise_definite(self, error: UnavailableError, attempts: _Attempts) -> None:
         if attempts.may_have_happened:
@@ -279,14 +278,11 @@ class Proposer:
                     "this member is stopping while the proposal may be under way"
                 ) from error
             return
-        is_final = isinstance(error, (ThrottledError, NoSpaceError)) or attempts.is_given_up
-        if is_final or self._leadership.is_stopping:
+        if isinstance(error, (ThrottledError, NoSpaceError)) or self._leadership.is_stopping:
             raise error
         # NoLeader, or a leader that is shutting down: wait for the next one.
 
     async def _pause(self, attempts: _Attempts, tried: str | None) -> None:
-        if attempts.leader_within_ms is not None and self._leadership.known_leader() is None:
-            return  # ``_leader`` waits for one
         try:
             await self._leadership.pause(tried)
         except ShuttingDownError as error:
@@ -343,14 +339,6 @@ class Proposer:
             outcome = outcome._replace(events=(), granted=())
         index = applied.index.to_bytes(_NUMBER_BYTES, "big")
         return _IS_OUTCOME + index + encode_outcome(outcome)
-
-
-def _timeout_error(attempts: _Attempts, waited_ms: int) -> CoordinatorError:
-    if attempts.may_have_happened or attempts.is_under_way:
-        return ProposalTimeoutError(
-            f"the deadline passed after {waited_ms} ms with the proposal under way"
-        )
-    return NoLeaderError(f"no leader was known within {waited_ms} ms; nothing was proposed")
 
 
 def _encode_problem(error: CoordinatorError) -> bytes:

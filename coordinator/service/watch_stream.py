@@ -61,6 +61,9 @@ class WatchSource(Protocol):
     def revision(self) -> int:
         """That of the access rights."""
 
+    def unled_error(self) -> CoordinatorError:
+        """Return what ends a stream of a member that has known no leader for long."""
+
     def is_over(self, expires_ms: int) -> bool:
         """Whether this time, by the wall clock, has come; 0 never does."""
 
@@ -193,6 +196,12 @@ class WatchStream:
             self._end()
 
     # --- called by the hub
+
+    def cut(self) -> None:
+        """End after what is buffered, with an error: this member knows no leader for long."""
+        if not self._has_ended:
+            self._error = self._source.unled_error()
+            self._end()
 
     def recheck(self) -> None:
         """Forget what may not be shown any more, if the access rights have changed or the token has

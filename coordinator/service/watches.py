@@ -25,20 +25,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
-from coordinator.config import MemberLimits
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
+    CoordinatorError,
     QuotaExceededError,
     ThrottledError,
 )
 from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import Change, Event, EventType, WatchKind, WatchSelector
 from coordinator.service.access import expired
-from coordinator.service.metrics import Metrics
+from coordinator.service.context import MemberContext
 from coordinator.service.places import has_place
-from coordinator.service.replica import Hears, MachineReplica
-from coordinator.service.timers import Timers
+from coordinator.service.replica import Hears
 from coordinator.service.turns import KEY
 from coordinator.service.wakes import Wakes
 from coordinator.service.watch_history import History
@@ -81,13 +80,12 @@ class WatchHub:
 
     hears: ClassVar[Hears] = Hears.ALL
 
-    def __init__(
-        self, replica: MachineReplica, limits: MemberLimits, metrics: Metrics, timers: Timers
-    ) -> None:
-        self._replica = replica
-        self._timers = timers
-        self._limits = limits
-        self._metrics = metrics
+    def __init__(self, context: MemberContext) -> None:
+        self._leadership = context.leadership
+        self._replica = replica = context.replica
+        self._timers = context.timers
+        self._limits = limits = context.config.limits
+        self._metrics = context.metrics
         self._history = History(limits.watch_history_changes, limits.watch_history_bytes)
         self._history.restart(replica.machine.zxid)
         self._values = ValuesHistory(limits.watch_values_bytes)
@@ -177,6 +175,7 @@ class WatchHub:
         stream.client_key = key
         self._by_client[key] += 1
         self._streams[stream] = keys
+        self._leadership.stay(stream)
         self._selector_count += len(keys)
         self._metrics.watch_streams.set(len(self._streams))
         if start_zxid >= self._replica.machine.zxid:
@@ -218,6 +217,10 @@ class WatchHub:
         for kind, path in keys:
             if kind is WatchKind.ZNODE or not table.sees(caller, path, Verb.WATCH):
                 table.check(caller, Verb.WATCH, path)
+
+    def unled_error(self) -> CoordinatorError:
+        """Return what ends a stream of a member that has known no leader for long."""
+        return self._leadership.unled_error("go on from the last zxid at another member")
 
     def is_over(self, expires_ms: int) -> bool:
         """Whether this time, by the wall clock, has come; 0 never does."""
@@ -291,6 +294,7 @@ class WatchHub:
     def forget(self, stream: WatchStream) -> None:
         """Remove a stream that has ended; idempotent."""
         keys = self._streams.pop(stream, ())
+        self._leadership.leave(stream)
         if keys and stream.bookmark_timer is not None:
             stream.bookmark_timer.cancel()
             self._bookmarked -= 1

@@ -254,10 +254,10 @@ async def test_who_asks_elsewhere_is_told_in_time_that_no_leader_is_known() -> N
                     Create(path),
                     request=RequestId("client", number),
                     deadline_ms=world.deadline(60_000),
-                    leader_within_ms=within_ms,
+                    is_long=is_long,
                 )
             )
-            for number, (path, within_ms) in enumerate((("/a", 5_000), ("/b", None)), 1)
+            for number, (path, is_long) in enumerate((("/a", True), ("/b", False)), 1)
         ]
         await world.advance(4_900)
         assert not any(each.done() for each in writes)

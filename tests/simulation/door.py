@@ -307,6 +307,8 @@ class Door:
                 yield encoded(Watching(stream.start_zxid))
                 async for item in stream:
                     yield encoded(item)
+            except CoordinatorError as error:
+                yield encoded(StreamError(error))
             finally:
                 stream.close()
 

@@ -66,8 +66,6 @@ from coordinator.state.outcomes import Created, Entered, Outcome
 from coordinator.state.paths import parent_of
 
 _TRY_DEADLINE_MS_MIN = 250
-LEADER_WITHIN_MS = 5_000
-"""Longer than an election: who would wait here for long is sent to a member that knows a leader."""
 _SEEN_MS_MAX = 250
 """How long a refusal waits to know who holds."""
 
@@ -200,9 +198,12 @@ class Queues:
                 deadline_ms=deadline_ms,
                 if_held=attempt.if_held,
                 is_patient=not attempt.is_try and self._will_wait(kind, directories),
-                leader_within_ms=LEADER_WITHIN_MS,
+                is_long=True,
             )
-        except (OutcomeUnknownError, StorageError):
+        except (OutcomeUnknownError, StorageError) as error:
+            is_early = self._clock.monotonic_ms() < deadline_ms
+            if attempt.request is not None and is_early and isinstance(error, OutcomeUnknownError):
+                raise  # it is repeated at another member
             await self._undo(attempt, abandoning(attempt, request), position=None)
             raise
         except CoordinatorError as error:
@@ -218,9 +219,8 @@ class Queues:
         if not committed.is_local:  # it is queued, but this member cannot see it
             first = result.contenders[0]
             leave, path = releasing(attempt, Mine.of(first)), directories[0]
-            if self._clock.monotonic_ms() < deadline_ms:  # and never will: its disk is full
-                no_room = NoSpaceError("the disk of this member is full; acquire at another member")
-                await self._raise_unseen(attempt, leave, path, no_room)
+            if self._clock.monotonic_ms() < deadline_ms:  # cut off, or its disk is full
+                await self._raise_unseen(attempt, leave, path, self._why_unseen())
             await self._undo(attempt, leave, position=None)
             raise _queued_error(path)
         return tuple([self._checked(attempt, each) for each in result.contenders])
@@ -249,12 +249,17 @@ class Queues:
         position: int | None = place.position
         # What a try finds waiting is of an earlier request of the same number, which would wait.
         until_ms = self._clock.monotonic_ms() if attempt.is_try else attempt.wait_deadline_ms
+        deadline = self._timers.deadline(until_ms)
         try:
-            async with self._timers.deadline(until_ms):
+            async with deadline:
+                self._leadership.stay(deadline)
                 return await self._until_holder(attempt, mine, place)
         except ShuttingDownError:
             raise _queued_error(mine[0].path) from None
         except (TimeoutError, NoLeaderError):
+            if self._clock.monotonic_ms() < until_ms:  # cut off
+                leave = releasing(attempt, mine[0])
+                await self._raise_unseen(attempt, leave, mine[0].path, self._why_unseen())
             if all(map(self._is_there, mine)):
                 position = self._look(attempt, mine)[1].position
             await self._undo(attempt, releasing(attempt, mine[0]), position)
@@ -262,6 +267,8 @@ class Queues:
         except UnavailableError as error:  # of the read barrier: its disk is full
             leave = releasing(attempt, mine[0])
             await self._raise_unseen(attempt, leave, mine[0].path, error)
+        finally:
+            self._leadership.leave(deadline)
 
     async def _until_holder(
         self, attempt: QueueAttempt, mine: tuple[Mine, ...], place: QueuePosition
@@ -385,6 +392,12 @@ class Queues:
         if attempt.request is None and await self._leaving.is_done(leave):
             raise error
         raise _queued_error(path) from error
+
+    def _why_unseen(self) -> UnavailableError:
+        """Return why this member does not see what the others have applied."""
+        if self._leadership.known_leader() is None:
+            return self._leadership.unled_error("acquire at another member")
+        return NoSpaceError("the disk of this member is full; acquire at another member")
 
     def _own_request(self) -> RequestId:
         """Make an attempt without a request number safe to repeat between members all the same."""

@@ -24,8 +24,8 @@ from coordinator.errors import (
 from coordinator.model import queue_order as contention
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
+from coordinator.service.leadership import LEADER_WITHIN_MS
 from coordinator.service.locks.positions import EVERY_MS
-from coordinator.service.locks.queues import LEADER_WITHIN_MS
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId
