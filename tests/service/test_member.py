@@ -254,7 +254,7 @@ async def test_each_member_counts_for_itself_in_the_format_of_prometheus() -> No
             for text in texts
         ]
 
-        assert "coordinator_proposals_total" not in values[0]
+        assert values[0]["coordinator_proposals_total"] == 0
         assert values[1]["coordinator_proposals_total"] == 1
         assert [each["coordinator_is_leader"] for each in values] == [1, 0]
         assert values[0]["coordinator_engine_commands_total"] == 2
