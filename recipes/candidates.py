@@ -109,6 +109,10 @@ class CandidateQueue:
         """Refuse: the elected is one."""
         return await self._queue.downgrade(grant)
 
+    async def extend(self, grant: GrantReply, *, by_ms: int = 0, to_ms: int = 0) -> int:
+        """Refuse: a leadership has no longest time."""
+        return await self._queue.extend(grant, by_ms=by_ms, to_ms=to_ms)
+
     def clean_up(self, work: Coroutine[Any, Any, Any], name: str, owner: str) -> asyncio.Task[Any]:
         """Run ``work`` in the background, as ``LockQueue.clean_up``."""
         return self._queue.clean_up(work, name, owner)

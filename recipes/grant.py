@@ -14,16 +14,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Generic
 
 from coordinator.client import Check, Client, ClientT, both, expect_client
 from coordinator.client.locks import GrantReply
-from coordinator.errors import BadArgumentsError, LockLostError, SessionExpiredError
+from coordinator.errors import (
+    BadArgumentsError,
+    LockLostError,
+    NotOwnerError,
+    SessionExpiredError,
+    UnavailableError,
+)
 from recipes.heeding import Heeding, OnAsked
 from recipes.hold import Hold, QueueClient, Share
 from recipes.interrupting import Interrupting
+from recipes.seconds import extension_ms_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +199,55 @@ class Grant(Generic[ClientT]):
 
         Heartbeats do this by themselves for as long as the grant is held; call it only to know,
         before a long step, that the cluster has just agreed. All grants of the session gain by it.
+        The end of a hold with ``max_hold`` stays: ``extend_by`` and ``renew_to`` move it.
 
         Raises:
             LockLostError: the grant is not held any more; nobody else's lease was touched.
             UnavailableError: no member answered in time; the grant is as safe as it was.
         """
         self.check()
+        await self._renew()
+        self.check()
+        return self.remaining_safe_ms()
+
+    async def _renew(self) -> None:
         try:
             await self.hold.renew(self.client.core.settings.timeout_ms)
         except SessionExpiredError as error:
             raise self.loss() from error
+
+    @both
+    async def extend_by(self, seconds: float) -> int:
+        """Let a hold with ``max_hold`` end so many seconds later; return the safe time left in ms.
+
+        Each call adds. To keep a hold in steps for longer than its ``max_hold``, say ``renew_to``.
+        What was answered is not undone: an end that is proposed at the same moment is void.
+
+        Raises:
+            LockLostError: the grant is not held any more; nothing was extended for it.
+            BadArgumentsError: it has no ``max_hold``; the time is not over 0, or too long in all.
+            UnavailableError, OutcomeUnknownError: it was not extended; it may have been.
+        """
+        return await self._extend(by_ms=extension_ms_of("extend_by", seconds))
+
+    @both
+    async def renew_to(self, seconds: float) -> int:
+        """Let a hold with ``max_hold`` end not before so many seconds from now on.
+
+        An end that is later already stays. Returns the safe time left in ms; raises as
+        ``extend_by``.
+        """
+        return await self._extend(to_ms=extension_ms_of("renew_to", seconds))
+
+    async def _extend(self, *, by_ms: int = 0, to_ms: int = 0) -> int:
+        self.check()
+        try:
+            self.max_hold_ms = await self._queue.extend(self._reply, by_ms=by_ms, to_ms=to_ms)
+        except NotOwnerError as error:
+            self.hold.lose("the cluster says that it does not hold any more")
+            raise self.loss() from error
+        with suppress(UnavailableError):  # the next heartbeat says how much is left
+            await self._renew()
         self.check()
         return self.remaining_safe_ms()
 

@@ -16,7 +16,7 @@ from coordinator.errors import (
     RequestError,
 )
 from recipes.grant import Grant
-from recipes.options import is_seconds
+from recipes.seconds import is_seconds
 from recipes.texts import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, checked_text
 
 ALARM_S_MAX = 366 * 24 * 3_600

@@ -48,6 +48,10 @@ class QueueClient(Protocol):
         """Turn the exclusive grant into a shared one."""
         ...
 
+    async def extend(self, grant: GrantReply, *, by_ms: int = 0, to_ms: int = 0) -> int:
+        """Move the end of a bounded hold; return how many ms from now it is at the latest."""
+        ...
+
     def clean_up(self, work: Coroutine[Any, Any, Any], name: str, owner: str) -> asyncio.Task[Any]:
         """Run ``work`` in the background; ``owner`` acquires again only when it has ended."""
         ...

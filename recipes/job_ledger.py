@@ -14,8 +14,8 @@ from itertools import islice, takewhile
 from typing import Any, Literal, get_args
 
 from coordinator.errors import BadArgumentsError
-from recipes.options import is_seconds
 from recipes.schedule import TIME_MS_MAX, Schedule
+from recipes.seconds import is_seconds
 
 CatchUp = Literal["skip", "last", "all"]
 Guarantee = Literal["at_least_once", "at_most_once"]

@@ -27,7 +27,7 @@ from coordinator.errors import (
 from recipes.changes import until
 from recipes.ephemeral import Ephemeral, make, remove
 from recipes.group_members import MemberState
-from recipes.options import is_seconds
+from recipes.seconds import is_seconds
 
 
 class Membership(Generic[ClientT]):

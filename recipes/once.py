@@ -39,8 +39,9 @@ from coordinator.errors import (
 )
 from recipes.grant import Grant
 from recipes.lock import Lock
-from recipes.options import DEFAULT_TIMEOUT_S, Timeout, is_seconds
+from recipes.options import DEFAULT_TIMEOUT_S, Timeout
 from recipes.paths import path_of
+from recipes.seconds import is_seconds
 
 ROOT = "/once"
 KEEP_S_DEFAULT = 24 * 3600.0

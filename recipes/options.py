@@ -9,12 +9,13 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal, TypedDict, get_args
+from typing import Final, Literal, TypedDict, get_args
 
 from coordinator.client import AsyncClient, Client
 from coordinator.client.locks import AcquireRequest, current_owner
 from coordinator.errors import BadArgumentsError
 from recipes.guards.raising import Guard, checked_guards
+from recipes.seconds import MAX_HOLD_S_MAX, MAX_HOLD_S_MIN, is_seconds
 
 DEFAULT_TIMEOUT_S = 10.0
 
@@ -34,8 +35,6 @@ WhenUnsure = Literal["stop", "continue"]
 Purpose = Literal["efficiency", "correctness"]
 
 LOCK_DELAY_S_MAX = 60.0
-MAX_HOLD_S_MIN = 0.5
-MAX_HOLD_S_MAX = 30 * 24 * 3_600.0
 OWNER_CHARACTERS_MAX = 128
 _TEXT_CHARACTERS_MAX = 200
 
@@ -152,12 +151,6 @@ class Options:
         who = {name: self._request.keywords[name] for name in ("label", "trace_id")}
         host, pid = _this_process()
         return AcquireRequest(**who, value=value, host=host, pid=pid)
-
-
-def is_seconds(value: Any) -> bool:
-    """Return whether ``value`` is a finite number from 0 up."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and value >= 0
 
 
 def wait_ms_of(timeout: Timeout) -> int | None:

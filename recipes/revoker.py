@@ -28,8 +28,9 @@ from coordinator.client import AsyncClient, Check, ClientT, Contender, Create, b
 from coordinator.errors import BadArgumentsError, NoNodeError, NotOwnerError
 from recipes.changes import until
 from recipes.ephemeral import Ephemeral, make, remove, unique_name
-from recipes.options import is_seconds, name_of
+from recipes.options import name_of
 from recipes.revoke_request import AGREED, REFUSED, RequestRecord, directory_of
+from recipes.seconds import is_seconds
 from recipes.texts import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, checked_text
 
 Outcome = Literal["ended", "agreed", "refused", "silent"]

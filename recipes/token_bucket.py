@@ -27,8 +27,9 @@ from typing import Generic
 
 from coordinator.client import Check, ClientT, Create, Operation, Read, SetData, Stat, both
 from coordinator.errors import BadArgumentsError, NoNodeError, TooManyRetriesError
-from recipes.options import Timeout, is_seconds, name_of, wait_ms_of
+from recipes.options import Timeout, name_of, wait_ms_of
 from recipes.paths import path_of
+from recipes.seconds import is_seconds
 
 ROOT = "/buckets"
 _MILLI = 1_000

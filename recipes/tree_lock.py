@@ -235,6 +235,10 @@ class _Place:
         """Refuse: the znode's name says that it is exclusive."""
         raise BadArgumentsError(f"{self.path}: expected the grant of an RWLock, found a TreeLock's")
 
+    async def extend(self, grant: GrantReply, *, by_ms: int = 0, to_ms: int = 0) -> int:
+        """Refuse: a hold by znodes alone has no longest time."""
+        raise BadArgumentsError(f"{self.path}: expected the grant of a Lock, found a TreeLock's")
+
     def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
         """Run ``work`` in the background; see ``LockQueue.clean_up``."""
         return self._core.chores.start(work, name)

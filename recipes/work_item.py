@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.client import Create, Delete, Operation
 from coordinator.errors import BadArgumentsError
-from recipes.options import is_seconds
+from recipes.seconds import is_seconds
 
 CLAIM = "claim"
 DELAY = "delay"

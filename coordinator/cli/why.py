@@ -222,7 +222,8 @@ def _one_holder(name: str, holder: Contender, now_ms: int) -> list[str]:
             f"{renewed}."
         )
     if holder.max_hold_ms:
-        lines.append(f"  It may be held for {lasting(holder.max_hold_ms)} at most.")
+        since = " after it was last extended" if holder.extensions else ""
+        lines.append(f"  It may be held for {lasting(holder.max_hold_ms)} at most{since}.")
     if holder.lock_delay_ms:
         delay = lasting(holder.lock_delay_ms)
         lines.append(

@@ -121,6 +121,22 @@ class NoteReply(Struct, frozen=True):
     zxid: Count
 
 
+class ExtendRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /v1/locks/{name}/grants/{grant_id}/extend: one of the two, not 0."""
+
+    by_ms: Annotated[Count, described("how much later the hold ends than it would")] = 0
+    to_ms: Annotated[Count, described("the hold ends not before so long from now")] = 0
+
+
+class ExtendReply(Struct, frozen=True):
+    """A bounded hold was extended, at ``zxid`` or before, ``extensions`` times in all."""
+
+    grant_id: str
+    max_hold_ms: Annotated[Positive, described("the hold ends at most so long after this")]
+    extensions: Positive
+    zxid: Count
+
+
 class SizeRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The body of PUT /v1/locks/{name}/size; nobody's slot is taken by a smaller one."""
 

@@ -37,6 +37,9 @@ class Contender(HolderInfo, frozen=True, kw_only=True):
     granted_ms: Count | None = None
     lock_delay_ms: Count = 0
     max_hold_ms: Count = 0
+    extensions: Annotated[
+        Count, described("how often max_hold_ms was extended; it counts from the last time")
+    ] = 0
     note: Note = b""
     lease_ms: Annotated[
         Count | None, described("how long its lease is: the timeout of its session")

@@ -5,7 +5,8 @@
    member are checked here; bytes of the log were checked before they were proposed.
 3. An operation is its tag and its fields in the order of its class. A tag is never reused; a new
    field or operation needs a new format number.
-4. Older formats are still read, from logs, snapshots and older members. Format 7 has no quotas
+4. Older formats are still read, from logs, snapshots and older members. Format 8 extends no hold
+   (``locks.encoding`` has what is asked of queues). Format 7 has no quotas
    (``Command.is_former``). Format 6 has no access rights: only the name of a caller. In format 5 no
    attempt opens its session. Format 4 has no limits and ends sessions in one command; format 3 has
    no ``spares_…``; format 2 has no ``failure`` and no ``directory`` in Abandon; format 1 has no
@@ -29,8 +30,6 @@ from coordinator.state.commands import (
     Command,
     Create,
     Delete,
-    Downgrade,
-    EndHold,
     Enter,
     ExpireSession,
     FinishGrants,
@@ -38,18 +37,15 @@ from coordinator.state.commands import (
     Guarded,
     HeldCondition,
     Multi,
-    Note,
     OpenSession,
     Read,
     Reap,
     Release,
-    Reopen,
     RequestId,
-    Resize,
-    Revoke,
     SetData,
     SetLimits,
 )
+from coordinator.state.locks import encoding as queues
 from coordinator.state.packing import formatted, pack
 from coordinator.state.shapes import (
     BOOL,
@@ -73,11 +69,13 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-COMMAND_FORMAT = 8
+COMMAND_FORMAT = 9
 _QUEUES_OF_EPHEMERALS_FORMAT = 5
+_QUOTAS_FORMAT = 8
 
 _ZNODE_OPERATIONS = Family()
 _OPERATIONS = Family()
+_OPERATIONS_8 = Family()
 _OPERATIONS_7 = Family()
 _OPERATIONS_6 = Family()
 _OPERATIONS_5 = Family()
@@ -86,10 +84,10 @@ _OPERATIONS_3 = Family()
 _OPERATIONS_2 = Family()
 _OPERATIONS_1 = Family()
 _EVERY_FAMILY = (
-    _OPERATIONS, _OPERATIONS_7, _OPERATIONS_6, _OPERATIONS_5, _OPERATIONS_4, _OPERATIONS_3,
-    _OPERATIONS_2, _OPERATIONS_1,
+    _OPERATIONS, _OPERATIONS_8, _OPERATIONS_7, _OPERATIONS_6, _OPERATIONS_5, _OPERATIONS_4,
+    _OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1,
 )  # fmt: skip
-_FAMILIES = dict(zip((8, 7, 6, 5, 4, 3, 2, 1), _EVERY_FAMILY, strict=True))
+_FAMILIES = dict(zip((9, 8, 7, 6, 5, 4, 3, 2, 1), _EVERY_FAMILY, strict=True))
 
 
 def _encode_create(each: Create) -> Row:
@@ -187,7 +185,7 @@ _OPERATIONS_1.add_former(9, CloseSession, STR)
 _OPERATIONS_2.add_former(9, CloseSession, STR)
 for _family in (_OPERATIONS_4, _OPERATIONS_3):
     _family.add_former(9, CloseSession, STR, STR)
-for _family in _EVERY_FAMILY[:4]:
+for _family in _EVERY_FAMILY[:5]:
     _family.add(9, CloseSession, STR, STR, INT)
     _family.add(10, ExpireSession, STR, INT, INT, INT)
     _family.add(
@@ -198,7 +196,7 @@ for _family in _EVERY_FAMILY[:4]:
     _family.add(24, OpenSession, STR, INT, STR, STR, STR, STR, encode=_encode_open_session)
 for _family in (_OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1):
     _family.add_former(11, Release, STR, INT)
-for _family in _EVERY_FAMILY[:5]:
+for _family in _EVERY_FAMILY[:6]:
     _family.add(11, Release, STR, INT, BOOL)
     _family.add(12, Abandon, STR, INT, INT, STR, BOOL)
 _OPERATIONS_1.add_former(12, Abandon, STR, INT, INT)
@@ -211,18 +209,14 @@ for _family in _EVERY_FAMILY[:-1]:
     _family.add_former(
         14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT, decode=_decode_enter
     )
-    _family.add(15, Downgrade, STR, INT)
-    _family.add(16, Resize, STR, INT)
-    _family.add(17, Note, STR, INT, BYTES)
-    _family.add(18, Revoke, STR, INT, STR, STR)
-    _family.add(19, EndHold, STR, INT, INT)
-    _family.add(20, Reopen, STR, INT, INT)
-for _family in _EVERY_FAMILY[:3]:
+    queues.add_operations(_family, is_former=_family is not _OPERATIONS)
+for _family in _EVERY_FAMILY[:4]:
     _family.add(
         25, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT, ROW,
         encode=_encode_enter, decode=_decode_opening_enter,
     )  # fmt: skip
 add_operations(_OPERATIONS)
+add_operations(_OPERATIONS_8)
 add_operations(_OPERATIONS_7, is_former=True)
 
 _command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, MAYBE_ROW, ROW)
@@ -270,7 +264,7 @@ def decode_command(data: bytes, *, is_bounded: bool = False) -> Command:
         None if request is None else RequestId(*_request_shape(request)),
         caller,
         if_held,
-        row[0] < COMMAND_FORMAT,
+        row[0] < _QUOTAS_FORMAT,
     )
 
 

@@ -174,6 +174,20 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtendHold:
+    """Move the end of a bounded hold: ``by_ms`` later, or not before ``to_ms`` from now.
+
+    One of the two is 0. The end never moves nearer. Refused with NotOwner unless the contender
+    ``path`` of ``czxid`` holds, and with BadArguments if its hold has no bound.
+    """
+
+    path: str
+    czxid: int
+    by_ms: int
+    to_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Revoke:
     """Force a contender out of its queue (or queues); ``by`` and ``reason`` are kept."""
 
@@ -187,12 +201,14 @@ class Revoke:
 class EndHold:
     """End a hold whose ``max_hold_ms`` is over.
 
-    Void unless it holds and has a bound, and ``term`` is the term of its own log entry.
+    Void unless it holds and has a bound, was extended ``extensions`` times and not once more since
+    its leader looked, and ``term`` is the term of its own log entry.
     """
 
     path: str
     czxid: int
     term: int
+    extensions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +410,7 @@ Operation = (
     | Downgrade
     | Resize
     | Note
+    | ExtendHold
     | Revoke
     | EndHold
     | Reopen

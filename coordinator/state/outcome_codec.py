@@ -10,28 +10,23 @@ from typing import Any
 
 from coordinator.model.events import Event, EventType
 from coordinator.state.access.encoding import add_results
+from coordinator.state.locks import encoding as queues
 from coordinator.state.outcomes import (
     Abandoned,
     Checked,
     Created,
     DataSet,
     Deleted,
-    Downgraded,
     Entered,
     GrantsFinished,
     GuardedDone,
-    HoldEnded,
     LimitsSet,
     MultiDone,
-    Noted,
     Outcome,
     ReadDone,
     Reaped,
     Refusal,
     Released,
-    Reopened,
-    Resized,
-    Revoked,
     SessionEnded,
     SessionFinished,
     SessionOpened,
@@ -56,7 +51,7 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-OUTCOME_FORMAT = 4
+OUTCOME_FORMAT = 5
 
 _EVENT_TYPES = tuple(EventType)
 _EVENT_NUMBER = {kind: number for number, kind in enumerate(_EVENT_TYPES)}
@@ -120,15 +115,7 @@ _RESULTS.add(
     ),
     decode=lambda row: Entered(_all_created(row[1]), *row[2:]),
 )  # fmt: skip
-_RESULTS.add(14, Downgraded, STR, INT)
-_RESULTS.add(15, Resized, STR, INT, MAYBE_INT)
-_RESULTS.add(16, Noted, STR, INT)
-_RESULTS.add(
-    17, Revoked, STR, INT, ROW, BOOL,
-    decode=lambda row: Revoked(row[1], row[2], texts_of(row[3]), row[4]),
-)  # fmt: skip
-_RESULTS.add(18, HoldEnded, STR, INT, BOOL)
-_RESULTS.add(19, Reopened, STR, INT, BOOL)
+queues.add_results(_RESULTS)
 _RESULTS.add(21, SessionFinished, STR, INT)
 _RESULTS.add(22, GrantsFinished, INT)
 _RESULTS.add(

@@ -116,6 +116,16 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldExtended:
+    """The hold ends at most ``max_hold_ms`` after this, its extension number ``extensions``."""
+
+    path: str
+    czxid: int
+    max_hold_ms: int
+    extensions: int
+
+
+@dataclass(frozen=True, slots=True)
 class Revoked:
     """``paths`` are all contenders that were removed: those of one multi-lock go together."""
 
@@ -192,6 +202,7 @@ Result = (
     | Downgraded
     | Resized
     | Noted
+    | HoldExtended
     | Revoked
     | HoldEnded
     | Reopened

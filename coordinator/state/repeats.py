@@ -17,6 +17,7 @@ from coordinator.state.commands import (
     Delete,
     Downgrade,
     Enter,
+    ExtendHold,
     Guarded,
     Multi,
     Note,
@@ -42,6 +43,7 @@ from coordinator.state.outcomes import (
     Downgraded,
     Entered,
     GuardedDone,
+    HoldExtended,
     LimitsSet,
     MultiDone,
     Noted,
@@ -92,6 +94,7 @@ def _answers(operation: Operation, result: Result) -> bool:
         case (
             (Downgrade(path, czxid), Downgraded(found, found_czxid))
             | (Note(path, czxid), Noted(found, found_czxid))
+            | (ExtendHold(path, czxid), HoldExtended(found, found_czxid))
             | (Revoke(path, czxid), Revoked(found, found_czxid))
         ):
             return (path, czxid) == (found, found_czxid)

@@ -73,7 +73,7 @@ from coordinator.state.shapes import (
 from coordinator.state.tree import ZnodeRecord
 
 MAGIC = "coordinator-state"
-FORMAT = 6
+FORMAT = 7
 _ACCESS_FORMAT = 5
 _QUOTAS_FORMAT = 6
 PIECE_BYTES = 64 * 1024
@@ -224,6 +224,7 @@ _header_shapes = {
     3: shape("snapshot header", STR, *(INT,) * 16),
     4: shape("snapshot header", STR, *(INT,) * 18),
     5: _header_shape,
+    6: _header_shape,
     FORMAT: _header_shape,
 }
 _leaving_shape = shape("session that is leaving", STR, ROW)
@@ -252,7 +253,8 @@ _contender_shapes = {
     3: shape("contender", *_CONTENDER_2, BOOL),
     4: shape("contender", *_CONTENDER_2, BOOL),
     5: shape("contender", *_CONTENDER_2, BOOL),
-    FORMAT: shape("contender", *_CONTENDER_2, BOOL, STR),
+    6: shape("contender", *_CONTENDER_2, BOOL, STR),
+    FORMAT: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
 }
 _closing_shape = shape("lock-delay", STR, INT, INT)
 _ended_shape = shape("grant that ended", ROW, INT, INT, ROW)

@@ -30,7 +30,8 @@ from coordinator.errors import BadArgumentsError
 from recipes.integrations.current import BusyError, run_under
 from recipes.integrations.extras import missing_extra
 from recipes.lock import Lock
-from recipes.options import is_seconds, name_of
+from recipes.options import name_of
+from recipes.seconds import is_seconds
 
 try:
     from dramatiq.errors import Retry

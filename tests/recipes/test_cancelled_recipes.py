@@ -220,6 +220,13 @@ async def asked_for_a_lock(client: AsyncClient) -> None:
         assert answer.outcome == "refused"
 
 
+async def extended(client: AsyncClient) -> None:
+    """Hold a lock for a bounded time, and move its end both ways."""
+    async with Lock(client, "extended", max_hold=30) as grant:
+        await grant.extend_by(5)
+        await grant.renew_to(60)
+
+
 WAITS: dict[str, Work] = {
     "Flag": lambda client: Flag(client, "never").wait(0.05),
     "Barrier": lambda client: Barrier(client, "closed").wait(0.05),
@@ -239,6 +246,7 @@ WAITS: dict[str, Work] = {
     "a pair at a DoubleBarrier": in_pairs,
     "ManualLock": by_hand,
     "Revoker": asked_for_a_lock,
+    "an extended Lock": extended,
     "a weighed Election": weighed,
     "an Election handed over": handed_over,
 }

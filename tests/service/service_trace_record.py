@@ -42,6 +42,8 @@ def shown_operation(operation: do.Operation | do.ZnodeOperation) -> str:
         case do.Downgrade(path, czxid) | do.EndHold(path, czxid) | do.Reopen(path, czxid):
             verb = {"EndHold": "end hold"}.get(type(operation).__name__)
             return f"{verb or type(operation).__name__.lower()} {path} of czxid {czxid}"
+        case do.ExtendHold(path, czxid, by_ms, to_ms):
+            return f"extend {path} of czxid {czxid} by {by_ms} ms, to {to_ms} ms"
         case do.Resize(directory, size):
             return f"resize {directory} to {size}"
         case do.Revoke(path, czxid):

@@ -25,6 +25,7 @@ The form of the text is that of every trace (``tests/golden_traces.py``).
     > release x         > release job 0-3   give a grant back, or leave the queue
     > cancel x          > abandon job c1:1  the caller goes away; undo the attempt of a request
     > downgrade x       > resize job 2      make it shared; change a semaphore
+    > extend x by=500   > extend x to=500   let a bounded hold end later
     > revoke job        > revoke job 0-3    force the holder out
     > who job                               who holds and who waits
 
@@ -106,6 +107,7 @@ class Trace:
             "cancel": self._cancel,
             "abandon": self._abandon,
             "downgrade": self._downgrade,
+            "extend": self._extend,
             "resize": self._resize,
             "revoke": self._revoke,
             "who": self._who,
@@ -371,6 +373,15 @@ class Trace:
         grant = self._grants[name]
         downgrading = member.holding.downgrade(grant.lock, grant.grant_id, Asked(None, deadline_ms))
         self._ask(name, downgrading, lambda now: f"is {now.kind}, token {now.fencing_token}")
+
+    def _extend(self, words: Words) -> None:
+        member, deadline_ms = self._asked(words)
+        times = {"by_ms": words.number("by", 0), "to_ms": words.number("to", 0)}
+        (name,) = words.given
+        grant = self._grants[name]
+        asked = Asked(None, deadline_ms)
+        extending = member.holding.extend(grant.lock, grant.grant_id, asked, **times)
+        self._ask(name, extending, lambda now: f"ends {now.max_hold_ms} ms from now at most")
 
     def _resize(self, words: Words) -> None:
         member, deadline_ms = self._asked(words)

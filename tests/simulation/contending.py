@@ -166,6 +166,8 @@ class Contending:
             await self._take_inside(plan)
         is_slot = acquired.grant.kind == "slot"
         await asyncio.sleep(draw.choice((0.3, 1.0, 2.0) if is_slot else (0.0, 0.05, 0.3, 1.5)))
+        if acquired.is_bounded:
+            await self._extend(queue, plan, acquired)
         if acquired.is_bounded and draw.random() < 0.5:
             await self._until_over(plan, acquired)
         if draw.random() < 0.15:
@@ -226,6 +228,20 @@ class Contending:
             self._client.note("downgrade", plan.shown, "done")
         except CoordinatorError as error:
             self._client.note_failure("downgrade", plan.shown, None, error)
+
+    async def _extend(self, queue: LockQueue, plan: Plan, acquired: Acquired) -> None:
+        """Move the end of a bounded hold, perhaps in its last moments; maybe twice."""
+        draw = random.Random(acquired.grant.fencing_token)  # spares the draws of all else
+        for _ in range(draw.choice((0, 0, 1, 2))):
+            await asyncio.sleep(draw.choice((0.0, 0.2, acquired.remaining_safe_ms() / 1000)))
+            ms = draw.choice((300, 900, 2_000))
+            by_ms, to_ms = (ms, 0) if draw.random() < 0.5 else (0, ms)
+            try:
+                await queue.extend(acquired.grant, by_ms=by_ms, to_ms=to_ms)
+                self._client.note("extend", plan.shown, f"by {by_ms}, to {to_ms}")
+            except CoordinatorError as error:
+                self._client.note_failure("extend", plan.shown, None, error)
+                return
 
     async def _note(self, queue: LockQueue, plan: Plan, acquired: Acquired) -> None:
         note = self._client.value()

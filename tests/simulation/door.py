@@ -24,6 +24,7 @@ from coordinator.model.events import StreamError, Watching, WatchRequest
 from coordinator.model.grants import (
     AbandonReply,
     AcquireReply,
+    ExtendRequest,
     Granted,
     GrantReply,
     NoteRequest,
@@ -220,6 +221,10 @@ class Door:
             case "PUT", ["grants", grant_id, "note"]:
                 note = from_body(NoteRequest, body, beside=IF_HELD).note
                 return await holding.note(name, grant_id, note, asked)
+            case "POST", ["grants", grant_id, "extend"]:
+                times = from_body(ExtendRequest, body, beside=IF_HELD)
+                by_ms, to_ms = times.by_ms, times.to_ms
+                return await holding.extend(name, grant_id, asked, by_ms=by_ms, to_ms=to_ms)
             case "PUT", ["size"]:
                 size = from_body(SizeRequest, body, beside=IF_HELD).size
                 return await holding.resize(name, size, asked)

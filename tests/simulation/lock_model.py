@@ -21,6 +21,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    ExtendHold,
     FinishGrants,
     Guarded,
     Kind,
@@ -136,7 +137,7 @@ class LockModel:
             if outcome.refusal.code == "Deadlock":
                 yield from self._check_deadlock(operation)
             return
-        touched = dict.fromkeys(self._change(operation))
+        touched = dict.fromkeys(self._change(entry))
         for event in outcome.events:
             directory, _, name = event.path.rpartition("/")
             if not event.path.startswith(_ROOTS) or event.type is EventType.DATA_CHANGED:
@@ -165,8 +166,9 @@ class LockModel:
             )
         yield from self._check_circles(operation)
 
-    def _change(self, operation: object) -> Iterator[str]:
+    def _change(self, entry: Entry) -> Iterator[str]:
         """Follow what has no event of its own; return the queues that it is about."""
+        operation = entry.command.operation
         if isinstance(operation, SetLimits):
             self.grants_max = dict(operation.values).get("grants_per_command_max", self.grants_max)
         elif isinstance(operation, Downgrade):
@@ -179,10 +181,28 @@ class LockModel:
                 self._replace(path, note=operation.note)
                 yield path.rpartition("/")[0]
             self._count("notes")
+        elif isinstance(operation, ExtendHold):
+            yield from self._extend(entry, operation)
         elif isinstance(operation, Resize):
             self.sizes[operation.directory] = operation.size
             self._count("resizes")
             yield operation.directory
+
+    def _extend(self, entry: Entry, operation: ExtendHold) -> Iterator[str]:
+        place = self.places.get(operation.path)
+        for path in () if place is None else place.group or (operation.path,):
+            each = self.places[path]
+            from_now_s = entry.at_s + CLOCK_RATE_LEAST * operation.to_ms / 1000
+            added_s = CLOCK_RATE_LEAST * operation.by_ms / 1000
+            self._replace(
+                path,
+                max_hold_ms=max(each.max_hold_ms + operation.by_ms, operation.to_ms),
+                counted_index=entry.index,
+                extensions=each.extensions + 1,
+                ends_s=max(each.ends_s + added_s, from_now_s),
+            )
+            yield path.rpartition("/")[0]
+        self._count("extensions")
 
     def _arrive(self, entry: Entry, event: Event) -> None:
         operation, result = entry.command.operation, entry.outcome.result
@@ -228,10 +248,11 @@ class LockModel:
         ended = self._last[place.directory] = Ended(place, how, entry.outcome.zxid)
         self.ended.append(ended)
         self._count(how)
-        held_s = entry.at_s - place.granted_s
-        if how == "max_hold" and held_s < CLOCK_RATE_LEAST * place.max_hold_ms / 1000:
+        if how == "max_hold" and entry.at_s < place.ends_s:
+            held_s = entry.at_s - place.granted_s
             yield "bounded holds", (
-                f"{path} was ended after {held_s:.4f} s of its {place.max_hold_ms} ms"
+                f"{path} was ended after {held_s:.4f} s of its {place.max_hold_ms} ms, and "
+                f"{place.extensions} extensions"
             )
         if how in UNCLEAN and place.lock_delay_ms:
             until_s = entry.at_s + CLOCK_RATE_LEAST * place.lock_delay_ms / 1000
@@ -282,7 +303,14 @@ class LockModel:
             touched[place.directory] = None
             yield from self._check_grant(entry, place)
             self._tokens[place.directory] = place.czxid
-            self._replace(path, granted_s=entry.at_s, granted_index=entry.index)
+            ends_s = entry.at_s + CLOCK_RATE_LEAST * place.max_hold_ms / 1000
+            self._replace(
+                path,
+                granted_s=entry.at_s,
+                granted_index=entry.index,
+                counted_index=entry.index,
+                ends_s=ends_s,
+            )
             self._count("several" if place.group else place.kind.value)
         for path in granted:
             place = self.places.get(path)
@@ -411,9 +439,10 @@ def _may_take(operation: object, place: Place) -> bool:
     match operation:
         case Release(path, czxid) | Revoke(path, czxid):
             return place.czxid == czxid and path in (place.group or (place.path,))
-        case EndHold(path, czxid, _):
+        case EndHold(path, czxid, _, extensions):
             is_named = place.czxid == czxid and path in (place.group or (place.path,))
-            return is_named and place.is_holder and place.max_hold_ms > 0
+            is_bounded = place.is_holder and place.max_hold_ms > 0
+            return is_named and is_bounded and place.extensions == extensions
         case CloseSession() | ExpireSession():
             return place.session_id == operation.session_id
     return isinstance(operation, Abandon | Delete | Multi | Guarded)

@@ -59,7 +59,8 @@ class ObservedEngine(PySyncObjEngine):
     def _look_at(self, operation: Operation) -> None:
         now_s = self.record.now_s()
         if isinstance(operation, EndHold | Reopen):
-            self.record.ends_proposed[self.who, operation.path] = now_s
+            extensions = operation.extensions if isinstance(operation, EndHold) else 0
+            self.record.ends_proposed[self.who, operation.path, extensions] = now_s
         if isinstance(operation, ExpireSession):
             read_s = self.read_late.get(operation.session_id)
             if read_s is not None and now_s - read_s < JUST_READ_S:

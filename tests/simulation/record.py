@@ -134,7 +134,7 @@ class Record:
         self.begun_again: list[BegunAgain] = []
         self.differing: set[str] = set()
         """Lives of members whose memory was changed by hand."""
-        self.ends_proposed: dict[tuple[str, str], float] = {}
+        self.ends_proposed: dict[tuple[str, str, int], float] = {}
         """When a member's life last proposed to end a bounded hold, or to reopen a queue."""
         self.learned_s: dict[tuple[str, str], float] = {}
         """When each life of a member applied the entry that granted to a contender."""

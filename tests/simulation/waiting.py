@@ -36,6 +36,11 @@ class Place:
     granted_s: float = -1.0
     """When the entry that granted was first applied; less than 0 while it waits."""
     granted_index: int = 0
+    counted_index: int = 0
+    """The entry since which a bounded hold lasts ``max_hold_ms``: its grant, or an extension."""
+    extensions: int = 0
+    ends_s: float = 0.0
+    """Before this a bounded hold is not ended, by a clock as fast as any."""
 
     @property
     def is_holder(self) -> bool:

@@ -25,6 +25,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    ExtendHold,
     FinishGrants,
     FinishSession,
     Kind,
@@ -139,7 +140,7 @@ class Exercised:
         operation = command.operation
         if isinstance(operation, Enter):
             return SEVERAL if len(operation.directories) > 1 else operation.kind.value
-        if isinstance(operation, Release | Downgrade | Note | Revoke | EndHold):
+        if isinstance(operation, Release | Downgrade | Note | ExtendHold | Revoke | EndHold):
             return self._last.get(operation.path, NONE)
         if isinstance(operation, Resize):
             return Kind.SLOT.value
@@ -202,6 +203,8 @@ def _word(operation: object, outcome: Outcome, before: dict[str, ContenderRecord
             return "downgraded" if outcome.events else "again"
         case Note():
             return "noted"
+        case ExtendHold():
+            return "extended"
         case Resize():
             return "resized"
         case FinishGrants():

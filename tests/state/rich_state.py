@@ -18,6 +18,7 @@ from coordinator.state.commands import (
     DropToken,
     Enter,
     ExpireSession,
+    ExtendHold,
     Guarded,
     InitAccess,
     Kind,
@@ -81,6 +82,7 @@ def rich_history() -> list[Command]:
         (Enter((S,), "slot-", Kind.SLOT, "s1", b"", size=2), None),
         (Enter((S,), "slot-", Kind.SLOT, "s2", b"", size=2), None),
         (Note(A, 0, b"note"), None),
+        (ExtendHold(A, 0, 3, 0), None),
         (_enter(("/locks/r",), "s1"), RequestId("s1", 5, 99)),
         (Release("/locks/r", 0), None),
         (_enter(("/locks/f",), "s2"), None),
@@ -108,7 +110,7 @@ def rich_machine(limits: MachineLimits = LIMITS) -> StateMachine:
 def with_token(machine: StateMachine, command: Command) -> Command:
     """Let a command that names a queue name its first contender."""
     operation = command.operation
-    if isinstance(operation, Note | Release | Revoke) and operation.czxid == 0:
+    if isinstance(operation, Note | ExtendHold | Release | Revoke) and operation.czxid == 0:
         first = machine.locks.contenders(operation.path)[0]
         return command._replace(operation=replace(operation, path=first.path, czxid=first.czxid))
     return command

@@ -28,6 +28,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    ExtendHold,
     FinishGrants,
     FinishSession,
     Guarded,
@@ -104,6 +105,7 @@ EXAMPLES: dict[type, Operation] = {
         Enter(("/locks/new",), "lock-", Kind.EXCLUSIVE, "s1", b""),
         Downgrade(LOCK, 0),
         Note(LOCK, 0, b"note"),
+        ExtendHold(LOCK, 0, 0, 60_000),
         Release(LOCK, 0),
         Abandon("c1", 1),
         Resize(SEMAPHORE, 9),
@@ -137,7 +139,7 @@ def furnished() -> tuple[Room, Caller]:
     room.do(Create("/x")).unwrap()
     room.do(OpenSession("s1", 10_000)).unwrap()
     room.do(Enter((SEMAPHORE,), "slot-", Kind.SLOT, "s1", b"", size=2)).unwrap()
-    enter = Enter(("/locks/held",), "lock-", Kind.EXCLUSIVE, "s1", b"")
+    enter = Enter(("/locks/held",), "lock-", Kind.EXCLUSIVE, "s1", b"", max_hold_ms=9_000)
     room.do(enter, request=RequestId("c1", 1)).unwrap()
     return room, nobody
 
@@ -146,7 +148,7 @@ def fitting(room: Room, operation: Operation) -> Operation:
     """Return it with the token of the lock that is held."""
     held = room.machine.locks.record(LOCK)
     assert held is not None
-    if isinstance(operation, Downgrade | Note | Release | Revoke | EndHold):
+    if isinstance(operation, Downgrade | Note | ExtendHold | Release | Revoke | EndHold):
         return replace(operation, czxid=held.czxid)
     return operation
 

@@ -19,6 +19,7 @@ from coordinator.state.commands import (
     Command,
     Create,
     CreateMode,
+    EndHold,
     Enter,
     ExpireSession,
     Guarded,
@@ -30,7 +31,12 @@ from coordinator.state.commands import (
     Release,
 )
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcome_codec import decode_outcome, decode_stat, encode_outcome
+from coordinator.state.outcome_codec import (
+    OUTCOME_FORMAT,
+    decode_outcome,
+    decode_stat,
+    encode_outcome,
+)
 from coordinator.state.outcomes import (
     Checked,
     Created,
@@ -92,7 +98,7 @@ BAD_COMMANDS: list[Any] = [
     (1,),
     (2,),
     (2, CREATE_ROW, 0, None, ""),
-    (9, CREATE_ROW, 0, None, None, ()),
+    (COMMAND_FORMAT + 1, CREATE_ROW, 0, None, None, ()),
     (7, (36, "i", None, None, (("znodes", 1),)), 0, None, None, ()),
     (8, (36, "i", None, None, (("znodes", "1"),)), 0, None, None, ()),
     (8, (36, "i", None, None, (("znodes",),)), 0, None, None, ()),
@@ -241,7 +247,7 @@ BAD_OUTCOMES: list[Any] = [
     None,
     (),
     (1,),
-    (5, (0, None, ("Code", "text", {}), (), False, ())),
+    (OUTCOME_FORMAT + 1, (0, None, ("Code", "text", {}), (), False, ())),
     (3, (0, None, ("Code", "text", {}), (), False)),
     (3, (0, (20, 1, (("znodes_max", 1),)), None, (), False, ())),
     (2, (0, None, ("Code", "text", {}), (), False)),
@@ -333,9 +339,9 @@ def test_outcomes_of_format_1_are_still_read() -> None:
 
 
 def test_encoded_commands_keep_their_bytes() -> None:
-    """Format 8 does not change: logs on disk hold these bytes."""
+    """Format 9 does not change: logs on disk hold these bytes."""
     expected = (
-        "96089b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
+        "96099b0e91a82f6c6f636b732f61a56c6f636b2d00a27331c40178a27431c2cd03e800c0"
         "cf0000018bcfe56800c0c09192a82f6c6f636b732f6207"
     )
     command = Command(
@@ -346,8 +352,20 @@ def test_encoded_commands_keep_their_bytes() -> None:
 
     assert encode_command(command).hex() == expected
     assert decode_command(bytes.fromhex(expected)) == command
+    before_extensions = bytes.fromhex("9608" + expected[4:])
+    assert decode_command(before_extensions) == command
     former = bytes.fromhex("9607" + expected[4:])
     assert decode_command(former) == command._replace(is_former=True), "its znodes are nobody's"
+
+
+def test_an_end_of_a_former_format_knows_of_no_extension() -> None:
+    """A log of format 8 has ends without a count, and extends no hold."""
+    old = pack((8, (19, "/locks/a/lock-0000000000", 3, 1), 5, None, None, ()))
+    assert decode_command(old).operation == EndHold("/locks/a/lock-0000000000", 3, 1, 0)
+
+    for row in ((19, "/locks/a/lock-0000000000", 3, 1, 0), (37, "/locks/a", 3, 1, 0)):
+        with pytest.raises(ValueError, match="expected"):
+            decode_command(pack((8, row, 5, None, None, ())))
 
 
 def as_format(number: int, operation: Operation) -> Command:

@@ -33,6 +33,7 @@ from coordinator.state.commands import (
     Downgrade,
     EndHold,
     Enter,
+    ExtendHold,
     Kind,
     OpenSession,
     Operation,
@@ -156,7 +157,8 @@ def of_everything() -> list[Command]:
     for directory in list(locks.directories()):
         for one in locks.contenders(directory):
             ask(Downgrade(one.path, one.czxid))
-            ask(EndHold(one.path, one.czxid, 1))
+            ask(EndHold(one.path, one.czxid, 1, one.extensions))
+            ask(ExtendHold(one.path, one.czxid, 1, 0))
             ask(Release(one.path, one.czxid, spares_repeated=True))
     for path, czxid in list(probe.machine._released.latest_first()):
         ask(Release(path, czxid))

@@ -55,6 +55,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    ExtendHold,
     Guarded,
     HeldCondition,
     Kind,
@@ -90,6 +91,7 @@ from coordinator.state.outcomes import (
     GrantsFinished,
     GuardedDone,
     HoldEnded,
+    HoldExtended,
     LimitsSet,
     MultiDone,
     Noted,
@@ -208,7 +210,9 @@ def operation_of(words: Words, more: list[str]) -> Operation:
     return operation
 
 
-LOCK_VERBS = {"enter", "downgrade", "note", "revoke", "endhold", "reopen", "resize"}
+LOCK_VERBS = {
+    "enter", "downgrade", "note", "extend", "revoke", "endhold", "reopen", "resize",
+}  # fmt: skip
 PREFIXES = {Kind.EXCLUSIVE: "lock-", Kind.SHARED: "read-", Kind.SLOT: "slot-"}
 
 
@@ -238,10 +242,14 @@ def lock_operation(words: Words) -> Operation:
         return Downgrade(first, czxid)
     if words.verb == "note":
         return Note(first, czxid, words.text("text").encode())
+    if words.verb == "extend":
+        return ExtendHold(first, czxid, words.number("later", 0), words.number("to", 0))
     if words.verb == "revoke":
         return Revoke(first, czxid, words.text("who"), words.text("reason"))
-    ends = {"endhold": EndHold, "reopen": Reopen}
-    return ends[words.verb](first, czxid, words.number("term", TERM))
+    term = words.number("term", TERM)
+    if words.verb == "reopen":
+        return Reopen(first, czxid, term)
+    return EndHold(first, czxid, term, words.number("extensions", 0))
 
 
 # --- what is printed
@@ -304,6 +312,8 @@ def shown_lock_result(result: object) -> str:
             return f"downgraded {path} of czxid {czxid}"
         case Noted(path, czxid):
             return f"noted {path} of czxid {czxid}"
+        case HoldExtended(path, _, max_hold_ms, extensions):
+            return f"hold of {path}: extended {extensions}, ends {max_hold_ms} ms from now at most"
         case Revoked(path, czxid, paths, was_holder):
             role = "a holder" if was_holder else "one who waited"
             return f"revoked {path} of czxid {czxid}, {role}: {' '.join(paths)}"

@@ -71,6 +71,9 @@ RIGHTS: dict[str, Right] = {
     "abandon_lock_attempt": _ALL,
     "downgrade_lock": Right("lock", "/locks/held", is_own=True),
     "note_lock": Right("lock", "/locks/held", is_own=True),
+    "extend_lock": Right(
+        "lock", "/locks/held", is_own=True, target="/v1/locks/held/grants/{grant}/extend"
+    ),
     "resize_semaphore": Right("lock", "/locks/sized"),
     "revoke_lock": Right("admin", "/locks/held"),
     "list_grants": Right("read", "/locks/held", **_SEES),  # type: ignore[arg-type]
@@ -158,10 +161,11 @@ class Cluster:
         session_id = reply.body["session_id"]
         admins = (await self.admin("POST", "/v1/sessions", {}))["session_id"]
         wish = {"session_id": session_id, "timeout_ms": 0}
-        held = await self.api.post("/v1/locks/held", wish, **_shown(owner))
+        bounded = {**wish, "max_hold_ms": 600_000}
+        held = await self.api.post("/v1/locks/held", bounded, **_shown(owner))
         if held.status >= 300:
             held = await self.api.post(
-                "/v1/locks/held", {**wish, "session_id": admins}, **_shown(self.root)
+                "/v1/locks/held", {**bounded, "session_id": admins}, **_shown(self.root)
             )
         elected = await self.api.post("/v1/elections/e", wish, **_shown(owner))
         sized = {"session_id": admins, "timeout_ms": 0, "kind": "slot", "size": 2}

@@ -43,6 +43,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    ExtendHold,
     FinishGrants,
     FinishSession,
     Guarded,
@@ -341,6 +342,9 @@ ROWS: dict[type, Row] = {
     Resize: _slots_with_many,
     Note: lambda scene, number: Note(
         *_held_before_many(scene, number, Kind.EXCLUSIVE), b"n" * 1_024
+    ),
+    ExtendHold: lambda scene, number: ExtendHold(
+        *_held_before_many(scene, number, Kind.SHARED, max_hold_ms=3_600_000), 0, 7_200_000
     ),
     Revoke: lambda scene, number: Revoke(
         *_held_before_many(scene, number, Kind.SHARED), "b" * 256, "r" * 512

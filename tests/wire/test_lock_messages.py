@@ -122,6 +122,7 @@ def test_what_is_asked_of_a_held_grant_survives() -> None:
         *[grants.NoteRequest(note) for note in (b"page 7", b"\x00\xff", b"")],
         *[grants.ProclaimRequest(value) for value in (b"\xff", b"")],
         grants.SizeRequest(3),
+        *[grants.ExtendRequest(*times) for times in ((500, 0), (0, 500))],
         grants.DowngradeRequest(),
     ):
         assert from_body(type(asked), to_body(asked)) == asked

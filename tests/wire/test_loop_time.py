@@ -285,6 +285,9 @@ ROWS: dict[str, Row] = {
     "note_lock": lambda scene, _: scene.call(
         "PUT", "/v1/locks/queue/grants/9999-1/note", {"note": "x" * 1_024}, expected=(409,)
     ),
+    "extend_lock": lambda scene, _: scene.call(
+        "POST", "/v1/locks/queue/grants/9999-1/extend", {"by_ms": 1_000}, expected=(409,)
+    ),
     "resize_semaphore": lambda scene, number: scene.call(
         "PUT", "/v1/locks/queue/size", {"size": number + 1}, expected=(200, 400, 404)
     ),

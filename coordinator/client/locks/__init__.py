@@ -13,8 +13,8 @@ writes one, line by line. On asyncio, or inside ``both``::
         acquired.stop_watching()
 
 ``LockQueue``
-    ``acquire``, ``release``, ``note``, ``downgrade``, ``is_current`` and ``clean_up``: one queue,
-    or several as one, run by the server. It withdraws what an attempt leaves behind.
+    ``acquire``, ``release``, ``note``, ``downgrade``, ``extend``, ``is_current``, ``clean_up``: one
+    queue, or several as one, run by the server. It withdraws what an attempt leaves behind.
 ``AcquireRequest``
     Who asks, in whose name, for what kind of hold. Times are in ms.
 ``Acquired``

@@ -34,6 +34,7 @@ from coordinator.client.locks.attempt import (
     AskAgain,
     CallbackFailed,
 )
+from coordinator.client.locks.held_verbs import HeldVerbs
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
 from coordinator.client.session import Session, WaitOverError
@@ -41,7 +42,6 @@ from coordinator.client.transport import NotByStreamError
 from coordinator.client.trouble import Trouble
 from coordinator.errors import (
     AuthFailedError,
-    BadArgumentsError,
     LockLostError,
     LockTimeoutError,
     NoAuthError,
@@ -57,13 +57,9 @@ from coordinator.model.acquire import Acquire, AcquireRequest, said_of
 from coordinator.model.contention import WAIT_MS_MAX
 from coordinator.model.grants import (
     AbandonReply,
-    AcquireReply,
     GrantReply,
-    NoteReply,
-    NoteRequest,
     ReleaseReply,
 )
-from coordinator.model.views import ElectionView, LockView
 from coordinator.wire.codec import reader
 
 T = TypeVar("T")
@@ -76,7 +72,7 @@ _DEFINITE = LockTimeoutError | UnavailableError | AuthFailedError | NoAuthError
 _FORGOTTEN_MAX = 3
 
 
-class LockQueue:
+class LockQueue(HeldVerbs):
     """The queue of one lock or election, or of several locks that are acquired as one.
 
     Made by ``client.core.lock_queue(*names)``. Any number of contenders may come from one client.
@@ -198,50 +194,6 @@ class LockQueue:
         """
         return await self._release(grant.lock, grant.grant_id)
 
-    async def downgrade(self, grant: GrantReply) -> GrantReply:
-        """Turn an exclusive grant into a shared one, at its place and with its token. Idempotent.
-
-        Raises:
-            NotOwnerError: it does not hold any more.
-            BadArgumentsError: it is not a lock's, or not one that can be shared.
-            UnavailableError, OutcomeUnknownError: as for ``release``.
-        """
-        self._refuse_election("be downgraded")
-        call = Call(
-            "POST", f"{self._base_of(grant.lock)}/grants/{quoted(grant.grant_id)}/downgrade"
-        )
-        reply = await self._delivery.write(call, reader(AcquireReply), self._timeout_ms)
-        return reply.grant
-
-    async def note(self, grant: GrantReply, note: bytes) -> None:
-        """Leave ``note`` (up to 1 KiB) with the grant, for the next holder.
-
-        Raises:
-            NotOwnerError: it does not hold any more.
-            BadArgumentsError: the note is too long, or the grant is not a lock's.
-            UnavailableError, OutcomeUnknownError: as for ``release``.
-        """
-        self._refuse_election("leave a note")
-        target = f"{self._base_of(grant.lock)}/grants/{quoted(grant.grant_id)}/note"
-        call = Call("PUT", target, NoteRequest(note))
-        await self._delivery.write(call, reader(NoteReply), self._timeout_ms)
-
-    async def is_current(self, grant: GrantReply) -> tuple[bool, int]:
-        """Ask the cluster whether ``grant`` holds, and as of which zxid; the past when answered.
-
-        Raises:
-            UnavailableError: no member answered in time.
-        """
-        base = self._base_of(grant.lock)
-        if self.is_election:
-            view = await self._delivery.read(
-                Call("GET", base), reader(ElectionView), self._timeout_ms
-            )
-            return view.elected is not None and view.elected.grant_id == grant.grant_id, view.zxid
-        call = Call("GET", f"{base}?fencing_token={grant.fencing_token}")
-        lock = await self._delivery.read(call, reader(LockView), self._timeout_ms)
-        return lock.is_current is True, lock.zxid
-
     def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
         """Run ``work``, which removes what ``owner`` has in this queue, in the background.
 
@@ -272,18 +224,6 @@ class LockQueue:
         except NotOwnerError:
             return False
         return reply.released
-
-    def _base_of(self, name: str) -> str:
-        if name == self.names[0] and self._base:
-            return self._base
-        return f"/v1/{self._room}/{quoted(name)}"
-
-    def _refuse_election(self, deed: str) -> None:
-        if self.is_election:
-            raise BadArgumentsError(
-                f"{self._title}: expected the grant of a lock, found that of an election; it can "
-                f"not {deed}"
-            )
 
     # --- waiting
 

@@ -1,4 +1,4 @@
-"""What may be done with a grant, or to it: downgrade, note, the size of a semaphore, a forced end.
+"""What may be done with a grant, or to it: downgrade, note, extend, resize, a forced end.
 
 A forced release is the decision of a person and breaks the one order this service keeps otherwise,
 that a holder learns of its loss before another client is granted: its holder learns of it by its
@@ -20,7 +20,7 @@ from coordinator.errors import (
     LockLostError,
     NotOwnerError,
 )
-from coordinator.model.grants import GrantReply, NoteReply, RevokeReply, SizeReply
+from coordinator.model.grants import ExtendReply, GrantReply, NoteReply, RevokeReply, SizeReply
 from coordinator.model.history import GrantRecord
 from coordinator.service.leadership import Leadership
 from coordinator.service.locks.contenders import LOCKS, QueuedContender, find, grant_id_of
@@ -34,6 +34,7 @@ from coordinator.service.replica import Hears, MachineReplica
 from coordinator.state.commands import (
     Command,
     Downgrade,
+    ExtendHold,
     Guarded,
     Kind,
     Multi,
@@ -42,7 +43,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
 )
-from coordinator.state.outcomes import Outcome, Resized, Revoked
+from coordinator.state.outcomes import HoldExtended, Outcome, Resized, Revoked
 from coordinator.state.repeats import check_answers
 
 logger = logging.getLogger("coordinator.audit")
@@ -92,6 +93,22 @@ class HoldingService:
         path, czxid = LOCKS.contender_path(name, grant_id)
         committed = await self._proposer.submit_as(asked, Note(path, czxid, note))
         return NoteReply(grant_id, committed.outcome.zxid)
+
+    async def extend(
+        self, name: str, grant_id: str, asked: Asked, *, by_ms: int = 0, to_ms: int = 0
+    ) -> ExtendReply:
+        """Let a bounded hold end ``by_ms`` later, or not before ``to_ms`` from now.
+
+        Raises:
+            NotOwnerError: it does not hold (yet, or any more).
+            BadArgumentsError: it has no bound; both times, or none; too long in all.
+        """
+        path, czxid = LOCKS.contender_path(name, grant_id)
+        committed = await self._proposer.submit_as(asked, ExtendHold(path, czxid, by_ms, to_ms))
+        result = committed.outcome.unwrap()
+        assert isinstance(result, HoldExtended), "an extension comes to a HoldExtended"
+        zxid = committed.outcome.zxid
+        return ExtendReply(grant_id, result.max_hold_ms, result.extensions, zxid)
 
     async def resize(self, name: str, size: int, asked: Asked) -> SizeReply:
         """Change the size of a semaphore; no holder loses its slot.

@@ -8,6 +8,8 @@
 4. All bounds start in slices, between which the loop does other things. Until all have, nothing is
    said of what is left of any (``is_starting``).
 5. What was proposed and not decided is proposed again until it is, or until the lead is lost.
+6. An extension moves the end. The proposal of an end says how many extensions it knows of, so one
+   that the log puts behind a further extension is void: what was answered is never undone.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from coordinator.service.context import MemberContext
 from coordinator.service.replica import Hears
 from coordinator.service.timers import Timer
 from coordinator.state.codec import encode_command
-from coordinator.state.commands import Command, EndHold, Reopen
+from coordinator.state.commands import Command, EndHold, ExtendHold, Reopen
 from coordinator.state.locks.contender import Closing, ContenderRecord
-from coordinator.state.outcomes import Outcome
+from coordinator.state.outcomes import HoldExtended, Outcome
 from coordinator.waiting import in_turns
 
 logger = logging.getLogger("coordinator.service")
@@ -41,6 +43,8 @@ class _Bound:
     czxid: int
     session_id: str | None
     deadline_ms: int
+    extensions: int = 0
+    """How often the hold was extended, as far as this deadline knows."""
     timer: Timer | None = None
 
 
@@ -99,10 +103,12 @@ class HoldTimers:
 
     # --- reported by the replica
 
-    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
         """Set a timer for each bounded hold that began, and drop those of holds that ended."""
         if self._term is None or outcome.is_repeat:
             return
+        if isinstance(command.operation, ExtendHold) and isinstance(outcome.result, HoldExtended):
+            self._extend(command.operation, outcome.result)
         locks = self._replica.machine.locks
         for event in outcome.events:
             if event.type is EventType.DELETED:
@@ -140,10 +146,26 @@ class HoldTimers:
         path, session_id = holder.path, holder.session_id
         assert session_id is not None, "a bound is asked for by a session"
         deadline_ms = self._clock.monotonic_ms() + holder.max_hold_ms
-        bound = self._bounds[path] = _Bound(path, holder.czxid, session_id, deadline_ms)
+        bound = self._bounds[path] = _Bound(
+            path, holder.czxid, session_id, deadline_ms, holder.extensions
+        )
         self._of_session.setdefault(session_id, {})[path] = None
         if path == (holder.group or (path,))[0]:  # several locks end as one, by one command
             self._end_at(bound, deadline_ms)
+
+    def _extend(self, operation: ExtendHold, done: HoldExtended) -> None:
+        """Move the end; of a bound that has not started yet all is in the state."""
+        from_now_ms = self._clock.monotonic_ms() + operation.to_ms
+        extended = self._replica.machine.locks.record(done.path)
+        assert extended is not None, "what was extended holds"
+        for path in extended.group or (done.path,):
+            bound = self._bounds.get(path)
+            if bound is None:
+                continue
+            bound.extensions = done.extensions
+            bound.deadline_ms = max(bound.deadline_ms + operation.by_ms, from_now_ms)
+            if bound.timer is not None:
+                self._end_at(bound, bound.deadline_ms)
 
     def _start_delay(self, closing: Closing) -> None:
         deadline_ms = self._clock.monotonic_ms() + closing.delay_ms
@@ -163,6 +185,7 @@ class HoldTimers:
                 del self._of_session[bound.session_id]
 
     def _end_at(self, bound: _Bound, at_ms: int) -> None:
+        _cancel(bound)
         bound.timer = self._timers.at(at_ms, lambda: self._due(bound))
 
     def _due(self, bound: _Bound) -> None:
@@ -170,9 +193,15 @@ class HoldTimers:
             self._tasks.spawn(self._end(bound, self._term), f"end {bound.path}")
 
     async def _end(self, bound: _Bound, term: int) -> None:
+        if self._clock.monotonic_ms() < bound.deadline_ms:
+            return  # extended after it was due: another timer runs
         is_hold = bound.session_id is not None
-        end = EndHold if is_hold else Reopen
-        command = Command(end(bound.path, bound.czxid, term), self._clock.wall_ms())
+        end = (
+            EndHold(bound.path, bound.czxid, term, bound.extensions)
+            if is_hold
+            else Reopen(bound.path, bound.czxid, term)
+        )
+        command = Command(end, self._clock.wall_ms())
         try:
             await self._engine.propose(encode_command(command))
         except (UnavailableError, OutcomeUnknownError):
@@ -180,7 +209,7 @@ class HoldTimers:
         if self._term != term:
             return
         if self._bounds.get(bound.path) is bound:
-            self._end_at(bound, self._clock.monotonic_ms() + _AGAIN_MS)
+            self._end_at(bound, max(bound.deadline_ms, self._clock.monotonic_ms() + _AGAIN_MS))
         elif is_hold:
             self._metrics.holds_ended.inc()
             logger.info("the hold %r ended: its max_hold_ms was over", bound.path)

@@ -75,6 +75,7 @@ class Seen(NamedTuple):
             granted_ms=recorded.granted_ms if recorded.is_holder else None,
             lock_delay_ms=recorded.lock_delay_ms,
             max_hold_ms=recorded.max_hold_ms,
+            extensions=recorded.extensions,
             note=recorded.note,
             lease_ms=lease_ms,
         )

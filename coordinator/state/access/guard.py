@@ -40,6 +40,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    ExtendHold,
     FinishGrants,
     FinishSession,
     Guarded,
@@ -225,7 +226,7 @@ class CommandGuard:
         elif operation.opening.by:
             _need(rights, Verb.ADMIN, SESSIONS)
 
-    def use(self, rights: IdentityRights, operation: Downgrade | Note) -> None:
+    def use(self, rights: IdentityRights, operation: Downgrade | Note | ExtendHold) -> None:
         """Check what only the holder does with its own grant."""
         directory = paths.parent_of(operation.path)
         _need(rights, Verb.LOCK, directory)
@@ -330,6 +331,7 @@ ROWS: dict[type, Callable[[CommandGuard, IdentityRights, Any], None]] = {
     Enter: CommandGuard.enter,
     Downgrade: CommandGuard.use,
     Note: CommandGuard.use,
+    ExtendHold: CommandGuard.use,
     Release: CommandGuard.release,
     Abandon: CommandGuard.abandon,
     Resize: CommandGuard.resize,

@@ -86,6 +86,8 @@ class ContenderRecord(NamedTuple):
     """Its request came more than once, so another than who sent it first may know of it."""
     identity: str = ""
     """Who entered it, as whose waiter it counts; "" if nobody's (``access.quotas``)."""
+    extensions: int = 0
+    """How often the end of its bounded hold was moved; an end proposed before is void."""
 
     @property
     def directory(self) -> str:
@@ -113,6 +115,7 @@ class ContenderRecord(NamedTuple):
         return ContenderRecord(
             self[0], self[1], self[2], self[3], self[4], self[5], self[6], self[7], self[8],
             self[9], self[10], self[11], zxid, wall_ms, grant_number, self[15], self[16],
+            self[17],
         )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
-"""What is asked of a queue: enter, downgrade, resize, note, and the ways to be put out of it.
+"""What is asked of a queue: enter, downgrade, resize, note, extend, and how it is left.
 
 1. An attempt is all or nothing: every place of a multi-lock is made, or none.
 2. Whether it would hold is known before anything is made; a try that would not is no change.
 3. An attempt that would wait for ever is refused with Deadlock, before anything is made.
-4. Only a holder is downgraded, noted, or ended by its bound; only a closed queue is reopened.
+4. Only a holder is downgraded, noted, extended, or ended by its bound, and by its bound only if
+   it was not extended meanwhile; only a closed queue is reopened.
 5. A holder that asked for a lock-delay and is lost by expiry, or by a failure that its client
    found in itself, leaves its queue closed: a persistent ``delay-`` znode takes its place,
    behind those who hold with it.
@@ -34,6 +35,7 @@ from coordinator.state.commands import (
     Downgrade,
     EndHold,
     Enter,
+    ExtendHold,
     HeldCondition,
     Kind,
     Note,
@@ -58,6 +60,7 @@ from coordinator.state.outcomes import (
     Downgraded,
     Entered,
     HoldEnded,
+    HoldExtended,
     Noted,
     Reopened,
     Resized,
@@ -219,6 +222,28 @@ class LockOperations:
                 self._locks.replace(self._locks.contenders[each]._replace(note=note))
         return Noted(path, operation.czxid)
 
+    def extend_hold(self, operation: ExtendHold) -> HoldExtended:
+        """Move the end of a bounded hold; a multi-lock's as a whole."""
+        path, by_ms, to_ms = operation.path, operation.by_ms, operation.to_ms
+        contender = self._holder(path, operation.czxid, "extend")
+        if not contender.max_hold_ms:
+            raise BadArgumentsError(
+                f"extend {path}: expected a hold with a longest time, found one without", path=path
+            )
+        if (by_ms > 0) == (to_ms > 0):
+            raise BadArgumentsError(
+                f"extend {path}: expected one of by_ms and to_ms, found {by_ms} and {to_ms}",
+                path=path,
+            )
+        # A later leader counts in full from when it leads, so the greater of the two is enough.
+        max_hold_ms = max(contender.max_hold_ms + by_ms, to_ms)
+        _check_range("longest hold in ms", max_hold_ms, MAX_HOLD_MS_MAX)
+        extensions = contender.extensions + 1
+        for each in contender.group or (path,):
+            before = self._locks.contenders[each]
+            self._locks.replace(before._replace(max_hold_ms=max_hold_ms, extensions=extensions))
+        return HoldExtended(path, operation.czxid, max_hold_ms, extensions)
+
     def revoke(self, operation: Revoke) -> Revoked:
         """End a grant, or take a contender out of the queue, for an operator."""
         path, czxid = operation.path, operation.czxid
@@ -239,6 +264,7 @@ class LockOperations:
             or contender.czxid != czxid
             or not contender.is_holder
             or not contender.max_hold_ms
+            or contender.extensions != operation.extensions
         ):
             return HoldEnded(path, czxid, was_held=False)
         self._remove(contender, "end the hold of")

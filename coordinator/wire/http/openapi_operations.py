@@ -202,6 +202,10 @@ OPERATIONS: dict[str, Described] = {
         "PUT", f"{_LOCK}{_GRANT}/note", "Keep a checkpoint note for the next holder.",
         takes=("NoteRequest",), gives="Noted", errors=(409, 413), is_write=True,
     ),
+    "extend_lock": Described(
+        "POST", f"{_LOCK}{_GRANT}/extend", "Move the end of a hold that has a max_hold_ms.",
+        takes=("ExtendRequest",), gives="Extended", errors=(409, 413), is_write=True,
+    ),
     "resize_semaphore": Described(
         "PUT", f"{_LOCK}/size", "Change the size of a semaphore; nobody's slot is taken.",
         takes=("Resize",), gives="Size", errors=(404, 409, 413), is_write=True,

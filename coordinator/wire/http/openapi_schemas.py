@@ -37,6 +37,8 @@ from coordinator.model.grants import (
     AcquireLine,
     AcquireReply,
     DowngradeRequest,
+    ExtendReply,
+    ExtendRequest,
     GrantReply,
     NoteReply,
     NoteRequest,
@@ -178,6 +180,7 @@ KINDS: dict[str, Any] = {
     "Abandoned": AbandonReply,
     "Proclaimed": Proclaimed,
     "Noted": NoteReply,
+    "Extended": ExtendReply,
     "Size": SizeReply,
     "Revoked": RevokeReply,
 }
@@ -213,6 +216,7 @@ WRITES: dict[str, tuple[Any, Collection[str]]] = {
     "Proclaim": (ProclaimRequest, ()),
     "Conditions": (DowngradeRequest, ()),
     "NoteRequest": (NoteRequest, ()),
+    "ExtendRequest": (ExtendRequest, ()),
     "Resize": (SizeRequest, ()),
     "Revoke": (RevokeBody, ()),
 }

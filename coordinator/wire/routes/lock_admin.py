@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.model.grants import AcquireReply, DowngradeRequest, NoteRequest, SizeRequest
+from coordinator.model.grants import (
+    AcquireReply,
+    DowngradeRequest,
+    ExtendRequest,
+    NoteRequest,
+    SizeRequest,
+)
 from coordinator.service.proposals import Asked
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
@@ -32,6 +38,7 @@ class HoldingRoutes:
         return (
             Route("POST", f"{grant}/downgrade", self.downgrade, "downgrade_lock"),
             Route("PUT", f"{grant}/note", self.note, "note_lock"),
+            Route("POST", f"{grant}/extend", self.extend, "extend_lock"),
             Route("PUT", f"{one}/size", self.resize, "resize_semaphore"),
             Route("POST", f"{one}/revoke", self.revoke, "revoke_lock"),
         )
@@ -51,6 +58,19 @@ class HoldingRoutes:
         note = from_body(NoteRequest, body, beside=IF_HELD).note
         reply = await self._door.member.holding.note(
             _name(request), grant_id, note, self._asked(request, body)
+        )
+        return self._door.reply_now(request, reply)
+
+    async def extend(self, request: IncomingRequest) -> Answer:
+        """Move the end of a bounded hold."""
+        body, grant_id = await self._door.body(request), _grant_id(request)
+        wanted = from_body(ExtendRequest, body, beside=IF_HELD)
+        reply = await self._door.member.holding.extend(
+            _name(request),
+            grant_id,
+            self._asked(request, body),
+            by_ms=wanted.by_ms,
+            to_ms=wanted.to_ms,
         )
         return self._door.reply_now(request, reply)
 

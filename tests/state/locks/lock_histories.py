@@ -15,6 +15,7 @@ from coordinator.state.commands import (
     Downgrade,
     EndHold,
     Enter,
+    ExtendHold,
     FinishGrants,
     Kind,
     Multi,
@@ -56,7 +57,8 @@ class LockHistory(DrawnHistory):
         return [
             *super().weighted(), (self._enter, 26), (self._enter_several, 7), (self._release, 14),
             (self._release_again, 2), (self._downgrade, 5), (self._note, 6), (self._revoke, 5),
-            (self._end_hold, 5), (self._reopen, 5), (self._resize, 7), (self._create_by_hand, 5),
+            (self._end_hold, 5), (self._extend_hold, 5), (self._reopen, 5),
+            (self._resize, 7), (self._create_by_hand, 5),
             (self._delete_by_hand, 4), (self._delete_queue, 1), (self._two_by_hand, 2),
             (self._set_by_hand, 1), (self._finish_grants, 1), (self._limit_grants, 1),
             (self._enter_beside, 12), (self._make_way, 6),
@@ -167,7 +169,19 @@ class LockHistory(DrawnHistory):
 
     def _end_hold(self) -> EndHold | None:
         contender = self.pick(lambda each: each.is_holder and each.max_hold_ms)
-        return None if contender is None else EndHold(contender.path, contender.czxid, TERM)
+        if contender is None:
+            return None
+        seen = max(0, contender.extensions - (self.chance.randrange(8) == 0))
+        return EndHold(contender.path, contender.czxid, TERM, seen)
+
+    def _extend_hold(self) -> ExtendHold | None:
+        contender = self.pick(
+            lambda each: each.is_holder and (each.max_hold_ms or self.chance.randrange(8) == 0)
+        )
+        if contender is None:
+            return None
+        times = self.chance.choice([(1_000, 0), (0, 3_000), (0, 1), (0, 0)])
+        return ExtendHold(contender.path, contender.czxid, *times)
 
     def _reopen(self) -> Reopen | None:
         closings = self.machine.locks.closings()

@@ -14,6 +14,7 @@ from coordinator.state.commands import (
     EndHold,
     Enter,
     ExpireSession,
+    ExtendHold,
     FinishSession,
     HeldCondition,
     Kind,
@@ -114,7 +115,8 @@ lock_operations: st.SearchStrategy[Operation] = st.one_of(
     st.builds(
         Revoke, contender_paths, czxids, st.sampled_from(["ops", "x" * 257]), st.just("stuck")
     ),
-    st.builds(EndHold, contender_paths, czxids, terms),
+    st.builds(EndHold, contender_paths, czxids, terms, st.integers(0, 1)),
+    st.builds(ExtendHold, contender_paths, czxids, st.integers(-1, 2), st.integers(0, 9)),
     st.builds(Reopen, contender_paths, czxids, terms),
     st.builds(OpenSession, session_ids, st.just(50)),
     st.one_of(

@@ -24,6 +24,7 @@ OF_A_LOCK = {
     "Release": (*ENDS, "again", "repeat", "BadArguments", "LockLost", "NotOwner"),
     "Downgrade": ("downgraded", "hands over", "again", "repeat", "BadArguments", "NotOwner"),
     "Note": ("noted", "repeat", "BadArguments", "NotOwner"),
+    "ExtendHold": ("extended", "repeat", "BadArguments", "NotOwner"),
     "Revoke": (*ENDS, "repeat", "BadArguments", "NotOwner"),
     "EndHold": ("holder", "hands over", "void", "repeat"),
     "Abandon": ENDS,

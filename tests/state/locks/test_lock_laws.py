@@ -11,6 +11,7 @@ from coordinator.state.commands import (
     Command,
     Downgrade,
     ExpireSession,
+    ExtendHold,
     FinishSession,
     Kind,
     Note,
@@ -222,7 +223,7 @@ def check_ended(
 @thorough
 @given(lock_histories)
 def test_a_record_changes_only_by_what_is_asked_of_it(history: list[Command]) -> None:
-    """A grant, a note, a downgrade and a repetition each change their own fields, once."""
+    """A grant, a note, a downgrade, an extension and a repetition change their own fields, once."""
     for machine, command in steps(history):
         before = records(machine)
 
@@ -239,6 +240,7 @@ def test_a_record_changes_only_by_what_is_asked_of_it(history: list[Command]) ->
                 assert (path in outcome.granted, new.granted_zxid) == (True, machine.zxid)
             is_noted = isinstance(command.operation, Note) and not outcome.is_repeat
             is_downgraded = isinstance(command.operation, Downgrade) and not outcome.is_repeat
+            is_extended = isinstance(command.operation, ExtendHold) and not outcome.is_repeat
             same = old._replace(
                 granted_zxid=new.granted_zxid,
                 granted_ms=new.granted_ms,
@@ -246,8 +248,11 @@ def test_a_record_changes_only_by_what_is_asked_of_it(history: list[Command]) ->
                 is_repeated=new.is_repeated if outcome.is_repeat else old.is_repeated,
                 note=new.note if is_noted else old.note,
                 kind=new.kind if is_downgraded else old.kind,
+                max_hold_ms=new.max_hold_ms if is_extended else old.max_hold_ms,
+                extensions=new.extensions if is_extended else old.extensions,
             )
             assert new == same
+            assert new.max_hold_ms >= old.max_hold_ms, "an end never moves nearer"
 
 
 @about(sessions_ended_with_holders=15, closed_by_a_lock_delay=100, reopened=1, closed_by_a_piece=1)

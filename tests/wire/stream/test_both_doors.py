@@ -77,6 +77,7 @@ ROWS: dict[str, Row] = {
     "abandon_lock_attempt": Row("DELETE", "/v1/locks/held/attempts/c1/1?floor_index=1"),
     "downgrade_lock": Row("POST", "/v1/locks/held/grants/{grant}/downgrade", {}),
     "note_lock": Row("PUT", "/v1/locks/held/grants/{grant}/note", {"note": "so far"}),
+    "extend_lock": Row("POST", "/v1/locks/short/grants/{short}/extend", {"by_ms": 1_000}),
     "resize_semaphore": Row("PUT", "/v1/locks/sized/size", {"size": 3}),
     "revoke_lock": Row(
         "POST", "/v1/locks/held/revoke", {"grant_id": "{grant}", "by": "ann", "reason": "test"}
@@ -201,12 +202,15 @@ async def _made(api: Api) -> dict[str, str]:
     session_id = await api.session_id()
     wish = {"session_id": session_id, "timeout_ms": 0}
     grant = (await api.post("/v1/locks/held", wish)).body["grant"]
+    bounded = {"session_id": await api.session_id(), "timeout_ms": 0, "max_hold_ms": 600_000}
+    short = (await api.post("/v1/locks/short", bounded)).body["grant"]
     await api.post("/v1/locks/sized", {**wish, "kind": "slot", "size": 2})
     await api.put("/v1/access/roles/spare", {"rules": [{"prefix": "/b", "verbs": ["lock"]}]})
     await api.put("/v1/access/identities/ann", {"subjects": ["cert:coordinator://main/ann"]})
     spare = {"token_id": "spare000", "digest_base64": "/" * 42 + "8="}
     await api.post("/v1/access/identities/ann/tokens", spare)
-    return {"{session}": session_id, "{grant}": grant["grant_id"]}
+    known = {"{session}": session_id, "{grant}": grant["grant_id"]}
+    return {**known, "{short}": short["grant_id"]}
 
 
 def _filled(value: Any, names: dict[str, str]) -> Any:
