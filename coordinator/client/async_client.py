@@ -189,9 +189,9 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
             LockLostError: a grant of ``if_held`` does not hold; nothing was changed.
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
-        held = if_held_body(conditions_of(if_held))
-        asked = SetData(path, data, expected_version)
-        body = {**to_body(asked, PACKED, given=("path",)), **held}
+        body = to_body(SetData(path, data, expected_version), PACKED, given=("path",))
+        if if_held is not None:
+            body.update(if_held_body(conditions_of(if_held)))
         return await self._write(packed("PUT", tree_target(path), body), reader(Written))
 
     @answering

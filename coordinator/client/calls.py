@@ -20,6 +20,7 @@ PACKED = Encoding.MSGPACK
 _TIMEOUT = TIMEOUT_HEADER.lower()
 _IS_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
 """Whether a text is the same percent-encoded."""
+_IS_PLAIN_PATH = re.compile(r"[A-Za-z0-9_.~/-]*").fullmatch
 
 
 class Call(NamedTuple):
@@ -79,7 +80,7 @@ def quoted(segment: str, *, safe: str = "") -> str:
     Raises:
         BadArgumentsError: it is no text that UTF-8 can carry, such as a lone surrogate.
     """
-    if _IS_PLAIN(segment):
+    if (_IS_PLAIN_PATH if safe == "/" else _IS_PLAIN)(segment):
         return segment
     try:
         return quote(segment, safe=safe)
@@ -104,7 +105,7 @@ def packed(method: str, target: str, body: Any = None, *, is_for_any: bool = Fal
 def tree_target(path: str, query: Sequence[tuple[str, str]] = ()) -> str:
     """Return the target of the znode at ``path``."""
     target = "/v1/tree" + quoted(path if path.startswith("/") else "/" + path, safe="/")
-    return target + queried(query)
+    return target + queried(query) if query else target
 
 
 def queried(query: Sequence[tuple[str, str]]) -> str:

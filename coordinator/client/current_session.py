@@ -138,9 +138,10 @@ class CurrentSession:
     def open_now(self) -> Session | None:
         """The session, if there is one; safe to ask from any thread."""
         opening = self._opening
-        if opening is None or not opening.done() or _is_over(opening):
+        if opening is None or not opening.done() or _has_failed(opening):
             return None
-        return opening.result()
+        session = opening.result()
+        return None if session.is_lost else session
 
     async def get(self, timeout_s: float | None) -> Session:
         """Return the session, opening it if need be, within ``timeout_s``."""

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from coordinator.model.sessions import MARGIN_RATIO as MARGIN_RATIO
 from coordinator.model.sessions import margin_ms as margin_ms
@@ -30,15 +30,15 @@ class Lease:
     timeout_ms: int
     margin_ms: int
 
-    @property
-    def safe_until_ms(self) -> int:
-        """When the client gives up, on its monotonic clock."""
-        return self.sent_ms + self.timeout_ms - self.margin_ms
+    safe_until_ms: int = field(init=False)
+    """When the client gives up, on its monotonic clock."""
+    interval_ms: int = field(init=False)
+    """How often to send a heartbeat: three chances in each lease."""
 
-    @property
-    def interval_ms(self) -> int:
-        """How often to send a heartbeat: three chances in each lease."""
-        return max(1, self.timeout_ms // 3)
+    def __post_init__(self) -> None:
+        safe_until_ms = self.sent_ms + self.timeout_ms - self.margin_ms
+        object.__setattr__(self, "safe_until_ms", safe_until_ms)
+        object.__setattr__(self, "interval_ms", max(1, self.timeout_ms // 3))
 
     def is_due(self, now_ms: int) -> bool:
         """Whether it is time for a heartbeat."""

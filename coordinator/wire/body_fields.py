@@ -126,6 +126,8 @@ class BodyField:
             del body[self.called]
         elif item is None:
             pass
+        elif self.bytes_max is not None and encoding is Encoding.MSGPACK:
+            pass  # bytes as they are
         elif self.bytes_max is not None:
             written = bytes_fields(self.called, item, encoding)
             if self.called not in written:

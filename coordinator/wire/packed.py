@@ -139,6 +139,9 @@ def _made(
     values_of, count = msgspec.structs.astuple, len(names)
     is_by_name = cls.__match_args__[:count] != tuple(names)
 
+    if not changes and not is_by_name:
+        return lambda said: cls(*values_of(said)[:count])
+
     def make(said: Struct) -> Any:
         values = list(values_of(said)[:count])
         for at, convert in changes:

@@ -59,7 +59,7 @@ class Acquired:
         """
         session = self.session
         remaining_ms, watch = session.remaining_safe_ms(), session.grant_watch
-        if watch.loss_reason(self.paths):
+        if watch.has_lost and watch.loss_reason(self.paths):
             return 0
         if self.grant.max_hold_ms <= 0:
             return remaining_ms

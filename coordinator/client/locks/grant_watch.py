@@ -48,7 +48,7 @@ class GrantWatch:
         self._is_idle: asyncio.Event | None = None
         """Set when nothing is watched; made when that is first waited for."""
         self._home: Home | None = None
-        self._has_lost = False
+        self.has_lost = False
         """Whether any that was watched was ever lost; mostly not."""
         self._guard = threading.Lock()
 
@@ -110,7 +110,7 @@ class GrantWatch:
 
     def loss_reason(self, paths: Iterable[str]) -> str:
         """Return why one of ``paths`` was lost; empty when no heartbeat said that it was."""
-        if not self._has_lost:
+        if not self.has_lost:
             return ""
         with self._guard:
             reasons = [self._watched[path].loss_reason for path in paths if path in self._watched]
@@ -131,7 +131,7 @@ class GrantWatch:
             for path, watched in self._watched.items():
                 reason = reasons.get((path, watched.fencing_token), _DOUBT if is_cut else "")
                 if reason and not watched.loss_reason:
-                    watched.loss_reason, self._has_lost = reason, True
+                    watched.loss_reason, self.has_lost = reason, True
                     if watched.on_lost is not None:
                         callbacks.append((watched.on_lost, reason))
         for callback, reason in callbacks:

@@ -80,8 +80,10 @@ class Leftovers:
         """Whether nothing is left of ``owner`` here."""
         if not self._going and not self._releases:
             return True
-        keys = [(lock, owner) for lock in locks]
-        return not any(key in self._going or key in self._releases for key in keys)
+        for lock in locks:
+            if (lock, owner) in self._releases or (lock, owner) in self._going:
+                return False
+        return True
 
     async def gone(self, locks: Sequence[str], owner: str, timeout_ms: int) -> bool:
         """Wait until nothing is left of ``owner`` here; False when the time was not enough."""

@@ -215,7 +215,9 @@ class LockQueue(HeldVerbs):
     def _delivery(self) -> CallDelivery:
         """What a call goes by from where it is made."""
         by_threads = self._by_threads
-        return self._in_loop if by_threads is None or self._home.is_here else by_threads
+        if by_threads is None or self._home.is_here:
+            return self._in_loop
+        return by_threads
 
     async def _release(self, name: str, grant_id: str) -> bool:
         call = Call("DELETE", f"{self._base_of(name)}/grants/{quoted(grant_id)}")
@@ -231,11 +233,10 @@ class LockQueue(HeldVerbs):
         self, owner: str, limit_ms: int, deadline_ms: int | None
     ) -> tuple[Session | None, OpeningSession | None]:
         """Return the session to acquire in, or the one that is to be opened with the attempt."""
-        if not self._home.is_here:
-            session = self._sessions.open_now
-            if session is not None and self._leftovers.are_gone(self.names, owner):
-                return session, None
-            await self._home.enter()
+        session = self._sessions.open_now
+        if session is not None and self._leftovers.are_gone(self.names, owner):
+            return session, None
+        await self._home.enter()
         if not await self._leftovers.gone(self.names, owner, limit_ms):
             raise UnavailableError(
                 f"{self._title}: an earlier contender of {owner} is still being withdrawn"
