@@ -1,7 +1,7 @@
 """``once``: a command that runs once in each interval, on the first host that comes.
 
-It is ``Job.run`` with a command as its work, under the same guard as ``lock``: the command does not
-outlive the lease of the job's lock. That it fails is what its exit code says.
+It is ``Job.run`` with a command as its work, under the same watchdog as ``lock``: the command does
+not outlive the lease of the job's lock. That it fails is what its exit code says.
 """
 
 from __future__ import annotations

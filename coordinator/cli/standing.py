@@ -1,4 +1,4 @@
-"""A candidate with a command: elected, it runs the command; and again, until it is another's turn.
+"""A candidate with a command: whenever it is elected, it runs the command.
 
 1. A command that ends is started again as the restart policy says, under the same leadership and
    with the same epoch. When it has ended too often in a row, others get their turn.
@@ -6,9 +6,9 @@
    command is ended first, whole; then the one command of the log moves the leadership. If that
    candidate has gone meanwhile, the command is started again: nobody else was elected.
 3. The ready file and ``/ready`` say that it leads only while the command runs, its lease is certain
-   and the command is not being ended for want of one. The guard removes the file, so it goes also
-   when this process is killed.
-4. With ``--resume`` the guard, too, keeps the kernel's lock on the file: a successor takes over
+   and the command is not being ended for want of one. The watchdog removes the file, so it goes
+   also when this process is killed.
+4. With ``--resume`` the watchdog, too, keeps the kernel's lock on the file: a successor takes over
    when the last process of the command has ended, and not before.
 """
 
@@ -78,7 +78,7 @@ class Candidacy(Holder):
     def state(self) -> Mapping[str, Any]:
         """Return what a load balancer asks for: the truth of this moment."""
         lease, patience = self._lease, self.job.patience
-        # With less than this left the guard is ending the command.
+        # With less than this left the watchdog is ending the command.
         ending_ms = patience.grace_ms + patience.margin_ms
         is_leading = lease is not None and lease.remaining_safe_ms() > ending_ms
         return {

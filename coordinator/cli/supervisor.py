@@ -1,8 +1,8 @@
 """Runs a command only while a lease is safe, and ends it before the lease can.
 
 The supervisor lives in the process that holds the lock and talks to the members; the command is
-started and ended by the guard (``guard.py``), another process, to which the supervisor only says
-until when. So the command ends in time even when this process hangs, is stopped or killed.
+started and ended by the watchdog (``watchdog.py``), another process, to which the supervisor only
+says until when. So the command ends in time even when this process hangs, is stopped or killed.
 
 1. ``kill_at`` = the moment until which the lease is safe, less the margin in which processes die;
    ``term_at`` = ``kill_at`` less the grace for the command to end by itself.
@@ -37,8 +37,8 @@ EXIT_NOT_FOUND = 127
 EXIT_SIGNAL_BASE = 128
 
 _RENEW_INTERVAL_MS = 100
-# Isolated and without site-packages: the guard starts in milliseconds and needs only this package.
-_GUARD_PROGRAM = (
+# Isolated and without site-packages: it starts in milliseconds and needs only this package.
+_WATCHDOG_PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); "
     "from coordinator.cli.watchdog import main; main()"
 )
@@ -58,7 +58,7 @@ class Reason(StrEnum):
     EXITED = "exited"
     LOST = "lost"
     NOT_STARTED = "not_started"
-    GUARD_DIED = "guard_died"
+    WATCHDOG_DIED = "watchdog_died"
     HANDED_OVER = "handed_over"
     GAVE_UP = "gave_up"
 
@@ -88,21 +88,22 @@ class Patience:
 
 
 class Supervisor:
-    """One command under a guard. ``start`` readies the guard, ``run`` runs the command once."""
+    """One command under a watchdog. ``start`` readies it, ``run`` runs the command once."""
 
     def __init__(self, clock: Clock, patience: Patience) -> None:
         self._clock = clock
         self._patience = patience
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._received = b""
         self._leader: int | None = None
 
     def start(self, environ: Mapping[str, str], keeping: Sequence[int] = ()) -> None:
-        """Start the guard; its environment will be the command's.
+        """Start the watchdog; its environment will be the command's.
 
-        The descriptors in ``keeping`` stay open until the guard has ended; the command has none."""
-        self._guard, self._channel = _start_guard(environ, keeping)
+        The descriptors in ``keeping`` stay open until the watchdog has ended; the command has
+        none."""
+        self._watchdog, self._channel = _start_watchdog(environ, keeping)
         self._channel.setblocking(False)
 
     async def run(
@@ -116,21 +117,21 @@ class Supervisor:
         self._say({"until": self._until(lease)})
         order = {"argv": list(argv), "grace_ms": self._patience.grace_ms}
         self._say(order if ready is None else {**order, "ready": ready})
-        renewals = asyncio.create_task(self._renew(lease), name="renewals of the guard")
+        renewals = asyncio.create_task(self._renew(lease), name="renewals of the watchdog")
         try:
             return await self._read_ending()
         finally:
             renewals.cancel()
             await self._dismiss()
             if ready is not None:
-                remove_ready(ready[0])  # its guard may have been killed
+                remove_ready(ready[0])  # its watchdog may have been killed
 
     def forward(self, signal_number: int) -> None:
         """Send a signal to the group of the command."""
         self._say({"signal": signal_number})
 
     async def stop(self) -> None:
-        """Dismiss a guard whose command was never run."""
+        """Dismiss a watchdog whose command was never run."""
         await self._dismiss()
 
     # --- the moment
@@ -153,7 +154,7 @@ class Supervisor:
                 said = until
             await asyncio.sleep(_RENEW_INTERVAL_MS / 1000)
 
-    # --- the guard
+    # --- the watchdog
 
     def _say(self, message: dict[str, Any]) -> None:
         if self._channel is None:
@@ -175,10 +176,10 @@ class Supervisor:
             elif "ended" in message:
                 self._leader = None
                 return _ended(message["ended"], is_lost=message["is_lost"])
-        return self._without_guard()
+        return self._without_watchdog()
 
     async def _read_line(self) -> bytes:
-        """Return the guard's next line, empty when it has ended."""
+        """Return the watchdog's next line, empty when it has ended."""
         assert self._channel is not None
         loop = asyncio.get_running_loop()
         while b"\n" not in self._received:
@@ -192,21 +193,21 @@ class Supervisor:
         line, _, self._received = self._received.partition(b"\n")
         return line
 
-    def _without_guard(self) -> Ended:
-        """The kernel has killed the command with its guard; this reaches the rest of its group."""
+    def _without_watchdog(self) -> Ended:
+        """The kernel has killed the command with it; this reaches the rest of its group."""
         if self._leader is not None:
             try:
                 os.killpg(self._leader, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
                 pass  # nothing is left, or nothing that we may end
         code = EXIT_SIGNAL_BASE + signal.SIGKILL
-        return Ended(Reason.GUARD_DIED, code, "its guard was killed, and the command with it")
+        return Ended(Reason.WATCHDOG_DIED, code, "its watchdog was killed, and the command with it")
 
     async def _dismiss(self) -> None:
-        """Let the guard go; return when it has, which it does once nothing is left to end.
+        """Let the watchdog go; return when it has, which it does once nothing is left to end.
 
         No deadline: while something is left, the lock must not be given back."""
-        if self._channel is None or self._guard is None:
+        if self._channel is None or self._watchdog is None:
             return
         try:
             self._channel.shutdown(socket.SHUT_WR)
@@ -216,23 +217,24 @@ class Supervisor:
             pass
         self._channel.close()
         self._channel = None
-        self._guard.wait()
+        self._watchdog.wait()
 
 
-def _start_guard(
+def _start_watchdog(
     environ: Mapping[str, str], keeping: Sequence[int]
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
     ours, theirs = socket.socketpair()
     with theirs:
         source = str(Path(__file__).resolve().parents[2])
-        command = [sys.executable, "-I", "-S", "-c", _GUARD_PROGRAM, source, str(theirs.fileno())]
-        guard = subprocess.Popen(  # noqa: S603 - our own program, no input in it
+        program = ["-c", _WATCHDOG_PROGRAM, source, str(theirs.fileno())]
+        command = [sys.executable, "-I", "-S", *program]
+        watchdog = subprocess.Popen(  # noqa: S603 - our own program, no input in it
             command,
             pass_fds=[theirs.fileno(), *keeping],
             start_new_session=True,  # what stops or kills our group must not reach it
             env=dict(environ),
         )
-    return guard, ours
+    return watchdog, ours
 
 
 def _not_started(number: int, text: str) -> Ended:

@@ -3,18 +3,18 @@ happens to the process that asked for it.
 
 It runs in a session of its own, takes no part in the network, and knows one thing: until when the
 command may run. Its parent, the supervisor, moves that moment on over a socket. If the supervisor
-is stopped, hangs, or is killed, the moment comes, or the socket ends, and the guard acts.
+is stopped, hangs, or is killed, the moment comes, or the socket ends, and the watchdog acts.
 
-1. The command and all its descendants are dead before the guard reports "ended" or exits.
+1. The command and all its descendants are dead before the watchdog reports "ended" or exits.
 2. ``term_at_ms`` reached: SIGTERM to all of them; ``kill_at_ms`` reached: SIGKILL until none is
    left. Both are readings of ``Clock.monotonic_ms``, which all processes of a machine share.
 3. The socket ends: SIGTERM now, SIGKILL after the grace, but never later than ``kill_at_ms``.
 4. The command ends by itself: what it left running is ended the same way. Nothing goes on without
    the lock.
-5. The guard itself is killed: the kernel kills the command with it (PR_SET_PDEATHSIG).
+5. The watchdog itself is killed: the kernel kills the command with it (PR_SET_PDEATHSIG).
 
 Descendants: the command leads a new session and group; orphans that leave it are adopted by the
-guard (PR_SET_CHILD_SUBREAPER), so a daemon that detached itself is found as well. Outside Linux
+watchdog (PR_SET_CHILD_SUBREAPER), so a daemon that detached itself is found as well. Outside Linux
 only the group is ended.
 
 Lines of JSON, from the supervisor: ``{"argv": [...], "grace_ms": n}`` once, then

@@ -1,8 +1,8 @@
 """What users of other libraries type first, and the line that does it here.
 
-kazoo, redis-py, python-etcd3 and ``threading`` have other names for what is here as well. Who types
-one of those gets the usual AttributeError, TypeError or ImportError, and in it the line that works.
-Only names that mean something else here, or nothing, are in these tables.
+kazoo, redis-py, python-etcd3 and ``threading`` have other names for what is here as well. A user
+who types one of those gets the usual AttributeError, TypeError or ImportError, and in it the line
+that works. Only names that mean something else here, or nothing, are in these tables.
 """
 
 from __future__ import annotations

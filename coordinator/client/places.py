@@ -1,4 +1,4 @@
-"""So many places for those who do something at once; the others wait for one, in their order."""
+"""A bounded number of places for what runs at once; the others wait for one, in their order."""
 
 from __future__ import annotations
 

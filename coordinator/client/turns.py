@@ -1,8 +1,9 @@
 """Turns of attempts that were sent and have no answer yet: so many of a client at once.
 
-A program may wait for a lock in thousands of tasks. If all of them asked in one breath, most would
+A program may wait for a lock in thousands of tasks. If all of them asked at once, most would
 not be answered in time and would ask again, and the heartbeat of their session would come last.
-Who has an answer, if only that it waits in the queue, has had its turn. They come in order.
+An attempt that has an answer, if only that it waits in the queue, has had its turn. Turns come in
+order.
 """
 
 from __future__ import annotations

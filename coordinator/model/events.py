@@ -1,4 +1,4 @@
-"""What a change tells those who watch: events, grouped by the zxid that caused them.
+"""The events of a change, as those who watch see them, grouped by their zxid.
 
 The names are ZooKeeper's. There is no event for "children changed": a watch on children derives
 it from the creation and deletion of the children themselves.

@@ -1,1 +1,1 @@
-"""ROOM 4: the doors. ``messages`` is what is said, ``http`` is where; neither decides anything."""
+"""ROOM 4: the doors, ``http`` and ``stream``, and the ``routes`` behind both."""

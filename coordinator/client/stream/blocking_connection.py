@@ -7,8 +7,8 @@ opens when the answer is there.
 1. An interrupt (Ctrl-C) within a send may leave half a frame behind, so it ends the connection.
 2. No caller waits long for a socket that takes nothing: it leaves the rest to a thread made for
    that, and waits for its answer, or its deadline. A server that takes nothing is taken for dead.
-3. Who lets a deadline pass asks whether the server is there (PING); so does who waits for lines,
-   after some silence. One that says nothing then is taken for dead.
+3. A caller whose deadline passes asks whether the server is there (PING); so does one that waits
+   for lines, after some silence. A server that says nothing then is taken for dead.
 4. The reading thread alone closes the descriptor: another would take its number for its own.
 """
 

@@ -4,7 +4,7 @@
    not written yet definite. ``sent`` says up to where frames were written.
 2. An answer to a request that was given up is skipped; one to a request that was never sent is a
    mistake of the server, and ends the connection.
-3. Who asks is said once, before the first request, and again when it changes: not with each.
+3. The credential is sent once, before the first request, and again when it changes.
 4. After GOAWAY nothing is asked; those under way may still be answered.
 """
 

@@ -1,9 +1,9 @@
 """Which member leads, as far as a client knows: where writes and linearizable reads go first.
 
 A client goes nowhere but to its own endpoints. A member announces the leader by the URL that the
-cluster's configuration has for it; that is where requests go only if it is an endpoint, too. Who
-reaches the members by a proxy, a forwarded port or TLS lists other URLs, and is not led around
-them; the member that is asked passes on to the leader what the leader has to decide.
+cluster's configuration has for it; that is where requests go only if it is an endpoint, too. A
+client that reaches the members by a proxy, a forwarded port or TLS lists other URLs, and is not led
+around them; the member that is asked passes on to the leader what the leader has to decide.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """By which names a member may be called, and what a page of another site may not make a browser do.
 
-There is no authentication yet: a client that reaches the port may do anything, and a browser does
-so in the name of every page that it shows. So:
+While access rights are off, a client on this machine may do anything, and a browser does so in the
+name of every page that it shows. Requests without a credential may be allowed something also while
+they are on. So:
 
 1. A page can make its own name point to the member's address (DNS rebinding); to the browser it
    then talks to its own site, and only the Host header shows it. A door answers to addresses,

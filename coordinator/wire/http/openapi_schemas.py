@@ -1,6 +1,6 @@
 """The shapes of bodies as JSON Schema (2020-12), as OpenAPI 3.1 uses it.
 
-Hand-held beside the routes; a test drives every operation and validates what really came back.
+Kept by hand beside the routes; a test drives every operation and validates what really came back.
 Requests are closed (an unknown field is refused); a response may grow fields in later versions.
 """
 

@@ -1,4 +1,4 @@
-"""How the schemas of bodies are written down: small functions that return JSON Schema (2020-12)."""
+"""Shapes of JSON Schema (2020-12), as small functions: how schemas of bodies are written."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
    the log. Its outcome is unknown, and the problem says so (``definite`` is false).
 4. A cancelled handler stays cancelled: its client has gone.
 5. Each request is counted, by the operation that it asked for and the status that it got.
-6. Who calls by another's name, or from another site, is refused before any route is looked at.
+6. A request to another's name, or from another site, is refused before any route is looked at.
 """
 
 from __future__ import annotations

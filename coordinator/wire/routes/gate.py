@@ -1,9 +1,9 @@
-"""Who asks, before a route is asked: found out in one place, for every door.
+"""The caller of a request, found out in one place, for every door, before a route is asked.
 
-What a caller may do is judged where it is done: at apply, and where the state is read. Here only
-who shows a credential that is worth nothing is refused, and who shows none where nothing is allowed
-without. Until access rights are on, callers from other machines are refused, unless the operator
-has said that they need not be (``http.access``).
+What a caller may do is judged where it is done: at apply, and where the state is read. Here only a
+caller is refused whose credential is worth nothing, and one without a credential where nothing is
+allowed without. Until access rights are on, callers from other machines are refused, unless the
+operator has said that they need not be (``http.access``).
 """
 
 from __future__ import annotations

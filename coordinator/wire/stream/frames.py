@@ -8,7 +8,7 @@ docs/stream.md is the protocol; the numbers and the order of the fields here are
    text that is not UTF-8 ends the connection. The maps of HELLO and WELCOME are where later
    versions add names, so there unknown names are skipped.
 3. What was whole before the first mistake is handed out before the mistake is raised.
-4. Bodies and lines are opaque here: who reads them bounds and checks them as HTTP's bodies.
+4. Bodies and lines are opaque here: the routes bound and check them, as HTTP's bodies.
 """
 
 from __future__ import annotations

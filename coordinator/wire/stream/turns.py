@@ -1,4 +1,4 @@
-"""The turns of the requests of one connection, and when it is not read from for their sake.
+"""The turns of the requests of one connection, and when nothing more is read from it.
 
 Lists and other long answers of one connection are made one after the other, as over HTTP: a hundred
 of them in one pass would hold the loop for long. What is short does not wait for them."""
