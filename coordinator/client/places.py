@@ -43,7 +43,7 @@ class Places:
             raise
 
     def leave(self) -> None:
-        """Give a place back: to who waits for one first, if somebody does."""
+        """Give a place back: to the first that waits for one, if any does."""
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_result(None)
