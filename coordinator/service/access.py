@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -49,10 +48,11 @@ from coordinator.model.access_requests import (
     Use,
     Verdict,
 )
-from coordinator.model.tokens import digest_of, token_id_in
+from coordinator.model.tokens import token_id_in
 from coordinator.service.context import MemberContext
 from coordinator.service.places import is_operator
 from coordinator.service.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
+from coordinator.service.shown_tokens import bearer, has_expired, refuse_expired, shown_token
 from coordinator.service.timers import Timer
 from coordinator.state.access.table import AccessTable
 from coordinator.state.commands import RequestId
@@ -64,7 +64,6 @@ _UNKNOWN_MS = 1_000
 _UNKNOWN_MAX = 1_024
 _EXPIRY_LOOK_MS = 60_000
 _UNCONFIRMED = "the credential is not known here, and no leader confirmed that it is not known"
-_SCHEME = "bearer"
 CERTIFICATE = "cert:"
 """What the subject of a name in a certificate begins with."""
 
@@ -186,7 +185,7 @@ class AccessService:
         """
         arrived_ms = self.clock.monotonic_ms()
         found = self._known(authorization, names)
-        token = _bearer(authorization)
+        token = bearer(authorization)
         if found is None and self._issuer and token and self._subject(authorization) is None:
             await self._issuer.prepare(token)
             found = self._known(authorization, names)
@@ -214,8 +213,9 @@ class AccessService:
                 **gone,
             )
         if found is None and authorization is not None:
+            refuse_expired(table, authorization, self.clock.wall_ms())
             raise AuthFailedError(
-                "the token is not known, has expired or was revoked: expected "
+                "the token is not known, or was revoked: expected "
                 "'Authorization: Bearer co_...' with one of an identity of this cluster",
                 **gone,
             )
@@ -262,7 +262,7 @@ class AccessService:
     def identity_of_token(self, authorization: str) -> str:
         """Return whose token of the cluster this is, as far as this member knows; "" if nobody's.
         Tokens of issuers are not looked at, which takes longer."""
-        if token_id_in(_bearer(authorization) or "") is None:
+        if token_id_in(bearer(authorization) or "") is None:
             return ""
         found = self._known(authorization, ())
         return "" if found is None else found.identity
@@ -271,15 +271,13 @@ class AccessService:
         """Return who shows this, as far as this member has come; None if that proves nobody."""
         table = self._table
         if authorization is not None:
-            text = _bearer(authorization)
+            text = bearer(authorization)
             token_id = None if text is None else token_id_in(text)
             if text is None or token_id is None:
                 subject = self._subject(authorization)
                 return None if subject is None else table.by_subject(subject)
-            token = table.token(token_id)
-            if token is None or not hmac.compare_digest(token.digest, digest_of(text)):
-                return None
-            if token.expires_ms and self.clock.wall_ms() >= token.expires_ms:
+            token = shown_token(table, text)
+            if token is None or has_expired(token, self.clock.wall_ms()):
                 return None
             return token.caller
         for name in names:
@@ -290,7 +288,7 @@ class AccessService:
 
     def _subject(self, authorization: str | None) -> str | None:
         """Return for whom an issuer vouches with this token, None if it is none of an issuer."""
-        text = None if self._issuer is None else _bearer(authorization)
+        text = None if self._issuer is None else bearer(authorization)
         if text is None or self._issuer is None or token_id_in(text) is not None:
             return None
         return self._issuer.subject_of(text)
@@ -300,7 +298,7 @@ class AccessService:
 
         One that has expired, or that no issuer vouches for at present, is not gone: sessions that
         it opened go on, and its holder may show the next."""
-        token_id = token_id_in(_bearer(authorization) or "")
+        token_id = token_id_in(bearer(authorization) or "")
         if token_id is not None:
             is_gone = self._table.token(token_id) is None
         elif authorization is not None:
@@ -473,12 +471,6 @@ class AccessService:
         is_allowed = bool(rules) or not table.is_on
         verdict = Verdict(is_allowed, identity, verb.value, resource, rules, reason)
         return self._reads.reply(verdict, age_ms)
-
-
-def _bearer(authorization: str | None) -> str | None:
-    """Return the token in a header, None if there is none."""
-    scheme, _, text = (authorization or "").partition(" ")
-    return text.strip() if scheme.lower() == _SCHEME else None
 
 
 def _reason(

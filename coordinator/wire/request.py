@@ -174,7 +174,8 @@ class LineStream(Protocol):
 class Answer:
     """A whole answer: ``zxid`` and ``index`` say from which state of the member."""
 
-    __slots__ = ("body", "closes", "content_type", "headers", "index", "status", "zxid")
+    __slots__ = ("body", "closes", "content_type", "headers", "index", "is_labelled", "status",
+                 "zxid")  # fmt: skip
 
     def __init__(
         self,
@@ -186,6 +187,7 @@ class Answer:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
         closes: bool = False,
+        is_labelled: bool = True,
     ) -> None:
         self.body = body
         self.content_type = content_type
@@ -196,6 +198,8 @@ class Answer:
         """Beside those that every answer has."""
         self.closes = closes
         """Whether what is left of the request is not worth reading."""
+        self.is_labelled = is_labelled
+        """Whether its headers say from which state it is; those to strangers do not."""
 
 
 Answered = Answer | LineStream

@@ -82,3 +82,41 @@ async def test_the_end_of_anothers_session_is_noted_whatever_is_said() -> None:
     assert ended.identity != "who1"
     assert ended.detail["session_id"] == sessions[1]
     assert ended.detail["identity"] == "who1"
+
+
+async def test_an_expired_token_is_no_wrong_one() -> None:
+    """Its holder had all of it; he and the audit log are told that it has expired, and whose."""
+    async with guarded() as cluster:
+        await cluster.identity(("/pay", ("read",)))
+        added = await cluster.admin(
+            "POST", "/v1/access/identities/who1/tokens", {"expires_ms": 1}
+        )
+        log = Recording(cluster)
+        token = added["token"]
+        expired = await cluster.api.get("/v1/tree/pay", **_shown(token))
+        guessed = await cluster.api.get("/v1/tree/pay", **_shown(token[:-3] + "AAA"))
+
+    assert (expired.status, guessed.status) == (401, 401)
+    assert "has expired" in expired.body["detail"]
+    assert "expired" not in guessed.body["detail"]
+    first, second = log.events
+    assert (first.detail["reason"], first.detail["identity"]) == ("expired", "who1")
+    assert "reason" not in second.detail
+
+
+async def test_who_forces_a_release_is_on_record_by_his_identity() -> None:
+    """Whatever he calls himself: a text that anybody may write is no attribution."""
+    async with guarded() as cluster:
+        token = await cluster.identity(("/", ("admin",)), ("@limits", ("admin",)))
+        mine = await cluster.admin("POST", "/v1/sessions", {})
+        wish = {"session_id": mine["session_id"], "timeout_ms": 0}
+        await cluster.admin("POST", "/v1/locks/a", wish)
+        said = {"by": "ann", "reason": "it hangs"}
+        revoked = await cluster.api.post("/v1/locks/a/revoke", said, **_shown(token))
+        change = {"limits": {"sessions_max": 60_000}, "by": "ann"}
+        limits = await cluster.api.call("PATCH", "/v1/limits", change, headers=_shown(token))
+        ended = await cluster.admin("GET", "/v1/grants?lock=a")
+
+    assert (revoked.status, limits.status) == (200, 200), (revoked, limits)
+    assert limits.body["by"] == "who1 (ann)"
+    assert [each["by"] for each in ended["grants"]] == ["who1 (ann)"]

@@ -11,7 +11,7 @@ from coordinator.wire.addresses import is_local
 from coordinator.wire.arrival import Arrival
 from tests.wire.serving import serving
 from tests.wire.stream.speaking import speaking
-from tests.wire.test_access_table import _shown
+from tests.wire.test_access_table import _shown, guarded
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,28 @@ async def test_with_rights_on_other_machines_are_served(monkeypatch: pytest.Monk
         again = await api.get("/v1/status", **_shown(token))
 
     assert (reply.status, again.status) == (200, 200)
+
+
+async def test_a_stranger_is_told_nothing_of_the_state() -> None:
+    """Neither zxid nor index, which would say what the cluster does: by both doors, and whichever
+    of their parts answers."""
+    numbers = {"coordinator-zxid", "coordinator-index"}
+    asked = [("GET", "/v1/tree"), ("GET", "/v1/nothing"), ("PATCH", "/v1/tree"), ("GET", "/v1/a%")]
+    asked += [("GET", "/health/ready"), ("GET", "/v1/status"), ("POST", "/v1/sessions")]
+    async with guarded() as cluster:
+        seen: set[str] = set()
+        for shown in ({}, _shown(cluster.root[:-3] + "AAA")):
+            for method, target in asked:
+                reply = await cluster.api.call(method, target, headers={**shown})
+                slim = {**shown, "Accept": "application/json"}
+                again = await cluster.api.call(method, target, headers=slim)
+                streamed = await cluster.speaker.call(
+                    method, target, **{name.lower(): value for name, value in shown.items()}
+                )
+                for each in (reply, again, streamed):
+                    assert each.status in (200, 400, 401, 404, 405), each
+                    seen |= numbers & {name.lower() for name in each.headers}
+        told = await cluster.api.get("/v1/tree?children", **_shown(cluster.root))
+
+    assert not seen
+    assert numbers <= {name.lower() for name in told.headers}

@@ -20,7 +20,7 @@ from coordinator.wire.messages import AUTHORIZATION
 from coordinator.wire.request import Answer, Answered, WhySilent
 from coordinator.wire.routes.auditing import note_answer
 from coordinator.wire.routes.door import Door, refuse_too_long
-from coordinator.wire.routes.gate import Gate, told
+from coordinator.wire.routes.gate import Gate, may_label, told
 from coordinator.wire.routes.renewing import begin_renewal, say_renewed
 from coordinator.wire.routes.route import Check, Route
 from coordinator.wire.routes.silence import silenced
@@ -145,6 +145,7 @@ def adapted(route: Route, door: Door, checks: Sequence[Check] = ()) -> WebHandle
         asked = HttpRequest(request, door.turns)
         renewal = None
         refusal: CoordinatorError | None = None
+        is_admitted = False
         try:
             for check in checks:
                 check(asked)
@@ -159,6 +160,7 @@ def adapted(route: Route, door: Door, checks: Sequence[Check] = ()) -> WebHandle
             if one_too_many is not None:
                 answered: Answered = one_too_many
             else:
+                is_admitted = not route.is_open
                 renewal = begin_renewal(door, asked)
                 answered = await handler(asked)
             if renewal is not None:
@@ -173,6 +175,7 @@ def adapted(route: Route, door: Door, checks: Sequence[Check] = ()) -> WebHandle
         answered, refusal = silenced(door, asked, route, answered, refusal)
         note_answer(door, asked, route.operation_id, answered, refusal)
         if isinstance(answered, Answer):
+            answered.is_labelled = may_label(door, answered, is_admitted=is_admitted)
             return response_of(answered, member_id)
         assert isinstance(answered, HttpLines), "the lines of the door that asked"
         return answered.response
@@ -183,8 +186,9 @@ def adapted(route: Route, door: Door, checks: Sequence[Check] = ()) -> WebHandle
 def response_of(answer: Answer, member_id: str) -> web.Response:
     """Return an answer as a response: labelled with the member that answers, and its state."""
     headers = {} if answer.content_type is None else {"Content-Type": answer.content_type}
-    headers[messages.ZXID_HEADER] = str(answer.zxid)
-    headers[messages.INDEX_HEADER] = str(answer.index)
+    if answer.is_labelled:
+        headers[messages.ZXID_HEADER] = str(answer.zxid)
+        headers[messages.INDEX_HEADER] = str(answer.index)
     headers[messages.MEMBER_HEADER] = member_id
     headers["Server"] = SERVER
     if answer.headers is not None:

@@ -378,8 +378,10 @@ class SlimConnection(asyncio.Protocol):
         parts = [_status_line(answer.status)]
         if answer.content_type is not None:
             parts.append(f"Content-Type: {answer.content_type}\r\n")
+        if answer.is_labelled:
+            zxid, index = messages.ZXID_HEADER, messages.INDEX_HEADER
+            parts.append(f"{zxid}: {answer.zxid}\r\n{index}: {answer.index}\r\n")
         parts.append(
-            f"{messages.ZXID_HEADER}: {answer.zxid}\r\n{messages.INDEX_HEADER}: {answer.index}\r\n"
             f"{messages.MEMBER_HEADER}: {self._door.answering.door.member_id}\r\n"
             "Server: coordinator\r\n"
         )

@@ -22,7 +22,7 @@ from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.auditing import note_answer
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.etags import refuse_preconditions
-from coordinator.wire.routes.gate import Gate, told
+from coordinator.wire.routes.gate import Gate, may_label, told
 from coordinator.wire.routes.renewing import begin_renewal, say_renewed
 from coordinator.wire.routes.route import Check, Route
 from coordinator.wire.routes.silence import silenced
@@ -74,6 +74,7 @@ class Answering:
         member = self.door.member
         renewal: LeaseRenewal | None = None
         refusal: CoordinatorError | None = None
+        is_admitted = False
         try:
             try:
                 route = self._table.find(request.method, request.target)
@@ -88,6 +89,7 @@ class Answering:
                 if one_too_many is not None:
                     answered: Answered = one_too_many
                 else:
+                    is_admitted = not route.is_open
                     renewal = begin_renewal(self.door, request)
                     answered = await route.handler(request)
             except CoordinatorError as error:
@@ -101,6 +103,8 @@ class Answering:
                 answered, refusal = silenced(self.door, request, route, answered, refusal)
             note_answer(self.door, request, operation_id, answered, refusal)
             status = str(answered.status)
+            if isinstance(answered, Answer):
+                answered.is_labelled = may_label(self.door, answered, is_admitted=is_admitted)
             if renewal is not None:
                 await say_renewed(answered, renewal)
                 if member.difference and route is not None:

@@ -12,6 +12,8 @@ A line has the path of a request, never its query or its body.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from coordinator.audit.event import AuditEvent, Source
 from coordinator.errors import CoordinatorError, UnavailableError
 from coordinator.model.tokens import token_id_in
@@ -35,7 +37,17 @@ AUDITED = {
 }
 """By operation, each of which needs ``admin``: the event of its line."""
 _NOBODY = 401
+BY_MAX = 256
 _REFUSED = (_NOBODY, 403)
+
+
+def attributed(request: IncomingRequest, by: str) -> str:
+    """Return who does this, as it goes on record: whose credential was shown, and then only what
+    he says of himself. Without a credential it is what is said."""
+    identity = request.caller.identity
+    if not identity or by == identity:
+        return identity or by
+    return f"{identity} ({by})"[:BY_MAX] if by else identity
 
 
 def note_answer(
@@ -56,13 +68,14 @@ def note_answer(
     event = "request.refused" if is_refused else AUDITED[operation_id]
     verb = "admin" if operation_id in AUDITED else ""
     fields = {} if error is None else error.fields
+    shown = _shown(request, status) | _why(fields)
     note_request(
         door,
         request,
         event,
         verb=str(fields.get("verb", verb)),
         resource=str(fields.get("resource", "")),
-        detail={"operation": operation_id, "status": status, **_shown(request, status)},
+        detail=shown | {"operation": operation_id, "status": status},
         error=error,
         status=status,
     )
@@ -109,6 +122,11 @@ def _shown(request: IncomingRequest, status: int) -> dict[str, object]:
     text = (request.authorization or "").rpartition(" ")[2]
     token_id = token_id_in(text) if status == _NOBODY else None
     return {} if token_id is None else {"token_id": token_id}
+
+
+def _why(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return why a credential is worth nothing, and whose it was, where it was proved so far."""
+    return {name: fields[name] for name in ("reason", "identity") if "reason" in fields}
 
 
 def _outcome(status: int, error: CoordinatorError | None) -> str:

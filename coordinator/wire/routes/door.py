@@ -278,9 +278,8 @@ class Door:
         return work() if is_light(len(raw)) else await self._heavy.run(work)
 
     def body_encoding(self, request: IncomingRequest) -> Encoding:
-        """Return what the Content-Type says; a form, a plain text, a compressed body are refused.
-
-        A page in a browser can send those to a loopback address without asking anybody."""
+        """Return what the Content-Type says; a form, a plain text, a compressed body are refused: a
+        page in a browser can send those to a loopback address without asking anybody."""
         coding = (request.headers.get("content-encoding") or "identity").strip().lower()
         if coding != "identity":
             raise BadArgumentsError(
@@ -443,6 +442,7 @@ class Door:
             status=status,
             headers=headers,
             closes=isinstance(error, DataTooLargeError | SlowRequestError),
+            is_labelled=not self.member.access.is_on,
         )
 
 

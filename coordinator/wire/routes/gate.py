@@ -100,3 +100,9 @@ def told(error: CoordinatorError, request: IncomingRequest) -> CoordinatorError:
     if type(error) is not NoAuthError or "verb" not in error.fields or request.caller.credential:
         return error
     return AuthFailedError(f"a credential is needed: {error.message}", **error.fields)
+
+
+def may_label(door: Door, answer: Answer, *, is_admitted: bool) -> bool:
+    """Return whether an answer may say how far the state is: not to strangers, whom that number
+    would tell what the cluster does. Until access rights are on there are none."""
+    return not door.member.access.is_on or (is_admitted and answer.status != 401)

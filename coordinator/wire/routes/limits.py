@@ -9,6 +9,7 @@ from coordinator.state.limits import LimitsRecord
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.request import Answer, IncomingRequest
+from coordinator.wire.routes.auditing import attributed
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
@@ -47,7 +48,7 @@ class LimitRoutes:
             raise BadArgumentsError("body.limits: expected a limit to set, found none")
         done = await door.member.limits.change(
             tuple(shape.limits.items()),
-            shape.by,
+            attributed(request, shape.by),
             shape.expected_version,
             Asked(
                 door.request_id(request),

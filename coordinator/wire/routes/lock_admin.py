@@ -16,6 +16,7 @@ from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.lock_requests import read_revoke
 from coordinator.wire.request import Answer, IncomingRequest
+from coordinator.wire.routes.auditing import attributed
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.paths import name_at
@@ -86,8 +87,9 @@ class HoldingRoutes:
         door = self._door
         body = await door.body(request)
         said = read_revoke(body)
+        by = attributed(request, said.by)
         reply = await door.member.holding.revoke(
-            _name(request), said.grant_id, said.by, said.reason, self._asked(request, body)
+            _name(request), said.grant_id, by, said.reason, self._asked(request, body)
         )
         return door.reply_now(request, reply)
 

@@ -20,7 +20,7 @@ from coordinator.model.sessions import (
 from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.request import Answer, IncomingRequest
-from coordinator.wire.routes.auditing import note_request
+from coordinator.wire.routes.auditing import attributed, note_request
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.paths import name_at
@@ -57,6 +57,7 @@ class SessionRoutes:
         door = self._door
         query = Query(request.query, CONDITIONS)
         asked = from_body(SessionRequest, await door.body(request))
+        by = attributed(request, asked.by) if asked.by else ""
         request_id = door.request_id(request)
         sent_ms = door.clock.monotonic_ms()
         opened = await door.member.open_session(
@@ -65,14 +66,14 @@ class SessionRoutes:
             request_id,
             door.deadline_ms(request),
             address=door.address(request),
-            by=asked.by,
+            by=by,
             caller=request.caller,
             if_held=conditions(query),
         )
-        if asked.by:
+        if by:
             audit.warning(
                 "session %s was opened by the operator %a from %s",
-                opened.session_id, asked.by, request.remote,
+                opened.session_id, by, request.remote,
             )  # fmt: skip
         safe_ms = self._safe_ms(opened.timeout_ms, sent_ms) if request_id is None else None
         lease = SessionLease(opened.session_id, opened.timeout_ms, safe_ms=safe_ms)
@@ -129,6 +130,7 @@ class SessionRoutes:
             if_held=conditions(query),
         )
         if by and ended.was_open:
+            by = attributed(request, by)
             audit.warning(
                 "session %s was ended by %a from %s: %a",
                 ended.session_id, by, request.remote, failure,

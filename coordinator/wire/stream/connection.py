@@ -310,7 +310,7 @@ class StreamConnection(asyncio.Protocol):
             return
         if len(body) > UNSENT_BYTES_MAX:  # one may be longer by itself, and is read all the same
             self._unsent_max = UNSENT_BYTES_MAX + len(body)
-        headers = {_ZXID: str(answer.zxid), _INDEX: str(answer.index)}
+        headers = _labels(answer)
         if answer.content_type != _MSGPACK and answer.content_type is not None:
             headers["content-type"] = answer.content_type
         if answer.headers is not None:
@@ -323,7 +323,7 @@ class StreamConnection(asyncio.Protocol):
     def _refuse(self, number: int, error: CoordinatorError) -> None:
         answer = self._door.problem(error)
         headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
-        headers |= {_ZXID: str(answer.zxid), _INDEX: str(answer.index)}
+        headers |= _labels(answer)
         self.send(frames.AnswerFrame(number, answer.status, headers, answer.body or b""))
 
     def send(self, frame: FromServer) -> None:
@@ -480,3 +480,10 @@ class StreamConnection(asyncio.Protocol):
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
+
+
+def _labels(answer: Answer) -> dict[str, str]:
+    """Return the headers that say from which state an answer is."""
+    if not answer.is_labelled:
+        return {}
+    return {_ZXID: str(answer.zxid), _INDEX: str(answer.index)}
