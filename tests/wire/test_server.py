@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -53,7 +54,7 @@ class QuietMember:
         self.metrics = Metrics()
         self.audit = NoAudit()
         self.turns = Turns()
-        self.access = None
+        self.access = SimpleNamespace(is_on=False)
         self.difference = ""
         self.leader_address = LeaderAddress(LoopbackEngine(), ClusterConfig())
 
