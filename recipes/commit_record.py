@@ -14,8 +14,9 @@ from typing import Any, Literal, get_args
 from coordinator.errors import BadArgumentsError
 
 State = Literal["open", "committed", "aborted"]
-SiteState = Literal["asked", "preparing", "yes", "no", "applied"]
-"""A site is ``asked``, then ``preparing``, then it votes; ``applied``: it has done the decision."""
+SiteState = Literal["asked", "preparing", "yes", "no", "applied", "written_off"]
+"""A site is ``asked``, then ``preparing``, then it votes; ``applied``: it has done the decision.
+``written_off``: it will not be asked to; whether it did is not known."""
 
 SITES_MAX = 16
 VALUE_BYTES_MAX = 4_096
@@ -106,6 +107,12 @@ class Transaction:
         if self.state_of(site) not in ("preparing", "yes"):
             return self
         return self._with(site, "applied")
+
+    def writes_off(self, site: str) -> Transaction:
+        """Return it without waiting for ``site`` any more; unchanged unless it is waited for."""
+        if self.is_open or not self.waits_for(site):
+            return self
+        return self._with(site, "written_off")
 
     def state_of(self, site: str) -> SiteState:
         """Return how far ``site`` is.

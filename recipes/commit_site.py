@@ -18,6 +18,8 @@
    about what it has reserved, also if its vote was lost on the way.
 3. After a vote of yes only the decision frees a site. While there is a coordinator it waits; when
    there is none, ``attend`` decides in its place by the rules of the log.
+4. A site that is gone for good stops the log at 200 transactions that wait for it; ``write_off``
+   ends that wait.
 """
 
 from __future__ import annotations
@@ -145,6 +147,27 @@ class CommitSite(Generic[ClientT]):
             UnavailableError, OutcomeUnknownError: it was not recorded; it may have been.
         """
         return await self._steps.change(transaction, lambda it: it.applies(self.site))
+
+    @both
+    async def write_off(self) -> list[Transaction]:
+        """Let the log not wait for this site any more: it is gone for good. Return what it left.
+
+        What is decided, and not applied here as far as the log knows, counts as finished. Apply
+        those, or make good for them, by hand. What is still open is decided first, unless a
+        coordinator is at work on it.
+
+        Raises:
+            UnavailableError, OutcomeUnknownError: some may be written off; call it again.
+            LockLostError: the same, while it decided.
+        """
+        with suppress(LockTimeoutError):
+            await self._log.recover(0)
+        left = [each for each in await self._mine() if each.writes_off(self.site) != each]
+        gone = []
+        for each in left:
+            with suppress(NoNodeError):
+                gone.append(await self._steps.change(each, lambda it: it.writes_off(self.site)))
+        return gone
 
     # --- for either client
 

@@ -223,6 +223,58 @@ async def test_a_log_keeps_what_sites_need_and_drops_the_rest(
 
 
 @in_memory
+async def test_a_site_that_is_gone_for_good_is_written_off(
+    world: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log goes on; what the site left is named, is not called applied, and stays so."""
+    monkeypatch.setattr(recipes.commit_steps, "UNFINISHED_MAX", 2)
+    async with world.client() as client:
+        log, site = CommitLog(client, "pay"), CommitSite(client, "pay", "bank")
+
+        async def voted(key: str) -> Transaction:
+            running = asyncio.create_task(log.run(key, ["bank"], timeout=5))
+            await asyncio.sleep(0.5)
+            (due,) = [each for each in await site.due() if each.is_open]
+            await site.vote(await site.prepare(due), True)
+            return await running
+
+        for key in ("one", "two"):
+            assert (await voted(key)).is_committed
+        with pytest.raises(ThrottledError, match="bank"):
+            await log.run("three", ["bank"], timeout=0)
+
+        gone = await CommitSite(client, "pay", "bank").write_off()
+
+        assert [(each.key, each.sites["bank"]) for each in gone] == [
+            ("one", "written_off"),
+            ("two", "written_off"),
+        ]
+        assert all(each.is_finished and each.is_committed for each in gone)
+        assert await site.write_off() == await site.due() == []
+        assert (await site.applied(gone[0])).sites["bank"] == "written_off"
+        assert not (await log.run("three", ["bank"], timeout=0)).is_committed
+
+
+@in_memory
+async def test_what_is_open_is_decided_before_its_site_is_written_off(
+    world: MemoryCluster,
+) -> None:
+    """A coordinator that died left it; without its vote it is aborted, and then written off."""
+    async with world.client() as client, world.client() as other:
+        running = asyncio.create_task(CommitLog(other, "pay").run("one", ["bank"], timeout=60))
+        site = CommitSite(client, "pay", "bank")
+        (due,) = await site.due(5)
+        await site.prepare(due)
+        assert await site.write_off() == [], "its coordinator is at work"
+        running.cancel()
+        await asyncio.wait({running})
+
+        (gone,) = await site.write_off()
+
+        assert (gone.state, gone.sites["bank"]) == ("aborted", "written_off")
+
+
+@in_memory
 async def test_arguments_are_refused_before_anything_is_sent(world: MemoryCluster) -> None:
     """What was expected and what was found; foreign znodes, too."""
     bad_sites: list[Any] = [[], "one", ["a"] * 2, [""], [f"{n}" for n in range(17)]]
