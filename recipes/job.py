@@ -17,7 +17,7 @@
    "lost", which says that nobody knows whether it was done.
 4. The first call runs the interval that it is in. Later ones make up for missed intervals by
    ``catch_up``: "last" runs the latest only, however late; "all" runs each, oldest first; "skip"
-   runs none that nobody started within ``grace`` seconds.
+   runs none that nobody started within ``grace`` seconds, and repeats one that failed.
 5. What the work adds with ``run.also`` is done in the very command that says "done": once.
 """
 

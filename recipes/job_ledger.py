@@ -87,6 +87,8 @@ class Ledger:
     """Every interval that begins then or before is settled; None before the first run."""
     open_ms: int | None = None
     """The interval whose run was started and has not ended."""
+    failed_ms: int | None = None
+    """The interval whose latest run failed and is to be repeated; None when there is none."""
     time_ms: int = 0
     """The latest time by which something was decided. It never goes back."""
     skipped: int = 0
@@ -113,7 +115,8 @@ class Ledger:
             return Plan(missed)
         skipped = len([each for each in missed if each < current])
         is_late = now_ms - current > policy.grace * 1000
-        if policy.catch_up == "skip" and is_late and self.open_ms != current:
+        is_begun = current in (self.open_ms, self.failed_ms)
+        if policy.catch_up == "skip" and is_late and not is_begun:
             return Plan((), skipped + 1, current)
         return Plan((current,), skipped)
 
@@ -139,7 +142,7 @@ class Ledger:
 
         ``next_ms`` is there for those who know no schedules, such as the console: nothing of ours
         reads it back. It lies in the past once an interval is due that nobody has run."""
-        said = {name: getattr(self, name) for name in _NUMBERS}
+        said = {name: getattr(self, name) for name in (*_NUMBERS, "failed_ms")}
         said["next_ms"] = self.next_ms(self.time_ms)
         said |= {"catch_up": self.catch_up, "guarantee": self.guarantee}
         return _bytes_of({"schedule": self.schedule.to_json(), **said})
@@ -154,6 +157,7 @@ class Ledger:
         said = _said(path, data, "ledger of a job")
         try:
             numbers = {name: said[name] for name in _NUMBERS}
+            numbers["failed_ms"] = said.get("failed_ms")
             least = {"jump_by_ms": -TIME_MS_MAX}
             for name, each in numbers.items():
                 if each is not None and not _is_number(each, least.get(name, 0)):

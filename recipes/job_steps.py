@@ -141,7 +141,7 @@ class JobSteps:
             await self._write(is_there, ledger, [SetData(path, before.to_bytes())], grant)
             return None
         settled_ms = start_ms if self._policy.is_at_most_once else start_ms - 1
-        ledger = replace(ledger, settled_ms=settled_ms, open_ms=start_ms)
+        ledger = replace(ledger, settled_ms=settled_ms, open_ms=start_ms, failed_ms=None)
         token = grant.fencing_token
         record = JobRun(start_ms, "started", attempt, token, self._by, agenda.now_ms)
         data_of_run = record.to_bytes()
@@ -182,6 +182,7 @@ class JobSteps:
             run.ledger,
             settled_ms=run.start_ms if is_last else run.start_ms - 1,
             open_ms=None,
+            failed_ms=None if is_last else run.start_ms,
             failures=run.ledger.failures + 1,
         )
         failed = replace(run.record, state="failed", reason=reason[:_REASON_CHARACTERS_MAX])

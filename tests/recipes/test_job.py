@@ -300,6 +300,37 @@ def test_missed_intervals_are_made_up_for_as_was_said(
     scenario()
 
 
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError])
+def test_skip_repeats_what_began_however_late(error: type[BaseException]) -> None:
+    """A run that failed, or whose caller was cancelled; of the next interval it is skipped."""
+
+    @in_memory
+    async def scenario(world: MemoryCluster) -> None:
+        async with world.client() as client:
+            work, job = Work(), each_minute(client, catch_up="skip", grace=1)
+
+            async def fails(_: Run[Any]) -> None:
+                raise error("no paper")
+
+            with pytest.raises(error):
+                await job.run(fails)
+            await asyncio.sleep(30)
+            assert (await job.run(work)).state == "ran"
+            assert work.minutes == [0]
+
+            await asyncio.sleep(30.2)
+            with pytest.raises(error):
+                await job.run(fails)
+            await asyncio.sleep(90)
+            await job.run(work)
+            assert work.minutes == [0], "the next interval began, and is late itself"
+            view = await Jobs(client).look("report")
+            assert view is not None
+            assert (view.ledger.skipped, view.ledger.open_ms) == (2, None)
+
+    scenario()
+
+
 @in_memory
 async def test_what_the_work_adds_is_done_with_the_end_or_not_at_all(world: MemoryCluster) -> None:
     """One command: the report is there, and the run is done. Where it is refused, neither is."""
