@@ -66,7 +66,8 @@ class ValuesHistory:
         if count > min(CHANGE_BYTES_MAX, self._bytes_max):
             self.restart(change.zxid)
             return
-        self._kept[change.zxid] = KeptValues(wall_ms, change.events, tuple(values), count)
+        kept = (wall_ms, change.events, tuple(values), count)
+        self._kept[change.zxid] = tuple.__new__(KeptValues, kept)
         self._bytes += count
         while self._bytes > self._bytes_max:
             self.floor_zxid, oldest = self._kept.popitem(last=False)

@@ -258,14 +258,14 @@ def decode_command(data: bytes, *, is_bounded: bool = False) -> Command:
     if conditions:
         if_held = tuple([HeldCondition(*_if_held_shape(each)) for each in conditions])
     decoded = _FAMILIES[row[0]].decode(operation)
-    return Command(
+    return tuple.__new__(Command, (
         decoded if row[0] >= _QUEUES_OF_EPHEMERALS_FORMAT else _as_former(decoded),
         wall_ms,
-        None if request is None else RequestId(*_request_shape(request)),
+        None if request is None else tuple.__new__(RequestId, _request_shape(request)),
         caller,
         if_held,
         row[0] < _QUOTAS_FORMAT,
-    )
+    ))  # fmt: skip
 
 
 def _as_former(operation: Any) -> Any:

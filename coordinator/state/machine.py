@@ -89,8 +89,10 @@ class StateMachine:
         self._requests = whole.requests
         self._released = whole.released
         self._locks = whole.locks
-        self._access = whole.access
-        self._lock_reads = LockReads(self._locks)
+        self.access = whole.access
+        """Who may do what."""
+        self.locks = LockReads(whole.locks)
+        """The queues of locks and elections, and the history of their grants."""
         self._handlers = Handlers(whole, self._set_limits)
 
     # --- apply
@@ -107,25 +109,27 @@ class StateMachine:
         if request is None:
             return self._perform(command)
         caller = command.caller
+        session = self._sessions.binding(request.client_id)
         try:
-            if self._access.is_on or caller.credential:
+            if self.access.is_on or caller.credential:
                 self._handlers.guard.check_client(caller, request.client_id)
-            known = self._recall(command, request)
+            known = self._recall(command, request, session)
         except AuthFailedError as error:
             return self._unproved(command, request, error)
         except CoordinatorError as error:
             return self._refused(error)
-        is_bound = self._sessions.binding(request.client_id) is not None
         if known is not None:
-            self._requests.touch(request.client_id, index=index, is_bound=is_bound)
+            self._requests.touch(request.client_id, index=index, is_bound=session is not None)
             if type(known.result) is Entered:
                 self._locks.note_repeated(known.result.contenders)
             return known
         outcome = self._perform(command)
         if not self._requests.is_ended(request.client_id):
-            is_bound = self._sessions.binding(request.client_id) is not None
+            if self._sessions.is_changed:
+                session = self._sessions.binding(request.client_id)
+            is_bound, owner = session is not None, self.access.owner(caller)
             self._requests.remember(
-                request, outcome, index=index, is_bound=is_bound, owner=self._access.owner(caller)
+                request, outcome, index=index, is_bound=is_bound, owner=owner
             )
         return outcome
 
@@ -134,7 +138,7 @@ class StateMachine:
 
         Nothing is remembered of it: what is gone never comes back."""
         try:
-            if self._recall(command, request) is None:
+            if self._recall(command, request, self._sessions.binding(request.client_id)) is None:
                 return self._refused(error)
         except SessionExpiredError:
             pass
@@ -149,7 +153,10 @@ class StateMachine:
             )
         )
 
-    def _recall(self, command: Command, request: RequestId) -> Outcome | None:
+    def _recall(
+        self, command: Command, request: RequestId, session: SessionRecord | None
+    ) -> Outcome | None:
+        """Return the first outcome of a request; ``session`` is what its client is bound to."""
         operation = command.operation
         if (
             type(operation) is CloseSession
@@ -158,22 +165,22 @@ class StateMachine:
         ):
             # Closing is idempotent, also when the client's record was dropped with the session.
             return None
-        return self._requests.recall(request, self._sessions.binding(request.client_id))
+        return self._requests.recall(request, session)
 
     def _perform(self, command: Command) -> Outcome:
         tree, locks, handlers = self._tree, self._locks, self._handlers
-        self._sessions.is_changed = self._access.is_changed = False
+        self._sessions.is_changed = self.access.is_changed = False
         tree.begin(self._zxid + 1, command.wall_ms, self._creator(command))
         locks.begin()
         try:
-            if self._access.is_on or command.caller.credential:
+            if self.access.is_on or command.caller.credential:
                 self._handlers.guard.check(command)
             result = handlers.run(command, self._applied_index, self._term)
         except CoordinatorError as error:
             tree.rollback()
             locks.discard()
             assert not self._sessions.is_changed, "sessions change last, when nothing is refused"
-            assert not self._access.is_changed, "as sessions do"
+            assert not self.access.is_changed, "as sessions do"
             return self._refused(error)
         is_settled = not (tree.events or locks.is_changed)
         granted = () if is_settled else locks.settle(tree, handlers.departure)
@@ -183,14 +190,14 @@ class StateMachine:
             tree.is_changed
             or self._sessions.is_changed
             or locks.is_changed
-            or self._access.is_changed
+            or self.access.is_changed
         ):
             self._zxid += 1
-        return Outcome(self._zxid, result, None, tree.commit(), False, granted)
+        return tuple.__new__(Outcome, (self._zxid, result, None, tree.commit(), False, granted))
 
     def _creator(self, command: Command) -> str:
         """Return as whose the znodes count that a command creates."""
-        if not self._access.is_on or command.is_former or type(command.operation) in BY_MEMBERS:
+        if not self.access.is_on or command.is_former or type(command.operation) in BY_MEMBERS:
             return ""
         return creator_of(command.caller)
 
@@ -234,16 +241,6 @@ class StateMachine:
     def limits_record(self) -> LimitsRecord:
         """The limits, how often they were set, and the rules this state began with."""
         return self._limits_record
-
-    @property
-    def locks(self) -> LockReads:
-        """The queues of locks and elections, and the history of their grants."""
-        return self._lock_reads
-
-    @property
-    def access(self) -> AccessTable:
-        """Who may do what."""
-        return self._access
 
     @property
     def quotas(self) -> Quotas:
@@ -406,7 +403,7 @@ class StateMachine:
     def _whole(self) -> Whole:
         return Whole(
             self._zxid, self._applied_index, self._limits_record, self._tree, self._sessions,
-            self._requests, self._released, self._locks, self._access,
+            self._requests, self._released, self._locks, self.access,
         )  # fmt: skip
 
     def _capture(self) -> Capture:
@@ -424,5 +421,5 @@ class StateMachine:
             requests=self._requests.capture(),
             released=self._released.capture(),
             locks=self._locks.capture(),
-            access=self._access.capture(),
+            access=self.access.capture(),
         )

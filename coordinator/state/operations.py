@@ -280,12 +280,10 @@ class ZnodeOperations:
         # Objects: of plain integers compiled code would make another one for each field.
         zxid: object = tree.zxid
         wall_ms: object = tree.wall_ms
-        new: Any = ZnodeRecord
-        znode: ZnodeRecord = new(
+        return tuple.__new__(ZnodeRecord, (
             data, zxid, zxid, zxid, wall_ms, wall_ms, 0, 0, 0, tree.sequence_floor,
             mode, owner, ttl_ms, tree.identity,
-        )  # fmt: skip
-        return znode
+        ))  # fmt: skip
 
     # --- set, delete, release
 

@@ -43,7 +43,10 @@ _MAY_IDLE = TTL | {CreateMode.CONTAINER}
 
 
 class ZnodeRecord(NamedTuple):
-    """One entry of the tree. A named tuple, not a dataclass: two are built for every create."""
+    """One entry of the tree. A named tuple, not a dataclass: two are built for every create.
+
+    What every command makes is made by ``tuple.__new__`` from all of its fields: the constructor of
+    a named tuple is a function in Python, also where all else is compiled."""
 
     data: bytes
     czxid: int
@@ -64,11 +67,11 @@ class ZnodeRecord(NamedTuple):
 
     def stat(self) -> Stat:
         """Return the Stat that a client sees; access rules do not change yet (aversion 0)."""
-        return Stat(
+        return tuple.__new__(Stat, (
             self.czxid, self.mzxid, self.pzxid, self.ctime_ms, self.mtime_ms,
             self.version, self.cversion, 0, self.ephemeral_owner,
             len(self.data), self.num_children, self.mode._value_, self.ttl_ms,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     @property
     def is_idle(self) -> bool:
@@ -318,23 +321,17 @@ class Tree:
         parent_path = parent_of(path)
         self._write(path, None, child)
         self._write_parent(parent_path, parent, 1, next_sequence)
-        self.events.append(
-            Event(EventType.CREATED, path, child.version, child.czxid, child.ephemeral_owner)
-        )
-        self._values.append((child.data, None))
+        self._note_event(EventType.CREATED, path, child, (child.data, None))
 
     def replace_data(self, path: str, old: ZnodeRecord, data: bytes) -> ZnodeRecord:
         """Give the znode new data; return it as it is now."""
-        new = ZnodeRecord(
+        new = tuple.__new__(ZnodeRecord, (
             data, old.czxid, self.zxid, old.pzxid, old.ctime_ms, self.wall_ms,
             old.version + 1, old.cversion, old.num_children, old.next_sequence,
             old.mode, old.ephemeral_owner, old.ttl_ms, old.identity,
-        )  # fmt: skip
+        ))  # fmt: skip
         self._write(path, old, new)
-        self.events.append(
-            Event(EventType.DATA_CHANGED, path, new.version, new.czxid, new.ephemeral_owner)
-        )
-        self._values.append((data, old.data))
+        self._note_event(EventType.DATA_CHANGED, path, new, (data, old.data))
         return new
 
     def make_persistent(self, path: str, old: ZnodeRecord) -> None:
@@ -365,17 +362,21 @@ class Tree:
     def _note_deleted(self, path: str, znode: ZnodeRecord) -> None:
         if znode.next_sequence > self.sequence_floor:
             self.sequence_floor = znode.next_sequence
-        self.events.append(
-            Event(EventType.DELETED, path, znode.version, znode.czxid, znode.ephemeral_owner)
-        )
-        self._values.append((None, znode.data))
+        self._note_event(EventType.DELETED, path, znode, (None, znode.data))
+
+    def _note_event(self, kind: EventType, path: str, znode: ZnodeRecord, values: Values) -> None:
+        event = (
+            kind, path, znode.version, znode.czxid, znode.ephemeral_owner, None, None, False,
+        )  # fmt: skip
+        self.events.append(tuple.__new__(Event, event))
+        self._values.append(values)
 
     def _write_parent(self, path: str, old: ZnodeRecord, step: int, next_sequence: int) -> None:
-        new = ZnodeRecord(
+        new = tuple.__new__(ZnodeRecord, (
             old.data, old.czxid, old.mzxid, self.zxid, old.ctime_ms, old.mtime_ms,
             old.version, old.cversion + 1, old.num_children + step, next_sequence,
             old.mode, old.ephemeral_owner, old.ttl_ms, old.identity,
-        )  # fmt: skip
+        ))  # fmt: skip
         self._write(path, old, new)
 
     def _write(self, path: str, old: ZnodeRecord | None, new: ZnodeRecord | None) -> None:

@@ -112,11 +112,11 @@ class ContenderRecord(NamedTuple):
     def as_granted(self, zxid: int, wall_ms: int, grant_number: int) -> ContenderRecord:
         """Return what this contender is from the command on that grants to it."""
         # Every field by its place: this is on the way of every acquisition.
-        return ContenderRecord(
+        return tuple.__new__(ContenderRecord, (
             self[0], self[1], self[2], self[3], self[4], self[5], self[6], self[7], self[8],
             self[9], self[10], self[11], zxid, wall_ms, grant_number, self[15], self[16],
             self[17],
-        )  # fmt: skip
+        ))  # fmt: skip
 
 
 def made_by_hand(
