@@ -39,7 +39,7 @@ class Level:
     __slots__ = ("value",)
 
     def __init__(self) -> None:
-        self.value: float = 0
+        self.value: float = 0.0
 
     def set(self, value: float) -> None:
         """Replace the number."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from coordinator.model.access import NOBODY, Caller
 from coordinator.model.acquire import AcquireRequest
@@ -48,8 +49,7 @@ class QueueAttempt(NamedTuple):
             self.on_entered(is_entered)
 
 
-@dataclass(frozen=True, slots=True)
-class Mine:
+class Mine(Struct, frozen=True):
     """One znode of an attempt."""
 
     path: str
@@ -62,8 +62,7 @@ class Mine:
         return cls(created.path, created.stat.czxid, created.stat.ephemeral_owner or "")
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePosition:
+class QueuePosition(Struct, frozen=True):
     """Whether an attempt holds; ``position`` is the greatest of its queues."""
 
     is_holder: bool

@@ -15,6 +15,8 @@ from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from msgspec import Struct
+
 from coordinator.errors import BadArgumentsError
 from coordinator.model.queue_order import sequence_of
 from coordinator.state.commands import Kind
@@ -116,8 +118,7 @@ def grant_id_of(path: str, czxid: int) -> str:
     return f"{prefix}{sequence_of(name) or 0}-{czxid}"
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedContender:
+class QueuedContender(Struct, frozen=True):
     """One place in a queue: what is recorded of it, and its znode's data, as of ``zxid``."""
 
     recorded: ContenderRecord

@@ -208,7 +208,8 @@ class Door:
 
     async def raw_body(self, request: IncomingRequest, bounds: BodyBounds = SMALL) -> bytes:
         """Return the bytes of the body, within the limits and the deadline for bodies."""
-        if not request.has_body:
+        length = request.body_length
+        if not length and not request.has_body:
             return b""
         coding = request.headers.get("transfer-encoding") or _CHUNKED
         if coding.strip().lower() != _CHUNKED:
@@ -217,7 +218,8 @@ class Door:
                 "bodies are not inflated here"
             )
         maximum = min(bounds.bytes_max, self.config.body_bytes_max)
-        refuse_too_long(request, maximum)
+        if length is not None and length > maximum:
+            raise _too_long(length, maximum)
         body = request.whole_body()
         if body is None:
             try:
@@ -325,7 +327,7 @@ class Door:
         ``body`` is a value of the model, or plain; one of bytes is encoded so already."""
         encoding = self.reply_encoding(request)
         raw = body if isinstance(body, bytes) else encoded(body, encoding)
-        return Answer(raw, encoding.value, zxid, index, status=status, headers=headers)
+        return Answer(raw, encoding._value_, zxid, index, status=status, headers=headers)
 
     def reply_read(
         self,
@@ -459,9 +461,13 @@ def refuse_too_long(request: IncomingRequest, maximum: int) -> None:
     """Refuse a body that is announced to be longer than ``maximum``."""
     length = request.body_length
     if length is not None and length > maximum:
-        raise DataTooLargeError(
-            f"body: expected at most {maximum} bytes, found {length}", limit=maximum
-        )
+        raise _too_long(length, maximum)
+
+
+def _too_long(length: int, maximum: int) -> DataTooLargeError:
+    return DataTooLargeError(
+        f"body: expected at most {maximum} bytes, found {length}", limit=maximum
+    )
 
 
 def _longer(maximum: int) -> DataTooLargeError:

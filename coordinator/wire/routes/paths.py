@@ -45,8 +45,9 @@ def znode_path(target: str) -> str:
 
 def name_at(target: str, position: int, what: str) -> str:
     """Return the decoded segment at ``position`` (0 is ``v1``); here ``%2F`` is a slash."""
-    segments = target_path(target)[1:].split("/")
-    return decoded(segments[position], what)
+    path = target_path(target) if "?" in target or target[:1] != "/" else target
+    segment = path.split("/")[position + 1]
+    return segment if _PLAIN_NAME.fullmatch(segment) is not None else decoded(segment, what)
 
 
 def path_url(path: str) -> str:

@@ -111,7 +111,7 @@ class RouteTable:
             UnknownRouteError: it has none.
             BadArgumentsError: it would have one if no name in it was empty.
         """
-        path = target_path(target)
+        path = target_path(target) if "?" in target or target[:1] != "/" else target
         node = self._at(path.split("/")[1:])
         if node is None:
             raise self.no_route(path)

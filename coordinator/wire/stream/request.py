@@ -64,7 +64,8 @@ class StreamRequest:
     """A request of a frame."""
 
     __slots__ = ("_body", "_sender", "authorization", "caller", "cost", "headers", "id", "is_long",
-                 "key", "mark", "method", "query", "stream", "target", "task")  # fmt: skip
+                 "key", "mark", "method", "place", "query", "stream", "target",
+                 "task")  # fmt: skip
 
     encoding = Encoding.MSGPACK
 
@@ -78,6 +79,8 @@ class StreamRequest:
         # As it was when the request was sent: the connection may show another one later.
         self.authorization = frame.headers.get(AUTHORIZATION) or sender.authorization
         self.caller = NOBODY
+        self.place = sender.place
+        """That of its connection."""
         # Nobody reads the body of a GET, which may wait for long: what is kept shows that it came.
         self._body = frame.body[:1] if frame.body and frame.method == "GET" else frame.body
         self._sender = sender
@@ -93,12 +96,7 @@ class StreamRequest:
     @property
     def remote(self) -> str:
         """The address of the client."""
-        return self._sender.place.address
-
-    @property
-    def place(self) -> Place:
-        """That of its connection."""
-        return self._sender.place
+        return self.place.address
 
     @property
     def has_body(self) -> bool:
