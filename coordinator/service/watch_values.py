@@ -66,8 +66,9 @@ class ValuesHistory:
         if count > min(CHANGE_BYTES_MAX, self._bytes_max):
             self.restart(change.zxid)
             return
-        kept = (wall_ms, change.events, tuple(values), count)
-        self._kept[change.zxid] = tuple.__new__(KeptValues, kept)
+        self._kept[change.zxid] = tuple.__new__(
+            KeptValues, (wall_ms, change.events, tuple(values), count)
+        )
         self._bytes += count
         while self._bytes > self._bytes_max:
             self.floor_zxid, oldest = self._kept.popitem(last=False)

@@ -211,8 +211,9 @@ class RequestTable:
         if number > record.highest:
             self._slide(record, number)
         if outcome.events or not outcome.is_repeat:
-            kept = (outcome.zxid, outcome.result, outcome.refusal, (), True, ())
-            outcome = tuple.__new__(Outcome, kept)
+            outcome = tuple.__new__(
+                Outcome, (outcome.zxid, outcome.result, outcome.refusal, (), True, ())
+            )
         old = outcomes.get(number)
         grown = outcome_bytes(outcome) - (0 if old is None else outcome_bytes(old))
         outcomes[number] = outcome

@@ -365,10 +365,10 @@ class Tree:
         self._note_event(EventType.DELETED, path, znode, (None, znode.data))
 
     def _note_event(self, kind: EventType, path: str, znode: ZnodeRecord, values: Values) -> None:
-        event = (
+        event = tuple.__new__(Event, (
             kind, path, znode.version, znode.czxid, znode.ephemeral_owner, None, None, False,
-        )  # fmt: skip
-        self.events.append(tuple.__new__(Event, event))
+        ))  # fmt: skip
+        self.events.append(event)
         self._values.append(values)
 
     def _write_parent(self, path: str, old: ZnodeRecord, step: int, next_sequence: int) -> None:

@@ -244,15 +244,17 @@ class Queues:
     ) -> tuple[QueuedContender, ...]:
         """Wait until every one of ``mine`` holds, by the wait deadline."""
         won, place = self._look(attempt, mine)
-        if place.is_holder:
-            return won
-        position: int | None = place.position
+        if place.is_holder and not attempt.is_try:
+            return won  # without a timer; that of a try is in the traces of the worlds
+        position = place.position or None
         # What a try finds waiting is of an earlier request of the same number, which would wait.
         until_ms = self._clock.monotonic_ms() if attempt.is_try else attempt.wait_deadline_ms
         deadline = self._timers.deadline(until_ms)
         try:
             async with deadline:
                 self._leadership.stay(deadline)
+                if place.is_holder:
+                    return won
                 return await self._until_holder(attempt, mine, place)
         except ShuttingDownError:
             raise _queued_error(mine[0].path) from None
