@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from typing import Any
 
 from coordinator.clock import Clock
@@ -40,6 +39,7 @@ from coordinator.wire.client_turns import ClientTurns
 from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
 from coordinator.wire.request import Answer, IncomingRequest, LineStream
+from coordinator.wire.routes.accept import MSGPACK_TYPES, encoding_wanted
 from coordinator.wire.routes.bodies import SMALL, BodyBounds, HeavyWork, is_light
 from coordinator.wire.routes.queries import parsed_integer
 from coordinator.wire.strict_json import shortened
@@ -54,15 +54,11 @@ _TIMEOUT = messages.TIMEOUT_HEADER.lower()
 _RETRY_AFTER_S = "1"
 _CHALLENGE = 'Bearer realm="coordinator"'
 _JSON_TYPES = frozenset({"application/json"})
-_MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
 _CHUNKED = "chunked"
 _CHORE_AGAIN_MS = 1_000
 _WRITTEN_LATER_BYTES = 1024 * 1024
 """A longer answer is joined in one pass of the loop, and sent in another."""
 _NO_BODY: dict[str, Any] = {}
-_ACCEPTS_KEPT = 64
-"""Accept headers whose meaning is kept, of so many characters each at the most:"""
-_ACCEPT_KEPT_MAX = 256
 
 
 Chore = Callable[[int], Awaitable[object]]
@@ -293,7 +289,7 @@ class Door:
             return Encoding.MSGPACK
         if content_type in _JSON_TYPES:
             return Encoding.JSON
-        if content_type in _MSGPACK_TYPES:
+        if content_type in MSGPACK_TYPES:
             return Encoding.MSGPACK
         raise BadArgumentsError(
             "Content-Type: expected application/json or application/msgpack, "
@@ -304,11 +300,7 @@ class Door:
     def reply_encoding(request: IncomingRequest) -> Encoding:
         """Return what Accept asks for; what the door speaks when it leaves it open."""
         accept = request.headers.get("accept")
-        if accept is None or "msgpack" not in accept:
-            return request.encoding
-        if len(accept) > _ACCEPT_KEPT_MAX:
-            return _wanted_encoding(accept)
-        return _known_encoding(accept)
+        return request.encoding if accept is None else encoding_wanted(accept, request.encoding)
 
     # --- what is answered
 
@@ -482,25 +474,3 @@ def checked_client_id(client_id: str) -> str:
             f"found {shortened(ascii(client_id))}"
         )
     return client_id
-
-
-def _wanted_encoding(accept: str) -> Encoding:
-    """Return the encoding that an Accept header asks for, one of which names msgpack."""
-    wanted = dict(map(_quality, accept.lower().split(",")))
-    msgpack = max(wanted.get(each, 0.0) for each in _MSGPACK_TYPES)
-    is_wanted = msgpack > 0 and msgpack >= wanted.get(Encoding.JSON.value, 0.0)
-    return Encoding.MSGPACK if is_wanted else Encoding.JSON
-
-
-_known_encoding = lru_cache(maxsize=_ACCEPTS_KEPT)(_wanted_encoding)
-"""The same, of headers as clients send them: each always the same one."""
-
-
-def _quality(item: str) -> tuple[str, float]:
-    """Return one type of an Accept header and its weight (RFC 9110, section 12.4.2)."""
-    media_type, *parameters = (each.strip() for each in item.split(";"))
-    weights = [each[2:] for each in parameters if each.startswith("q=")]
-    try:
-        return media_type, float(weights[0]) if weights else 1.0
-    except ValueError:
-        return media_type, 1.0
