@@ -287,11 +287,16 @@ class _Interruption:
     def end(self, error: BaseException | None) -> bool:
         """Stop watching; return whether ``error`` is our cancellation and no other."""
         self._stop()
+        self._stop = _stopped  # the other one knows this object: a cycle for the collector
         if not self._lost:
             return False
         for _ in self._lost:
             cancelling = self._task.uncancel()
         return cancelling <= self._cancelling and isinstance(error, asyncio.CancelledError)
+
+
+def _stopped() -> None:
+    """Nothing is watched any more."""
 
 
 def _grant_in(held: Any) -> Grant[Any]:

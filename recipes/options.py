@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Final, Literal, TypedDict, get_args
 
 from coordinator.client import AsyncClient, Client
@@ -186,7 +186,14 @@ def name_of(name: object, what: str = "name") -> str:
 
 def _this_process() -> tuple[str, int]:
     """Return host and process id: what people see of a contender, beside its label."""
-    return socket.gethostname()[:200], os.getpid()
+    pid = os.getpid()
+    return _host_of(pid), pid
+
+
+@cache
+def _host_of(_pid: int) -> str:
+    """Return the name of this host, asked once in each process."""
+    return socket.gethostname()[:200]
 
 
 def _check_purpose(purpose: Purpose | None, guards: Sequence[Guard], waiver: str) -> None:
