@@ -83,6 +83,8 @@ class HttpConfig:
     """Names, separated by commas, under which clients may call a member, beyond addresses,
     ``localhost`` and the hosts of ``client_url`` and ``bind_host``; ``*.name`` is every name below
     one, ``*`` alone any name at all."""
+    learn_url: str | None = None
+    """Where stories play on this development cluster; ``coordinator dev`` sets it."""
     header_deadline_ms: int = 5_000
     body_deadline_ms: int = 10_000
     idle_deadline_ms: int = 60_000

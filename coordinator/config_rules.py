@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from coordinator.config import SETTINGS, Config, HttpConfig, MemberAddress
 from coordinator.errors import ConfigError
 from coordinator.model.limits import PROPOSED_MAX, WHY_NO_MORE, proposed_bounds_of
+from coordinator.model.status import DEVELOPMENT
 
 Origin = Callable[[str, str], str]
 """Says where ``(section, key)`` was set, for a message."""
@@ -91,6 +92,7 @@ _AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
 _MEMBER_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
 _HOST_NAME = re.compile(r"[^\s/:@\x00-\x1f]{1,253}")
 _ALLOWED_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_LEARN_URL = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}/learn#key=[\w-]{1,64}", re.ASCII)
 _MEMBERS_MAX = 9
 _SHOWN_MAX = 120
 
@@ -311,6 +313,20 @@ def _check_door(config: Config, origin: Origin) -> None:
             where = origin("http", "allowed_hosts")
             expected = "names such as locks.example, without scheme and port; *.example; or *"
             _fail(where, "allowed_hosts", expected, repr(allowed))
+    _check_stories(config, origin)
+
+
+def _check_stories(config: Config, origin: Origin) -> None:
+    """Check that stories are offered on a development cluster alone, and by a page from here."""
+    url, where = config.http.learn_url, origin("http", "learn_url")
+    if url is None:
+        return
+    if not _LEARN_URL.fullmatch(url):
+        _fail(where, "learn_url", "what coordinator dev writes there", repr(url))
+    hosts = [urlsplit(each.client_url).hostname or "" for each in config.cluster.members]
+    if config.cluster.name != DEVELOPMENT or not all(map(is_loopback, hosts)):
+        expected = "none beyond a cluster of coordinator dev, with all members on this machine"
+        _fail(where, "learn_url", expected, f"one of cluster {config.cluster.name!r}")
 
 
 def _check_exposure(config: Config, origin: Origin) -> None:

@@ -10,14 +10,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coordinator.cli.dev_layout import (
+    HOST,
     Layout,
     check_ports,
     command_name,
@@ -31,11 +37,15 @@ from coordinator.cli.dev_layout import (
 )
 from coordinator.cli.ending_signals import ending_signals
 from coordinator.cli.output import failing_well, note
+from coordinator.cli.parent_death import dying_with_parent
 from coordinator.client import HttpTransport, Request
 from coordinator.client.securing import ClientTls
 from coordinator.config_file import load
 from coordinator.errors import CoordinatorError
 from coordinator.tls.files import TlsFiles
+
+if TYPE_CHECKING:
+    from coordinator.learn.page_server import PageServer
 
 _READY_S = 60.0
 _STOP_S = 10.0
@@ -94,24 +104,71 @@ def dev(members: str, directory: Path, client_port: int, member_port: int, tls: 
     prepare_directory(layout)
     with held_directory(place):
         check_ports(layout)
+        pages = story_pages(layout)
+        if pages is not None:
+            layout = replace(layout, learn_url=pages.address)
         write_files(layout)
         if count == 1:
-            run_here(layout)
+            run_here(layout, pages)
         else:
-            sys.exit(asyncio.run(Cluster(layout).run()))
+            sys.exit(asyncio.run(Cluster(layout, pages).run()))
+
+
+def story_pages(layout: Layout) -> PageServer | None:
+    """Return what serves the page on which stories play here, not yet started; None with TLS: the
+    clients of a story are not told of the CA."""
+    if layout.has_tls:
+        return None
+    from coordinator.learn.page_server import PageServer
+    from coordinator.learn.stage import Place
+
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port = int(probe.getsockname()[1])
+    urls = {str(member): layout.url(member) for member in layout.ids}
+    return PageServer(Place(layout.endpoints, urls, dying_with_parent()), port)
+
+
+@asynccontextmanager
+async def serving(pages: PageServer | None) -> AsyncIterator[None]:
+    """Serve the page of the stories; without it, or if its port was taken, go on without it."""
+    async with AsyncExitStack() as stack:
+        if pages is not None:
+            try:
+                await stack.enter_async_context(pages)
+            except OSError as error:
+                note(f"no stories can be played here: {error.strerror}")
+        yield
 
 
 # --- one member, in this process
 
 
-def run_here(layout: Layout) -> None:
+def run_here(layout: Layout, pages: PageServer | None) -> None:
     """Run the only member in this process until it is asked to stop."""
     config = load(layout.file(1), environ_of_members())
-    # The server has this thread; another one looks for when it is ready, to say so.
-    threading.Thread(target=lambda: asyncio.run(_greet_when_ready(layout)), daemon=True).start()
+    # The server has this thread; another one says when it is ready, and serves the stories.
+    has_ended = threading.Event()
+    beside = threading.Thread(
+        target=lambda: asyncio.run(_accompany(layout, pages, has_ended)), daemon=True
+    )
+    beside.start()
     from coordinator import server
 
-    server.run(config)
+    try:
+        server.run(config)
+    finally:
+        has_ended.set()
+        beside.join(_STOP_S)
+
+
+async def _accompany(layout: Layout, pages: PageServer | None, has_ended: threading.Event) -> None:
+    async with serving(pages):
+        greeting_it = asyncio.create_task(_greet_when_ready(layout))
+        while not has_ended.is_set():  # noqa: ASYNC110 - another thread sets it
+            await asyncio.sleep(_LOOK_S)
+        greeting_it.cancel()
+        await asyncio.gather(greeting_it, return_exceptions=True)
 
 
 async def _greet_when_ready(layout: Layout) -> None:
@@ -136,8 +193,9 @@ async def _greet_when_ready(layout: Layout) -> None:
 class Cluster:
     """The processes of a development cluster; only they are ever signalled."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, pages: PageServer | None) -> None:
         self._layout = layout
+        self._pages = pages
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._is_stopping = asyncio.Event()
         self._is_hurried = asyncio.Event()
@@ -152,8 +210,9 @@ class Cluster:
             for member in self._layout.ids:
                 self._processes[member] = start_member(self._layout, member)
             if await self._wait_ready():
-                click.echo(greeting(self._layout))
-                await self._stay()
+                async with serving(self._pages):
+                    click.echo(greeting(self._layout))
+                    await self._stay()
             return 0 if self._is_stopping.is_set() else 1
         finally:
             await self._stop()

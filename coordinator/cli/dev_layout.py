@@ -21,6 +21,7 @@ from pathlib import Path
 from coordinator.cli.certs import make as make_certificates
 from coordinator.cli.parent_death import dying_with_parent
 from coordinator.errors import ConfigError
+from coordinator.model.status import DEVELOPMENT
 from coordinator.secret_file import ensure_secret
 
 HOST = "127.0.0.1"
@@ -39,6 +40,8 @@ class Layout:
     has_tls: bool = False
     member_bind_host: str | None = None
     """Where members listen for each other, if not where they are reached."""
+    learn_url: str = ""
+    """Where stories play on it; "": nowhere."""
 
     @property
     def ids(self) -> range:
@@ -150,6 +153,7 @@ def write_files(layout: Layout) -> None:
         make_certificates(layout.certificates, "dev", hosts, is_renewal=True)
     bind_host = layout.member_bind_host
     bound = "" if bind_host is None else f'member_bind_host = "{bind_host}"\n'
+    stories = f'learn_url = "{layout.learn_url}"\n' if layout.learn_url else ""
     for member in layout.ids:
         data_dir = json.dumps(f"member-{member}")
         name = f"{layout.certificates.name}/member-{member}"
@@ -159,8 +163,9 @@ def write_files(layout: Layout) -> None:
         layout.file(member).write_text(
             "# Written by coordinator dev at each start; changes here are lost.\n"
             f'[member]\nmember_id = "{member}"\ndata_dir = {data_dir}\n{bound}{shown}\n'
-            f'[cluster]\nname = "dev"\nsecret_file = "{layout.secret.name}"\n{ca}\n'
+            f'[cluster]\nname = "{DEVELOPMENT}"\nsecret_file = "{layout.secret.name}"\n{ca}\n'
             f'[http]\nbind_host = "{HOST}"\nbind_port = {layout.client_port + member - 1}\n{shown}'
+            + stories
             + addresses,
             encoding="utf-8",
         )

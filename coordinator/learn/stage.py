@@ -21,6 +21,7 @@ from coordinator.learn.film import Film, Guess, Recorder, Step, Value
 from coordinator.learn.onlooker import Onlooker
 from coordinator.learn.report import Report
 from coordinator.learn.troupe import Actor
+from coordinator.model.status import DEVELOPMENT
 
 LEASE_S = 5.0
 FREEZE_S = 6.0
@@ -34,8 +35,6 @@ FIRST_TOKEN = 33
 NAMES = ("A", "B")
 _ASKED_TIMEOUT_S = 10.0
 _JOIN_TIMEOUT_S = 3.0
-DEVELOPMENT = "dev"
-"""The name of a cluster on which stories may play."""
 
 
 class Members(Protocol):

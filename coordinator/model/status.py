@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from coordinator.model.fields import Count, described, one_of
 
+DEVELOPMENT = "dev"
+"""The name of a cluster of ``coordinator dev``: on no other do stories play."""
+
 
 class MemberInfo(Struct, frozen=True):
     """One member of the cluster, as the answering member sees it."""
@@ -57,6 +60,9 @@ class Status(Struct, frozen=True):
         one_of("off", "on"),
         described("whether access rights are checked; while they are off, all may do everything"),
     ] = "off"
+    learn_url: Annotated[
+        str, described("where stories play on this cluster of `coordinator dev`; on others empty")
+    ] = ""
 
 
 class Health(Struct, frozen=True):

@@ -402,6 +402,7 @@ class Member:
             limits_differ=self.limits.difference(),
             reserve=self.limits.reserve_in_words(),
             warnings=(*self.warnings(), *self._manual_holds.warnings()),
+            learn_url=self._config.http.learn_url or "",
         )
 
     def labels(self) -> tuple[str, int, int]:

@@ -21,6 +21,7 @@ def status_of(
     limits_differ: str,
     reserve: str,
     warnings: tuple[str, ...],
+    learn_url: str,
 ) -> Status:
     """Return what a member says of itself; ``wrong`` is why it is not ready, "" when it is."""
     members = members_of(cluster.members, engine)
@@ -43,6 +44,8 @@ def status_of(
         reserve=reserve,
         warnings=warnings,
         access="on" if machine.access.is_on else "off",
+        # The clients of a story have no token.
+        learn_url="" if machine.access.is_on else learn_url,
     )
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -172,6 +176,36 @@ def test_one_member_is_one_process(single: Dev) -> None:
     assert single.stop() == 0
 
 
+def ask(url: str, body: object = None, **headers: str) -> Any:
+    """Ask by GET, or by POST if there is a body; return what can be read."""
+    data = None if body is None else json.dumps(body).encode()
+    headers["Content-Type"] = "application/json"
+    return urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=DEADLINE_S)
+
+
+def test_a_story_plays_on_it(single: Dev) -> None:
+    """The status says where; with the key from there a story begins, and comes out. Its members
+    are not killed, and once access rights are on none is offered."""
+    single.start_ready()
+    status = f"{single.endpoints}/v1/status"
+    with ask(status) as reply:
+        server, _, key = json.load(reply)["learn_url"].partition("/learn#key=")
+    own = {"Learn-Key": key}
+    with ask(f"{server}/learn/live/stage", **own) as reply:
+        assert json.load(reply)["has_members"] is False
+    ask(f"{server}/learn/live/deeds", {"do": "play", "script": "double-booking"}, **own).close()
+    with ask(f"{server}/learn/live/steps", **own) as steps:
+        text = ""
+        while not text.startswith("The end."):
+            text = json.loads(steps.readline().strip() or b"{}").get("text", "")
+            assert "ended before its end" not in text
+
+    with ask(f"{single.endpoints}/v1/access/init", {"identity": "root"}) as reply:
+        token = json.load(reply)["token"]
+    with ask(status, Authorization=f"Bearer {token}") as reply:
+        assert json.load(reply)["learn_url"] == ""
+
+
 def test_a_taken_port_is_named_before_anything_starts(three: Dev) -> None:
     """The message has the port and the option to choose others; no member was started."""
     with socket.create_server(("127.0.0.1", three.member_port + 2)):
@@ -204,6 +238,10 @@ def test_the_written_files_are_right(tmp_path: Path) -> None:
     assert len({config.cluster for config in configs}) == 1
     assert [config.http.bind_port for config in configs] == list(range(20_001, 20_006))
     assert configs[2].member.data_dir == str(tmp_path / "member-3")
+    assert configs[0].http.learn_url is None
+    url = "http://127.0.0.1:9/learn#key=k"
+    write_files(replace(layout, learn_url=url))
+    assert load(layout.file(5), {}).http.learn_url == url
 
 
 def test_with_tls_certificates_are_written_too(tmp_path: Path) -> None:

@@ -128,54 +128,6 @@ def test_what_changes_is_shown_as_it_changes(visitor: Visitor, scene: Scene) -> 
     assert set(page.locator("tbody tr a.mono").all_text_contents()) == {"/app/motd"}
 
 
-def test_a_page_that_nobody_touches_asks_for_little(browser: Any, scene: Scene) -> None:
-    """In a minute: the members each two seconds; of a lock its lease, five times in each."""
-    tab = Visitor(browser, scene.url)
-    tab.page.clock.install()
-    asked: list[str] = []
-    tab.page.on("request", lambda request: asked.append(request.url.removeprefix(scene.url)))
-
-    def asked_in_a_minute(screen: str, step_s: int) -> list[str]:
-        page = tab.open(screen)
-        page.wait_for_timeout(150)  # what it reads at first
-        asked.clear()
-        for _ in range(60 // step_s):
-            page.clock.run_for(step_s * 1_000)
-            page.wait_for_timeout(20)
-        return asked
-
-    members = asked_in_a_minute("cluster", 2)
-    assert set(members) == {"/v1/status", "/v1/members"}
-    assert 20 < len(members) <= 60
-    leases = asked_in_a_minute("locks/account:7", 4)
-    assert len(leases) <= 15
-    assert all(re.fullmatch(r"/v1/locks/account%3A7\?session_id=\w+", each) for each in leases)
-    assert "safe for" in tab.page.inner_text(".lease")
-    for screen in ("locks", "waits", "recipes", "sessions", "tree/%2Fapp", "events"):
-        # At most once: a waiter of the scene may have given up just now.
-        assert len(asked_in_a_minute(screen, 20)) <= 8, screen
-    tab.close()
-
-
-def test_a_slow_member_is_asked_less(visitor: Visitor) -> None:
-    """What took a second is not asked again within four, whatever changes meanwhile."""
-    page = visitor.page
-    page.clock.install()
-    visitor.open("cluster")
-    page.evaluate(
-        """async () => {
-          const { Refresher } = await import("/console/parts/refresher.js");
-          window.calls = 0;
-          const work = () => new Promise((go) => { calls += 1; setTimeout(go, 1_000); });
-          const refresher = new Refresher(work, { atLeastMs: 500, everyMs: 2_000 });
-          setInterval(() => refresher.soon(), 100);
-        }"""
-    )
-    for _ in range(12):
-        page.clock.run_for(5_000)
-    assert 10 <= page.evaluate("calls") <= 14
-
-
 def test_markup_in_names_and_data_stays_text(visitor: Visitor) -> None:
     """Whatever clients write is shown, and never is a part of the page."""
     page = visitor.open("tree/%2Fapp")

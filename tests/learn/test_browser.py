@@ -12,6 +12,8 @@ import pytest
 from coordinator.learn.film import parse_film
 from coordinator.learn.page_server import PageServer
 from coordinator.learn.simulated import film_of_trace
+from coordinator.learn.stage import Place
+from coordinator.testing import local_cluster
 from tests.learn.test_page import FILMS, LESSON_IDS
 from tests.learn.test_visualize import TRACE
 
@@ -112,6 +114,17 @@ async def test_the_key_leaves_the_address_and_opens_the_film() -> None:
         assert server.key not in await page.content()
         assert await page.evaluate("JSON.stringify(localStorage)") == "{}"
         assert "a lock has one holder" in await page.locator(".stage").inner_text()
+
+
+async def test_it_opens_with_the_story_that_the_address_names() -> None:
+    """As the button of the console on a development cluster does: it plays at once."""
+    with local_cluster(members=1) as cluster:
+        place = Place(cluster.endpoints, {"1": cluster.url("1")}, lambda: None)
+        async with PageServer(place) as server, visiting(server) as page:
+            await page.goto(f"{server.address}&play=double-booking")
+            await page.get_by_text("Ann books, and has a ticket").first.wait_for()
+
+            assert server.key not in page.url
 
 
 async def test_the_page_folds_a_film_as_python_does() -> None:

@@ -7,7 +7,7 @@ import { playerKeys, playerView } from "./controls.js";
 import { deedsView } from "./deeds.js";
 import { filmOf } from "./film.js";
 import { LESSONS } from "./lessons.js";
-import { describe, follow, givenFilm, takeKey } from "./live_stage.js";
+import { deed, describe, follow, givenFilm, takeKey } from "./live_stage.js";
 import { Player } from "./player.js";
 
 const FILM_BYTES_MAX = 16 * 1024 * 1024;
@@ -17,7 +17,7 @@ let liveFilm = null;
 let isLiveShown = false;
 
 applyTheme();
-takeKey();
+const first = takeKey();
 themeButton(document.getElementById("theme"));
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
@@ -43,6 +43,7 @@ async function begin() {
       },
       () => isLiveShown && player.arrived(),
     );
+    if (first) play(first);
   }
   if (stage?.has_film) {
     const film = filmOf(await givenFilm());
@@ -51,6 +52,15 @@ async function begin() {
     return;
   }
   route();
+}
+
+/** Begin a story that the page was opened for. */
+async function play(script) {
+  try {
+    await deed({ do: "play", script, is_fenced: true });
+  } catch (error) {
+    announce(error.message, { isTrouble: true });
+  }
 }
 
 function route() {
@@ -75,7 +85,9 @@ function showStart() {
     h("p", {}, "These are recordings of real clusters: the events, the zxids and the tokens are " +
       "true. To " +
       "freeze a client and to kill a leader yourself, run ", h("code", {}, "coordinator learn"),
-      " on your machine. It never plays on a cluster for production."),
+      " on your machine; on a cluster of ", h("code", {}, "coordinator dev"), " the ",
+      h("a", { href: "/console#/cluster" }, "console"), " has a button for it. It never plays on " +
+      "a cluster for production."),
   ], false);
   load("freeze-ray");
 }

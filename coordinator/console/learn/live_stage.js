@@ -9,12 +9,13 @@ const KEY = "coordinator.learn.key";
 const LIVE = "/learn/live";
 const AGAIN_MS = 1_000;
 
-/** Take the key out of the address, if there is one. */
+/** Take the key out of the address, if there is one; return the story to begin with, or "". */
 export function takeKey() {
-  const found = /^#key=([\w-]+)$/.exec(location.hash);
-  if (!found) return;
+  const found = /^#key=([\w-]+)(?:&play=([a-z-]+))?$/.exec(location.hash);
+  if (!found) return "";
   sessionStorage.setItem(KEY, found[1]);
   history.replaceState(null, "", location.pathname);
+  return found[2] ?? "";
 }
 
 function hasKey() {

@@ -8,11 +8,13 @@ import { bytes, duration, number } from "../shared/format.js";
 import { healthOf } from "../words/health.js";
 
 const EVERY_MS = 2_000;
+const STORIES = /^http:\/\/127\.0\.0\.1:\d+\/learn#key=[\w-]+$/;
 
 export async function clusterScreen(context) {
   const { api, rights } = context;
   const mayHandOver = await rights.may("admin", "@members");
   const deed = h("button", { type: "button", hidden: true }, "Hand over the leadership…");
+  const stories = h("p", { class: "stories", hidden: true });
   let followers = [];
   let leader = null;
   const health = h("section", { class: "health", "aria-live": "polite", "aria-label": "Health" });
@@ -27,6 +29,7 @@ export async function clusterScreen(context) {
     health,
     numbers,
     members,
+    stories,
     h(
       "div",
       { class: "two" },
@@ -46,6 +49,8 @@ export async function clusterScreen(context) {
       .filter((each) => each.facts?.is_ready && each.member_id !== leader)
       .map((each) => each.member_id);
     deed.hidden = !mayHandOver || leader === null || !followers.length;
+    stories.hidden = !status.learn_url;
+    fillIfChanged(stories, status.learn_url, () => storyButton(status.learn_url));
     fillIfChanged(health, said, healthCard(said, status));
     fill(
       numbers,
@@ -84,6 +89,19 @@ export async function clusterScreen(context) {
     if (await handOver(context, leader, followers)) refresher.soon();
   });
   return { element, stop: () => refresher.stop() };
+}
+
+/** Offer a story on a cluster of `coordinator dev`; its page has all the others. */
+function storyButton(url) {
+  if (!STORIES.test(url)) return null;
+  return [
+    h("a", { class: "button", href: `${url}&play=freeze-ray` }, "Play a story here"),
+    h(
+      "span",
+      { class: "muted" },
+      " This is a development cluster: the freeze ray plays on it, with two clients of its own.",
+    ),
+  ];
 }
 
 function healthCard(said, status) {
