@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -197,9 +196,10 @@ async def placed(members: int, endpoints: str | None, pace: float) -> AsyncItera
         yield Venue(endpoints, urls, dying_with_parent(), None, pace)
         return
     from coordinator.cli.learn_members import LearnMembers, free_layout
+    from coordinator.learn.scratch import scratch_directory
 
-    with tempfile.TemporaryDirectory(prefix="coordinator-learn-") as directory:
-        started = LearnMembers(free_layout(Path(directory) / f"dev-{members}", members))
+    with scratch_directory() as directory:
+        started = LearnMembers(free_layout(directory / f"dev-{members}", members))
         note(f"starting {members} members ...")
         try:
             await started.start_all()

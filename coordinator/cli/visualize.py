@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from coordinator.client import AsyncClient
     from coordinator.learn.film import Film
 
+_MEMBER_S = 0.5
 _CHARACTERS_MAX = 64 * 1024 * 1024
 """Of a trace, of which not all becomes the film; a film has its own limit."""
 
@@ -55,7 +58,7 @@ def visualize(
     if output is None and not is_shown:
         raise BadArgumentsError("visualize: expected --output FILM, --show or both; found neither")
     if file is None:
-        film = settings.run(lambda client: _record(client, seconds, path))
+        film = settings.run(lambda client: _record(settings, client, seconds, path))
     else:
         text = _read(file)
         film = parse_film(text) if text.lstrip().startswith("{") else film_of_trace(
@@ -77,15 +80,28 @@ def _read(file: IO[str]) -> str:
     return text
 
 
-async def _record(client: AsyncClient, seconds: float, path: str) -> Film:
+async def _record(
+    settings: Settings, client: AsyncClient, seconds: float, path: str
+) -> Film:
     from coordinator.learn.recording import record
 
     members = (await client.status()).members
-    # Each member is asked for its role without credentials or certificates: only where it may be.
-    urls = {each.member_id: each.client_url for each in members
-            if each.client_url.startswith("http://")}  # fmt: skip
+    urls = {each.member_id: each.client_url for each in members if each.client_url}
     note(f"recording {len(members)} members for {seconds:g} s ...")
-    return await record(client, urls, seconds, path=path)
+    async with AsyncExitStack() as stack:
+        # A client for each, for one that is cut off says what it believes itself.
+        asked = {
+            url: await stack.enter_async_context(
+                replace(settings, endpoints=url, timeout_s=_MEMBER_S).connector()
+            )
+            for url in urls.values()
+        }
+
+        async def ask(url: str) -> dict[str, Any]:
+            said = await asked[url].status()
+            return {name: getattr(said, name) for name in ("role", "term", "is_ready", "summary")}
+
+        return await record(client, urls, seconds, path=path, ask=ask)
 
 
 async def _show(film: Film) -> int:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.client import AsyncClient, Change, HttpTransport, Request
-from coordinator.errors import CoordinatorError
+from coordinator.errors import AuthFailedError, CoordinatorError, NoAuthError, from_problem
 from coordinator.learn.film import Recorder, Value
 from coordinator.model.events import EventType
 
@@ -23,8 +23,8 @@ SAMPLE_S = 0.2
 MEMBERS_S = 0.4
 _MEMBER_MS = 300
 _AGAIN_S = 0.2
-_NOT_ALLOWED = (401, 403)
-"""A member that answers so is up; what it is, we may not know."""
+AskMember = Callable[[str], Awaitable[Mapping[str, Any]]]
+"""Returns what the member at a URL says of itself (its status)."""
 
 
 @dataclass(slots=True)
@@ -46,6 +46,8 @@ class Onlooker:
     urls: Mapping[str, str]
     names: dict[str, str] = field(default_factory=dict)
     """Who has which session."""
+    ask: AskMember | None = None
+    """How a member is asked; None: by HTTP, without a token."""
 
     def __post_init__(self) -> None:
         self._queue: list[SeenContender] = []
@@ -208,10 +210,7 @@ class Onlooker:
 
     async def _member(self, url: str) -> dict[str, Value]:
         try:
-            reply = await self._transport.request(url, Request("GET", "/v1/status"), _MEMBER_MS)
-            if reply.status in _NOT_ALLOWED:
-                return {"is_up": True, "is_ready": True, "role": "", "term": 0, "summary": ""}
-            body: dict[str, Any] = json.loads(reply.body)
+            body = await (self.ask or self._ask_in_clear)(url)
             return {
                 "is_up": True,
                 "role": str(body["role"]),
@@ -219,5 +218,14 @@ class Onlooker:
                 "is_ready": bool(body["is_ready"]),
                 "summary": str(body["summary"]),
             }
+        except (AuthFailedError, NoAuthError):  # it is up; what it is, we may not know
+            return {"is_up": True, "is_ready": True, "role": "", "term": 0, "summary": ""}
         except (CoordinatorError, KeyError, ValueError):
             return {"is_up": False, "is_ready": False, "role": "", "term": 0, "summary": ""}
+
+    async def _ask_in_clear(self, url: str) -> Mapping[str, Any]:
+        reply = await self._transport.request(url, Request("GET", "/v1/status"), _MEMBER_MS)
+        body: dict[str, Any] = json.loads(reply.body)
+        if reply.status >= 400:
+            raise from_problem(body)
+        return body

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 
 from coordinator.client import AsyncClient, Change
 from coordinator.clock import SystemClock
-from coordinator.errors import CoordinatorError
+from coordinator.errors import AuthFailedError, CoordinatorError, NoAuthError
 from coordinator.learn.film import Film, Recorder, Step, Value
-from coordinator.learn.onlooker import Onlooker
+from coordinator.learn.onlooker import AskMember, Onlooker
 
 LOOK_S = 0.5
 SHOWN_MAX = 50
@@ -26,6 +26,7 @@ async def record(
     seconds: float,
     *,
     path: str = "/",
+    ask: AskMember | None = None,
     on_step: Callable[[Step], None] | None = None,
 ) -> Film:
     """Return the film of the next ``seconds`` of a cluster, or less if it gets full.
@@ -33,11 +34,12 @@ async def record(
     Args:
         urls: where each member is reached, by its id.
         path: only events at and below this path.
+        ask: how a member is asked for its role; None: by HTTP, without a token.
     """
     recorder = Recorder(SystemClock(), "A cluster", f"recorded: {len(urls)} members, {path}")
     if on_step is not None:
         recorder.on_step.append(on_step)
-    onlooker = Onlooker(client, recorder, "", urls)
+    onlooker = Onlooker(client, recorder, "", urls, ask=ask)
     zxid = (await client.status()).zxid
     recorder.step("film", f"Recording begins at zxid {zxid}.", {("world", "zxid"): zxid})
     tasks = [
@@ -62,6 +64,9 @@ async def _watch(client: AsyncClient, recorder: Recorder, path: str, from_zxid: 
                 async for change in changes:
                     from_zxid = change.zxid
                     _show(recorder, change)
+        except (AuthFailedError, NoAuthError) as error:
+            recorder.step("film", f"Events are not shown: {error.message}")
+            return
         except CoordinatorError as error:
             recorder.step("film", f"The watch was lost, and goes on: {error.message}")
             await asyncio.sleep(LOOK_S)
@@ -74,11 +79,17 @@ def _show(recorder: Recorder, change: Change) -> None:
 
 async def _look(client: AsyncClient, recorder: Recorder) -> None:
     shown: dict[str, Value] = {}
+    reads = {"locks": _locks, "sessions": _sessions}
     while not recorder.is_full:
-        try:
-            found = {"locks": await _locks(client), "sessions": await _sessions(client)}
-        except CoordinatorError:
-            found = {}
+        found: dict[str, Value] = {}
+        for name, read in list(reads.items()):
+            try:
+                found[name] = await read(client)
+            except (AuthFailedError, NoAuthError) as error:
+                recorder.step("film", f"The {name} are not shown: {error.message}")
+                del reads[name]
+            except CoordinatorError:
+                continue
         new: dict[tuple[str, ...], Value] = {
             (name,): value for name, value in found.items() if shown.get(name) != value
         }

@@ -7,11 +7,9 @@ Each records that it was done; what comes of it, the onlooker and the actors rec
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from coordinator.client import AsyncClient, connect
@@ -20,6 +18,7 @@ from coordinator.errors import BadArgumentsError, NodeExistsError, UnavailableEr
 from coordinator.learn.film import Film, Guess, Recorder, Step, Value
 from coordinator.learn.onlooker import Onlooker
 from coordinator.learn.report import Report
+from coordinator.learn.scratch import scratch_directory
 from coordinator.learn.troupe import Actor
 from coordinator.model.status import DEVELOPMENT
 
@@ -108,8 +107,8 @@ class Stage:
         self.recorder.on_step.extend(on_step)
         self.actors: dict[str, Actor] = {}
         self.lease_s = place.seconds(LEASE_S) if lease_s is None else lease_s
-        self._directory = Path(tempfile.mkdtemp(prefix="coordinator-learn-"))
-        self.report = Report(self._directory / "report.db")
+        self._files = ExitStack()
+        self.report: Report
         self._waking: dict[str, asyncio.Task[None]] = {}
         self._reading: set[asyncio.Task[None]] = set()
         self.client: AsyncClient
@@ -117,6 +116,8 @@ class Stage:
 
     async def __aenter__(self) -> Stage:
         try:
+            directory = self._files.enter_context(scratch_directory())
+            self.report = Report(directory / "report.db")
             self.client = await connect(self.place.endpoints, timeout=_ASKED_TIMEOUT_S)
             self.onlooker = Onlooker(self.client, self.recorder, self.lock, self.place.urls)
             await self._begin()
@@ -308,7 +309,7 @@ class Stage:
             await self.onlooker.stop()
         if hasattr(self, "client"):
             await self.client.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._files.close()
 
     async def _wake_after(
         self, who: str, seconds: float, at_least_until: asyncio.Event | None

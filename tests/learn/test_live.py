@@ -20,6 +20,7 @@ from coordinator.learn.film import parse_film
 from coordinator.learn.page_server import KEY_HEADER, LIVE, PageServer
 from coordinator.learn.playing import PLAYED
 from coordinator.learn.stage import Stage, Venue
+from tests.cli.test_supervisor import eventually, is_alive
 from tests.cluster.processes import ProcessCluster
 
 pytestmark = pytest.mark.check
@@ -167,16 +168,33 @@ async def test_only_a_development_cluster_is_joined(cluster: str, tmp_path: Path
         assert status["zxid"] == 0
 
 
-def test_a_terminated_one_leaves_no_process_and_no_file(tmp_path: Path) -> None:
-    """TERM, as of a service manager or of a terminal that is closed, ends it as Ctrl-C does."""
-    started = subprocess.Popen(
-        [sys.executable, "-m", "coordinator", "learn", "--script", "freeze-ray", "--members", "1"],
-        stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
-    )  # fmt: skip
-    assert started.stdout is not None
-    with started.stdout:
-        started.stdout.readline()
-        assert list(tmp_path.iterdir())
-        started.terminate()
-        assert started.wait(30) == 128 + signal.SIGTERM
+def test_an_ended_one_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    """Killed while A is frozen, it takes its members and clients with it; its files are removed at
+    the next start. TERM, as of a service manager or of a terminal that is closed, removes them."""
+
+    def ended(by: signal.Signals, after: str) -> tuple[int, list[int]]:
+        started = subprocess.Popen(
+            [sys.executable, "-m", "coordinator", "learn", "--script", "freeze-ray",
+             "--members", "1"],
+            stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+        )  # fmt: skip
+        assert started.stdout is not None
+        with started.stdout:
+            while after not in started.stdout.readline():
+                pass
+            children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text()
+            assert list(tmp_path.iterdir())
+            started.send_signal(by)
+            return started.wait(30), [int(pid) for pid in children.split()]
+
+    code, children = ended(signal.SIGKILL, "A is frozen")
+    assert code == -signal.SIGKILL
+    assert len(children) == 3  # a member, A and B
+    eventually(lambda: not any(map(is_alive, children)), "no process is left")
+    left = set(tmp_path.iterdir())
+    assert len(left) == 2  # of the members, and of the store
+
+    code, children = ended(signal.SIGTERM, "The lock is free")
+    assert code == 128 + signal.SIGTERM
+    assert not any(map(is_alive, children))
     assert list(tmp_path.iterdir()) == []

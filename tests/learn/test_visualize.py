@@ -10,8 +10,10 @@ from click.testing import CliRunner
 from coordinator.cli.main import cli
 from coordinator.cli.output import EXIT_REFUSED
 from coordinator.errors import BadArgumentsError
-from coordinator.learn.film import STEPS_MAX, parse_film
+from coordinator.learn.film import STEPS_MAX, Film, parse_film
 from coordinator.learn.simulated import film_of_trace
+from coordinator.testing import local_cluster
+from recipes import Lock
 from tests.simulation.world import Settings, simulate
 
 TRACE = """\
@@ -101,6 +103,42 @@ def test_a_trace_is_written_as_a_film(tmp_path: Path) -> None:
     assert "--show" in nowhere.output
     assert said.exit_code == 0, said.output
     assert parse_film(film.read_text(encoding="utf-8")).title == "Seed 7"
+
+
+def test_a_cluster_with_tls_and_rights_is_filmed_with_them(tmp_path: Path) -> None:
+    """By the variables that all verbs read; what one may not see is said, and the rest is shown."""
+    out, token_file = tmp_path / "film.json", tmp_path / "token"
+
+    def filmed(token: str, path: str) -> Film:
+        token_file.write_text(token)
+        token_file.chmod(0o600)
+        env = {"COORDINATOR_ENDPOINTS": cluster.endpoints, "COORDINATOR_CA_FILE": ca_file,
+               "COORDINATOR_TOKEN_FILE": str(token_file)}  # fmt: skip
+        said = CliRunner().invoke(cli, ["visualize", "--seconds", "0.5", "--path", path,
+                                       "-o", str(out)], env=env)  # fmt: skip
+        assert said.exit_code == 0, said.output
+        return parse_film(out.read_text(encoding="utf-8"))
+
+    with local_cluster(members=1, tls=True, access=True) as cluster, cluster.connect() as admin:
+        assert cluster.access is not None
+        assert cluster.certificates is not None
+        ca_file = cluster.certificates.ca_file
+        reader = cluster.access.token(admin, "reader", {"/app": "read,watch"})
+        with Lock(admin, "held"):
+            whole = filmed(cluster.access.admin_token, "/")
+            part = filmed(reader, "/locks")
+        refused = CliRunner().invoke(
+            cli, ["visualize", "--seconds", "0.5", "-o", str(out), "--endpoints",
+                  cluster.endpoints, "--ca-file", ca_file])  # fmt: skip
+
+    for film in (whole, part):
+        assert film.state()["members"]["1"]["role"] == "leader"
+    assert set(whole.state()["locks"]) == {"held"}
+    assert len(whole.state()["sessions"]) == 1
+    assert [step.text for step in part.steps if "Events are not shown: " in step.text]
+    assert "held" not in part.to_json()
+    assert refused.exit_code != 0
+    assert "token" in refused.output
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe{}", b"\0" * 100, b'{"format": 1}'])
