@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.config",
         "coordinator.errors",
         "coordinator.model.limits",
+        "coordinator.model.status",
     ),
     "coordinator.secret_file": (
         "coordinator.config",

@@ -120,13 +120,13 @@ def story_pages(layout: Layout) -> PageServer | None:
     if layout.has_tls:
         return None
     from coordinator.learn.page_server import PageServer
-    from coordinator.learn.stage import Place
+    from coordinator.learn.stage import Venue
 
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port = int(probe.getsockname()[1])
     urls = {str(member): layout.url(member) for member in layout.ids}
-    return PageServer(Place(layout.endpoints, urls, dying_with_parent()), port)
+    return PageServer(Venue(layout.endpoints, urls, dying_with_parent()), port)
 
 
 @asynccontextmanager

@@ -395,14 +395,13 @@ class Member:
     def status(self) -> Status:
         """Return what this member knows, without asking the others."""
         return status_of(
-            self._config.cluster,
+            self._config,
             self._engine.status(),
             self._replica.machine,
             wrong=self.not_ready_reason(),
             limits_differ=self.limits.difference(),
             reserve=self.limits.reserve_in_words(),
             warnings=(*self.warnings(), *self._manual_holds.warnings()),
-            learn_url=self._config.http.learn_url or "",
         )
 
     def labels(self) -> tuple[str, int, int]:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 
-from coordinator.config import ClusterConfig, MemberAddress
+from coordinator.config import Config, MemberAddress
 from coordinator.model.status import MemberInfo, Status
 from coordinator.raft.engine import EngineStatus, Role
 from coordinator.state.machine import StateMachine
 
 
 def status_of(
-    cluster: ClusterConfig,
+    config: Config,
     engine: EngineStatus,
     machine: StateMachine,
     *,
@@ -21,13 +21,12 @@ def status_of(
     limits_differ: str,
     reserve: str,
     warnings: tuple[str, ...],
-    learn_url: str,
 ) -> Status:
     """Return what a member says of itself; ``wrong`` is why it is not ready, "" when it is."""
-    members = members_of(cluster.members, engine)
+    members = members_of(config.cluster.members, engine)
     return Status(
         member_id=engine.member_id,
-        cluster=cluster.name,
+        cluster=config.cluster.name,
         role=engine.role.value,
         leader_id=engine.leader_id,
         term=engine.term,
@@ -45,7 +44,7 @@ def status_of(
         warnings=warnings,
         access="on" if machine.access.is_on else "off",
         # The clients of a story have no token.
-        learn_url="" if machine.access.is_on else learn_url,
+        learn_url="" if machine.access.is_on else config.http.learn_url or "",
     )
 
 
