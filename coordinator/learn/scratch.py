@@ -1,7 +1,7 @@
 """Directories of one run, among the temporary files; those of dead runs are removed.
 
-Whoever runs holds a lock (flock) on a file in its directory. The kernel releases it however the
-process ends, so it is known who is dead: a process id could be another's by now, or be counted
+A process that runs holds a lock (flock) on a file in its directory. The kernel releases it however
+the process ends, so it is known who is dead: a process id could be another's by now, or be counted
 otherwise in a container that shares the directory.
 """
 
