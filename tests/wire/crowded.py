@@ -14,6 +14,7 @@ from typing import Any
 from coordinator.clock import SystemClock
 from coordinator.config import Config, HttpConfig
 from coordinator.model.access import MEMBER, Caller
+from coordinator.model.limits import NEW_CLUSTER, MachineLimits
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.state.commands import (
@@ -41,12 +42,13 @@ _STREAM_S = 0.5
 class Crowded:
     """Speaks plain HTTP to it, from a thread that is not the loop's."""
 
-    def __init__(self, loop: Metered) -> None:
+    def __init__(self, loop: Metered, limits: MachineLimits = NEW_CLUSTER) -> None:
         self.loop = loop
         self.clock = SystemClock()
         http_config = replace(HttpConfig(), bind_port=0, shutdown_grace_ms=500)
         self._http_config = http_config
-        self.member = Member(Config(http=http_config), LoopbackEngine(), self.clock)
+        config = Config(http=http_config, first_limits=limits)
+        self.member = Member(config, LoopbackEngine(), self.clock)
         self.server: HttpServer | None = None
 
     async def start(self) -> None:
