@@ -202,6 +202,30 @@ def test_a_lock_is_revoked_after_it_was_said_whose(visitor: Visitor, scene: Scen
     assert (ended["by"], ended["reason"]) == ("bob", "it hangs")
 
 
+def test_the_story_of_a_lock_says_what_came_after_a_loss(visitor: Visitor) -> None:
+    """Its lock-delay, if one waited already; else it was free, and nobody is told otherwise."""
+    page = visitor.open("cluster")
+    first = {"fencing_token": 3, "entered_ms": 1_000, "granted_ms": 1_000, "ended_ms": 5_000,
+             "how": "expired", "silent_ms": 2_000, "label": "a", "term": 1}  # fmt: skip
+    said = {}
+    for entered_ms, granted_ms in ((2_000, 8_000), (7_000, 8_000), (2_000, 5_000)):
+        second = {"fencing_token": 9, "entered_ms": entered_ms, "granted_ms": granted_ms,
+                  "ended_ms": None, "how": "", "label": "b", "term": 0}  # fmt: skip
+        text = page.evaluate(
+            """async (grants) => {
+              const { story } = await import("/console/parts/story.js");
+              return story(grants, 9_000).querySelector("tbody tr:last-child").textContent;
+            }""",
+            [first, second],
+        )
+        said[entered_ms, granted_ms] = text.partition("; then ")[2]
+    assert said == {
+        (2_000, 8_000): "closed for 3.0 s by its lock-delay",
+        (7_000, 8_000): "free for 3.0 s",
+        (2_000, 5_000): "",
+    }
+
+
 def test_a_session_is_ended_and_a_znode_deleted(visitor: Visitor, scene: Scene) -> None:
     session = scene.session("doomed")
     scene.acquire("of-doomed", "doomed", session)

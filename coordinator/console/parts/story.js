@@ -5,6 +5,7 @@ import { count, duration, time } from "../shared/format.js";
 import { HOW, kindOf, nameOf, who } from "../words/who.js";
 
 const SHOWN_MAX = 40;
+const GAP_MS_MIN = 100;
 
 /** Return the latest grants, the newest first; `grants` are the oldest first. */
 export function story(grants, nowMs) {
@@ -26,6 +27,7 @@ export function story(grants, nowMs) {
         ["held", "holds"],
         ["released", "given back"],
         ["lost", "lost"],
+        ["closed", "held by nobody after a loss"],
       ].map(([kind, text]) =>
         h("span", {}, h("span", { class: `key ${kind}`, "aria-hidden": "true" }), text),
       ),
@@ -72,7 +74,7 @@ export function story(grants, nowMs) {
 function row(grant, next, { at, wide, nowMs }) {
   const ended = grant.ended_ms ?? nowMs;
   const kind = kindOf(grant.how);
-  const gap = kind === "lost" && next && next.granted_ms > ended ? next.granted_ms - ended : 0;
+  const gap = kind === "lost" && next ? Math.max(0, next.granted_ms - ended) : 0;
   return h(
     "tr",
     {},
@@ -90,6 +92,7 @@ function row(grant, next, { at, wide, nowMs }) {
         HOW[grant.how] ?? grant.how,
       ),
       why(grant),
+      afterLoss(grant, next, gap),
     ),
     h(
       "td",
@@ -113,6 +116,15 @@ function row(grant, next, { at, wide, nowMs }) {
       ),
     ),
   );
+}
+
+/** Say how long nobody held it after a loss: closed by its lock-delay if one waited already. */
+function afterLoss(grant, next, gap) {
+  if (gap < GAP_MS_MIN) return null;
+  const isDelay = next.entered_ms <= grant.ended_ms && !next.group?.length;
+  const said = isDelay ? "closed" : "free";
+  const by = isDelay ? " by its lock-delay" : "";
+  return h("span", { class: "muted" }, `; then ${said} for ${duration(gap)}${by}`);
 }
 
 function why(grant) {
