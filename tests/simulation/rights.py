@@ -6,8 +6,9 @@ of the world have no credential, and the anonymous caller may do everything. Dra
 its own, in worlds of their own (``NAMES``).
 
 Judged: what comes back under a token was done, read, told or granted before the zxid at which the
-token was revoked, and nothing that began after its revocation was confirmed. What was refused for
-certain never happened.
+token was revoked, and nothing that began after its revocation was confirmed. The same holds of
+roles: a write, an attempt, a read and an event had a rule where they were judged. What was refused
+for certain never happened.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ class Rights(AccessOperator):
         self._gone_s: dict[str, float] = {}
         """When the revocation of a token was confirmed, by the token's id."""
         self._refused: set[bytes] = set()
-        self._said: list[tuple[Caller, str, int]] = []
-        """Who was answered what, at which zxid: as late as that may have been."""
+        self._said: list[tuple[Caller, str, int, int]] = []
+        """Who was answered what, at which zxid, and up to which the member had come by then."""
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -120,7 +121,7 @@ class Rights(AccessOperator):
         zxid = await work(member, caller, deadline_ms)
         if zxid is None:
             return False
-        self._said.append((caller, work.__name__.strip("_"), zxid))
+        self._said.append((caller, work.__name__.strip("_"), zxid, zxid))
         self._deed(work.__name__.strip("_"))
         gone_s = self._gone_s.get(token[3:13])
         if gone_s is not None and gone_s < begun_s:
@@ -166,7 +167,8 @@ class Rights(AccessOperator):
                 while True:
                     item = await anext(stream)
                     if getattr(item, "events", ()):
-                        self._said.append((caller, "watch", item.zxid))
+                        applied = member.service.labels()[1]
+                        self._said.append((caller, "watch", item.zxid, applied))
                         self._deed("event told")
         except TimeoutError:
             return None
@@ -184,6 +186,8 @@ class Rights(AccessOperator):
         has: dict[str, tuple[str, ...]] = {}
         owners: dict[str, Caller] = {}
         """Who made each contender, by its path."""
+        allowed: list[tuple[int, dict[str, set[Verb]]]] = []
+        """From which zxid on, what each program may do below ``/r``."""
         for entry in log:
             command, outcome = entry.command, entry.outcome
             operation, caller = command.operation, command.caller
@@ -199,6 +203,10 @@ class Rights(AccessOperator):
                 roles[operation.name] = operation.rules
             elif isinstance(operation, PutIdentity):
                 has[operation.name] = operation.roles
+            elif isinstance(operation, DropIdentity):
+                has.pop(operation.name, None)
+            if isinstance(operation, PutRole | PutIdentity | DropIdentity):
+                allowed.append((outcome.zxid, _verbs_at("/r", roles, has)))
             if isinstance(operation, Enter) and operation.opening is not None:
                 sessions[operation.session_id] = caller
             self._follow_tokens(operation, outcome.zxid, current, gone)
@@ -208,7 +216,10 @@ class Rights(AccessOperator):
                 owner = owners.get(path, NOBODY)
                 if (owner.credential, owner.since) in gone:
                     self._violate(f"{path} was granted at {entry.index} to {owner}")
-        for caller, what, zxid in self._said:
+        for caller, what, zxid, until in self._said:
+            verb = {"read": Verb.READ, "watch": Verb.WATCH}.get(what)
+            if verb is not None and not _may(allowed, caller.identity, verb, zxid, until):
+                self._violate(f"{what} at zxid {zxid} to {until} for {caller} by no rule")
             gone_zxid = gone.get((caller.credential, caller.since))
             if gone_zxid is not None and zxid >= gone_zxid:
                 self._violate(f"{what} at zxid {zxid} for {caller}, revoked at {gone_zxid}")
@@ -247,3 +258,30 @@ class Rights(AccessOperator):
             if is_dropped:
                 gone[credential, caller.since] = zxid
                 del current[credential]
+
+
+def _verbs_at(
+    path: str, roles: dict[str, tuple[Rule, ...]], has: dict[str, tuple[str, ...]]
+) -> dict[str, set[Verb]]:
+    """Return what each identity may do at ``path``."""
+    return {
+        name: {
+            verb
+            for role in of_it
+            for rule in roles.get(role, ())
+            for verb in rule.verbs
+            if covers(rule.prefix, path)
+        }
+        for name, of_it in has.items()
+    }
+
+
+def _may(
+    allowed: list[tuple[int, dict[str, set[Verb]]]], name: str, verb: Verb, zxid: int, until: int
+) -> bool:
+    """Say whether ``name`` could ``verb`` at some time from ``zxid`` to ``until``."""
+    for number, (since, verbs) in enumerate(allowed):
+        ends = allowed[number + 1][0] if number + 1 < len(allowed) else until + 1
+        if since <= until and ends > zxid and verb in verbs.get(name, ()):
+            return True
+    return False

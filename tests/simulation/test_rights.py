@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.build import is_compiled
+from coordinator.service.watches import WatchHub
 from coordinator.state.access.guard import CommandGuard
 from coordinator.state.access.table import AccessTable
 from coordinator.state.locks.rights import LockRights
@@ -36,7 +37,13 @@ PLANTED = {
     "a credential that is gone counts": (AccessTable, "is_current", lambda *_: True),
     "apply asks nobody": (CommandGuard, "check", lambda *_: None),
     "what waits is granted": (LockRights, "are_lost", lambda *_: False),
+    "reads are shown to all": (AccessTable, "sees", lambda *_: True),
+    "events are told to all": (AccessTable, "allows", lambda *_: True),
 }
+ALSO = {
+    "events are told to all": ((WatchHub, "check"), (WatchHub, "check_stream")),
+}
+"""What else looks at the same, and would hide what is planted."""
 
 
 @pytest.mark.check
@@ -46,6 +53,8 @@ def test_a_world_notices(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rights that are not looked at in one place are found by what comes of it."""
     kind, name, wrong = PLANTED[what]
     monkeypatch.setattr(kind, name, wrong)
+    for other, method in ALSO.get(what, ()):
+        monkeypatch.setattr(other, method, lambda *_: None)
 
     # Two that show most, and others, should a change make other worlds of these.
     seeds = (TELLING, 9, *range(30))
