@@ -134,7 +134,8 @@ class JobSteps:
         attempt = 1 if before is None else before.attempt + 1
         if before is not None and before.state == "started":
             ledger = replace(ledger, failures=ledger.failures + 1)
-        if before is not None and attempt > self._policy.attempts_max:
+        attempts_max = 1 if self._policy.is_at_most_once else self._policy.attempts_max
+        if before is not None and attempt > attempts_max:
             if before.state == "started":
                 before = replace(before, state="lost", reason="no attempt came to its end")
             ledger = replace(ledger, settled_ms=start_ms, open_ms=None)

@@ -193,6 +193,27 @@ async def test_at_most_once_a_crashed_run_is_lost_and_said_to_be(world: MemoryCl
 
 
 @in_memory
+async def test_a_job_that_is_now_at_most_once_does_not_repeat_what_crashed_before(
+    world: MemoryCluster,
+) -> None:
+    """What counts is what it says when it would be repeated: the operator has just changed it."""
+    async with world.client() as client:
+        work = Work()
+        work.waits_s = 100.0
+        task = asyncio.create_task(each_minute(client).run(work))
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait({task})
+
+        assert (await each_minute(client, guarantee="at_most_once").run(work)).state == "done"
+
+        assert work.minutes == [0]
+        view = await Jobs(client).look("report")
+        assert view is not None
+        assert [each.state for each in view.runs] == ["lost"]
+
+
+@in_memory
 async def test_a_run_that_fails_is_tried_again_so_often(world: MemoryCluster) -> None:
     """Who failed, and why, is there to be read; after three attempts the interval is over."""
     async with world.client() as client:
