@@ -28,6 +28,7 @@ from coordinator.cli.probing import probed
 from coordinator.cli.restarting import RestartPolicy, Restarts
 from coordinator.cli.service_manager import ServiceManager
 from coordinator.cli.supervisor import Ended, Reason, SafeTime, Supervisor
+from coordinator.cli.watchdog import ready_draft
 from coordinator.client import AsyncClient
 from coordinator.client.locks import Acquired
 from coordinator.clock import SystemClock
@@ -234,10 +235,7 @@ def removed_ready_file(path: str | None) -> str | None:
     if path is None:
         return None
     path = os.path.abspath(path)
-    draft = f"{path}.{os.getpid()}"
-    with open(draft, "w", encoding="utf-8"):
-        pass
-    os.unlink(draft)
+    os.unlink(ready_draft(path))
     with suppress(FileNotFoundError):
         os.unlink(path)
     return path

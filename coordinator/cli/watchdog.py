@@ -218,12 +218,26 @@ class Watchdog:
             pass  # woken by something else
 
 
+def ready_draft(path: str, text: str = "") -> str:
+    """Write a file beside ``path`` and return its name. A link that waits there is not followed:
+    who may write into the directory chooses no other file of ours to be overwritten.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+    draft = f"{path}.{os.getpid()}"
+    with suppress(FileNotFoundError):
+        os.unlink(draft)
+    new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(draft, new, 0o644), "w", encoding="utf-8") as file:
+        file.write(text)
+    return draft
+
+
 def write_ready(path: str, text: str) -> None:
     """Let the file be there, whole."""
-    draft = f"{path}.{os.getpid()}"
     with suppress(OSError):  # checked by the supervisor before; the command matters more
-        Path(draft).write_text(text, encoding="utf-8")
-        os.replace(draft, path)
+        os.replace(ready_draft(path, text), path)
 
 
 def remove_ready(path: str) -> None:
