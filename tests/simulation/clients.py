@@ -313,8 +313,9 @@ class SimulatedClient:
                 self.world.watchings.append(watching)
                 self.note("watch", ",".join(paths), f"{kind} from {stream.zxid}")
                 await self._follow(stream, watching)
-        except CompactedError:
+        except CompactedError as error:
             self.note("watch", ",".join(paths), "compacted")
+            self.world.record.note_compacted(stream.zxid or 0, error.fields["floor_zxid"])
         except CoordinatorError as error:
             self.note_failure("watch", ",".join(paths), None, error)
 

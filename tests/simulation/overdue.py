@@ -1,4 +1,4 @@
-"""Do leaders end in time what ends by itself: bounded holds, and lock-delays?
+"""Do leaders end in time what ends by itself: bounded holds, lock-delays, and sessions?
 
 A leader that runs, is ready and has applied the entry proposes the end when the bound is over by
 its clock. Whether that is committed is another question; whether it is proposed does not depend on
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CLOCK_RATE_MOST = 1.015
 LATE_S = 0.3
 """Looks are 50 ms apart, timers 10 ms, and a proposal that was refused comes again after 100."""
+SESSION_LATE_S = 0.8
+"""Ticks are 100 ms apart, and a leader that stood still for a second begins all leases anew."""
 
 Bound = tuple[str, int, int, int]
 """A path, the ms it may stand, the index of the entry from which they count, its extensions."""
@@ -27,11 +29,16 @@ class Overdue:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        world.record.history_changes_max = world.config_of("1").limits.watch_history_changes
         self._since_s: dict[tuple[str, int, str, int], float] = {}
         """From when on a leader certainly counts a bound: by member's life, term, path and
         how often it was extended."""
+        self._late_s: dict[tuple[str, str], float] = {}
+        """Since when a session's lease is over and its end not proposed: by life and session."""
 
     def look(self) -> None:
+        for member in self._world.members:
+            self._look_at_sessions(member)
         bounds = list(self._bounds())
         if not bounds:
             return
@@ -67,4 +74,35 @@ class Overdue:
                     "ends by itself in time",
                     f"{member.who} leads, and has not ended {path} of {bound_ms} ms that it "
                     f"counts since {self._since_s[key]:.4f}",
+                )
+
+    def _look_at_sessions(self, member: SimulatedMember) -> None:
+        """Whether a leader proposes the end of each session in time, and promises none too much.
+
+        Each heartbeat extends a lease, also one whose answer is lost, so the leader says until when
+        it lasts: never longer than the timeout from now on."""
+        record, late_s = self._world.record, self._late_s
+        leases = member.service._leases if member.is_leading and member.failure is None else None
+        if leases is None or member.owner.is_paused or leases._starting or leases.term is None:
+            for key in [each for each in late_s if each[0] == member.who]:
+                del late_s[key]
+            return
+        now_s, now_ms = record.now_s(), member.clock.monotonic_ms()
+        for session in member.machine().sessions():
+            session_id = session.session_id
+            key, ends_ms = (member.who, session_id), leases.deadline_ms(session_id)
+            if ends_ms is not None and ends_ms > now_ms + session.timeout_ms:
+                record.violate(
+                    "sessions end in time",
+                    f"{member.who} keeps {session_id} for {ends_ms - now_ms} ms more, of "
+                    f"{session.timeout_ms} at most",
+                )
+            if (ends_ms is not None and ends_ms > now_ms) or session_id in leases._expiring:
+                late_s.pop(key, None)
+            elif now_s - late_s.setdefault(key, now_s) > SESSION_LATE_S:
+                late_s[key] = now_s + 3_600  # once is enough
+                record.violate(
+                    "sessions end in time",
+                    f"{member.who} leads, and has not ended {session_id} though its lease has been "
+                    f"over for {SESSION_LATE_S} s",
                 )

@@ -121,6 +121,10 @@ class Record:
         self.on_applied: list[Callable[[str, StateMachine, Command, Outcome], None]] = []
         """Told each application of each life of a member, with its state after it."""
         self.on_restored: list[Callable[[str, StateMachine], None]] = []
+        self.restored_zxids: set[int] = set()
+        """Of each snapshot that some life of a member began with: its history begins there."""
+        self.history_changes_max = 0
+        """How many changes each member keeps at the least."""
         self.timeouts_s: dict[str, float] = {}
         """Of every session that was ever opened."""
         self._over: set[str] = set()
@@ -258,6 +262,18 @@ class Record:
     def is_lost(self, token: int) -> bool:
         """Whether a grant of this token may be unknown to the cluster since it began again."""
         return any(each.zxid < token <= each.first_zxid for each in self.begun_again)
+
+    def note_compacted(self, asked_zxid: int, floor_zxid: int) -> None:
+        """A watch from ``asked_zxid`` on is refused by a member whose history begins later."""
+        newer = sum(e.outcome.zxid > asked_zxid and bool(e.outcome.events) for e in self.log)
+        is_full = newer > self.history_changes_max
+        if floor_zxid <= asked_zxid or not (is_full or floor_zxid in self.restored_zxids):
+            self.violate(
+                "watches",
+                f"Compacted from {asked_zxid}: a history that begins at {floor_zxid}, of no "
+                f"snapshot, though there were {newer} changes since and "
+                f"{self.history_changes_max} are kept",
+            )
 
     def note_heartbeat(self, session_id: str, arrived_s: float) -> None:
         """A member acknowledges a heartbeat that arrived at its door then."""
@@ -419,6 +435,7 @@ class ObservedReplica:
         self._place = (machine.applied_index, parts - 1)
         self._record.tally.snapshots_installed += 1
         self._record.trace.add(self._who, f"restored at {self._place}")
+        self._record.restored_zxids.add(machine.zxid)
         for told in self._record.on_restored:
             told(self._who, machine)
         self._note_digest()

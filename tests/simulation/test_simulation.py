@@ -12,7 +12,9 @@ import pytest
 
 from coordinator.client.locks import GrantWatch
 from coordinator.client.transport import Request, Response
+from coordinator.service.leases import Leases
 from coordinator.service.locks.hold_timers import HoldTimers
+from coordinator.service.watch_history import History
 from tests.simulation.campaign import COUNTED, Total, failure_text, verdicts
 from tests.simulation.door import Door
 from tests.simulation.world import STREAMS_FROM, Settings, simulate
@@ -174,8 +176,10 @@ def test_clocks_that_run_too_slow_are_found() -> None:
     [
         (HoldTimers, "_end_at", lambda *_: None, "ends by itself in time"),
         (GrantWatch, "hold_remaining_ms", lambda *_: 10_000, "bounded holds"),
+        (Leases, "tick", lambda *_: None, "sessions end in time"),
+        (History, "append", lambda kept, change: kept.restart(change.zxid), "watches"),
     ],
-    ids=["never ended", "believed in for ever"],
+    ids=["never ended", "believed in for ever", "kept for ever", "refused for nothing"],
 )
 def test_a_bound_that_is_not_kept_is_found(
     kind: type, method: str, wrong: Any, promise: str, monkeypatch: pytest.MonkeyPatch
