@@ -10,7 +10,7 @@
    follower's own seal on its acknowledgement.
 5. The bytes and messages under way to one follower are bounded.
 6. A follower learns the commit index from the next message that leaves for it, if one is likely to
-   leave at once; otherwise from a notice of its own (``NoticePacing``).
+   leave at once; otherwise from a notice of its own (``notice_pacing``).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from coordinator.raft.network.messages import (
     Probe,
     ProbeReply,
 )
+from coordinator.raft.notice_pacing import NoticePacing
 from coordinator.raft.rejoin.acknowledgement_seals import NOTHING_SAID, SEAL_BYTES, Said
 
 logger = logging.getLogger(__name__)
@@ -45,58 +46,6 @@ IN_FLIGHT_BATCHES_MAX = 4
 PASS_BATCHES_MAX = 2
 """Bytes of entries sent in one pass of the loop to all followers together, in the same units; more
 if one message has more. To seal and write one takes some ms a MiB, for each follower."""
-
-
-NOTICE_DELAY_MS = 3
-"""How long a commit notice waits for an append or an answer that carries it."""
-FOLLOWED_MIN = 32
-"""So many commits in a row must have been followed by an append as soon as that."""
-
-
-class NoticePacing:
-    """Whether a commit index is worth a message of its own, or the next append comes soon.
-
-    A client that writes again as soon as it has its answer makes both follow each other; each
-    follower is then woken once for each write instead of twice. One miss ends this for a while.
-    """
-
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
-        self._followed_count = 0
-        self._notified_ms: int | None = None
-        """When a notice was sent; None once an append has followed it."""
-        self._owed_since_ms: int | None = None
-
-    @property
-    def due_ms(self) -> int | None:
-        """When the notices that are owed must leave, by the monotonic clock; None without any."""
-        return None if self._owed_since_ms is None else self._owed_since_ms + NOTICE_DELAY_MS
-
-    def may_wait(self) -> bool:
-        """Return whether followers that lack the commit index may wait for another message."""
-        now_ms = self._now_ms()
-        if self._followed_count < FOLLOWED_MIN:
-            self._notified_ms = now_ms
-            return False
-        if self._owed_since_ms is None:
-            self._owed_since_ms = now_ms
-        if now_ms - self._owed_since_ms < NOTICE_DELAY_MS:
-            return True
-        self._followed_count = 0
-        self._owed_since_ms = None
-        return False
-
-    def note_append(self) -> None:
-        """Entries have left for a follower, with the commit index."""
-        self._owed_since_ms = None
-        if self._notified_ms is not None:
-            is_soon = self._now_ms() - self._notified_ms < NOTICE_DELAY_MS
-            self._followed_count = self._followed_count + 1 if is_soon else 0
-            self._notified_ms = None
-
-    def note_nothing_owed(self) -> None:
-        """Each follower that holds what is committed has been sent the commit index."""
-        self._owed_since_ms = None
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@
    many strangers ask: one at a time for all who wait, ``_LOOK_EVERY_MS`` apart.
 2. Digests are compared in constant time; a token is kept nowhere, and is in no error and no log.
 3. Whether a token has expired is judged here, by the wall clock: apply reads no clock. What was
-   begun under it and lasts (a watch, a wait for a lock) ends with it (``Expiry``).
+   begun under it and lasts (a watch, a wait for a lock) ends with it (``expiry``).
 4. A read checks the rights in the same step in which it reads, after its barrier. Writes are
    judged where they are applied. So nothing is done after the change that forbids it.
 """
@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from coordinator.errors import (
     GONE_FIELD,
     AuthFailedError,
-    ConnectionLostError,
     CoordinatorError,
     NoLeaderError,
     NoNodeError,
@@ -53,7 +52,6 @@ from coordinator.service.context import MemberContext
 from coordinator.service.places import is_operator
 from coordinator.service.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
 from coordinator.service.shown_tokens import bearer, has_expired, refuse_expired, shown_token
-from coordinator.service.timers import Timer
 from coordinator.state.access.table import AccessTable
 from coordinator.state.commands import RequestId
 
@@ -62,7 +60,6 @@ _LOOK_DEADLINE_MS = 2_000
 _UNKNOWN_MS = 1_000
 """For so long a credential that was looked for in vain is not looked for again."""
 _UNKNOWN_MAX = 1_024
-_EXPIRY_LOOK_MS = 60_000
 _UNCONFIRMED = "the credential is not known here, and no leader confirmed that it is not known"
 CERTIFICATE = "cert:"
 """What the subject of a name in a certificate begins with."""
@@ -89,52 +86,7 @@ class ConnectionProof(NamedTuple):
     expires_ms: int
 
     def __repr__(self) -> str:
-        return f"Proof({self.caller!r})"  # not the token
-
-
-class Expiry:
-    """``with`` it: has ``end`` called when the token expires by which ``caller`` began what runs
-    inside. Clocks may be set, so it looks again from time to time."""
-
-    def __init__(self, service: AccessService, caller: Caller, end: Callable[[], None]) -> None:
-        self._service = service
-        self._caller = caller
-        self._end = end
-        self._timer: Timer | None = None
-        self.is_over = False
-
-    def __enter__(self) -> Expiry:
-        if self._caller.credential:
-            self._look()
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def check(self) -> None:
-        """Raise ConnectionLostError, which says what to do, if it is over."""
-        if self.is_over:
-            raise expired()
-
-    def _look(self) -> None:
-        left_ms = self._service.left_ms(self._caller)
-        if left_ms is None:
-            return
-        if left_ms <= 0:
-            self.is_over = True
-            self._end()
-            return
-        service = self._service
-        at_ms = service.clock.monotonic_ms() + min(left_ms, _EXPIRY_LOOK_MS)
-        self._timer = service.timers.at(at_ms, self._look)
-
-
-def expired() -> ConnectionLostError:
-    """Return how what was begun under a token ends with it: a client goes on with the next."""
-    return ConnectionLostError(
-        "the token under which this was begun has expired: begin it again with the next"
-    )
+        return f"ConnectionProof({self.caller!r})"  # not the token
 
 
 class AccessService:

@@ -34,8 +34,8 @@ from coordinator.errors import (
 )
 from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import Change, Event, EventType, WatchKind, WatchSelector
-from coordinator.service.access import expired
 from coordinator.service.context import MemberContext
+from coordinator.service.expiry import expired
 from coordinator.service.places import has_place
 from coordinator.service.replica import Hears
 from coordinator.service.turns import KEY

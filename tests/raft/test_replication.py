@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from coordinator.config import RaftConfig
 from coordinator.raft.network.messages import Append, Appended, CommitNotice, Message
+from coordinator.raft.notice_pacing import FOLLOWED_MIN, NOTICE_DELAY_MS
 from coordinator.raft.replication import (
-    FOLLOWED_MIN,
-    NOTICE_DELAY_MS,
     PASS_BATCHES_MAX,
     Replication,
 )

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from coordinator.clock import ManualClock
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import INTEGER_MAX, Message
 from coordinator.raft.rejoin.trust import KEPT_MS, LOG_INTERVAL_MS, Alarms
@@ -203,22 +204,12 @@ def test_a_term_beyond_the_bound_needs_so_many_who_name_it(count: int, needed: i
 
 def test_alarms_are_told_once_a_minute_and_kept_for_ten(caplog: pytest.LogCaptureFixture) -> None:
     """A liar floods neither the log nor the memory."""
-
-    class Clock:
-        now_ms = 0
-
-        def monotonic_ms(self) -> int:
-            return self.now_ms
-
-        def wall_ms(self) -> int:
-            return self.now_ms
-
-    clock = Clock()
+    clock = ManualClock()
     alarms = Alarms(clock)
     with caplog.at_level(logging.ERROR):
         for number in range(10_000):
             alarms.add("2", f"says {number}")
-        clock.now_ms += LOG_INTERVAL_MS
+        clock.advance(LOG_INTERVAL_MS)
         alarms.add("2", "says more")
 
     assert [each.message.split("; ")[0] for each in caplog.records] == [
@@ -226,5 +217,5 @@ def test_alarms_are_told_once_a_minute_and_kept_for_ten(caplog: pytest.LogCaptur
     ]  # fmt: skip
     assert alarms.all() == {"2": "member 2 says more"}
     assert alarms.raised_total == 10_001
-    clock.now_ms += KEPT_MS + 1
+    clock.advance(KEPT_MS + 1)
     assert alarms.all() == {}

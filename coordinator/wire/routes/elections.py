@@ -14,7 +14,7 @@ from coordinator.model.access import Caller
 from coordinator.model.events import Bookmark
 from coordinator.model.grants import GrantReply, ProclaimRequest
 from coordinator.model.views import Candidate, Elected, ElectionView
-from coordinator.service.access import Expiry
+from coordinator.service.expiry import Expiry
 from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.service import AcquireOptions
 from coordinator.wire import messages

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.clock import SystemClock
+from coordinator.clock import ManualClock, SystemClock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError, StorageError
 from coordinator.raft.network.agreement import (
@@ -153,24 +153,15 @@ def test_a_refusal_is_forgotten_when_nobody_tries_any_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The log says it once a minute; the status as long as somebody tries."""
-
-    class Clock:
-        now_ms = 0
-
-        def monotonic_ms(self) -> int:
-            return self.now_ms
-
-        def wall_ms(self) -> int:
-            return self.now_ms
-
-    clock = Clock()
+    clock = ManualClock()
     found = Disagreements(clock)
     with caplog.at_level(logging.ERROR):
-        for clock.now_ms in range(0, 59_000, 500):
+        for _ in range(0, 59_000, 500):
             found.add("2", "why")
+            clock.advance(500)
     assert len(caplog.records) == 1
     assert found.all() == {"2": "why"}
-    clock.now_ms += DISAGREEMENT_KEPT_MS + 1
+    clock.advance(DISAGREEMENT_KEPT_MS + 1)
     assert found.all() == {}
 
 

@@ -1,0 +1,56 @@
+"""The pacing of commit notices: sent at once, or left to the next message. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+NOTICE_DELAY_MS = 3
+"""How long a commit notice waits for an append or an answer that carries it."""
+FOLLOWED_MIN = 32
+"""So many commits in a row must have been followed by an append as soon as that."""
+
+
+class NoticePacing:
+    """Whether a commit index is worth a message of its own, or the next append comes soon.
+
+    A client that writes again as soon as it has its answer makes both follow each other; each
+    follower is then woken once for each write instead of twice. One miss ends this for a while.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._followed_count = 0
+        self._notified_ms: int | None = None
+        """When a notice was sent; None once an append has followed it."""
+        self._owed_since_ms: int | None = None
+
+    @property
+    def due_ms(self) -> int | None:
+        """When the notices that are owed must leave, by the monotonic clock; None without any."""
+        return None if self._owed_since_ms is None else self._owed_since_ms + NOTICE_DELAY_MS
+
+    def may_wait(self) -> bool:
+        """Return whether followers that lack the commit index may wait for another message."""
+        now_ms = self._now_ms()
+        if self._followed_count < FOLLOWED_MIN:
+            self._notified_ms = now_ms
+            return False
+        if self._owed_since_ms is None:
+            self._owed_since_ms = now_ms
+        if now_ms - self._owed_since_ms < NOTICE_DELAY_MS:
+            return True
+        self._followed_count = 0
+        self._owed_since_ms = None
+        return False
+
+    def note_append(self) -> None:
+        """Entries have left for a follower, with the commit index."""
+        self._owed_since_ms = None
+        if self._notified_ms is not None:
+            is_soon = self._now_ms() - self._notified_ms < NOTICE_DELAY_MS
+            self._followed_count = self._followed_count + 1 if is_soon else 0
+            self._notified_ms = None
+
+    def note_nothing_owed(self) -> None:
+        """Each follower that holds what is committed has been sent the commit index."""
+        self._owed_since_ms = None
