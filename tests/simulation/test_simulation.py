@@ -43,13 +43,14 @@ SPEAKING = range(STREAMS_FROM + 1, STREAMS_FROM + 11)
 SEEDS = sorted({*range(90), *SPEAKING, *FOUND})
 HAPPENS = (
     "exclusive", "shared", "slot", "several", "released", "expired", "max_hold", "forced",
-    "delays", "downgrades", "resizes", "notes", "fenced writes", "fenced out",
+    "delays", "downgrades", "extensions", "resizes", "notes", "fenced writes", "fenced out",
 )  # fmt: skip
 """What is done with locks in every fourth world at the least."""
 DEEDS = {
     "contend_LockTimeout": 100, "contend_LockLost": 12, "contend_OutcomeUnknown": 20,
     "contend_SessionExpired": 12, "look_for_what_is_left": 180, "release": 300,
-    "release_too_late": 50, "take_inside": 25, "downgrade": 25, "note": 50, "outlived": 20,
+    "release_too_late": 50, "take_inside": 25, "downgrade": 25, "note": 50, "extend": 12,
+    "outlived": 20,
     "proclaim": 50, "write_under": 60, "write_under_LockLost": 45, "look": 80, "revoke": 50,
     "resize": 35,
 }  # fmt: skip
