@@ -234,8 +234,12 @@ class Grant(Generic[ClientT]):
     async def renew_to(self, seconds: float) -> int:
         """Let a hold with ``max_hold`` end not before so many seconds from now on.
 
-        An end that is later already stays. Returns the safe time left in ms; raises as
-        ``extend_by``.
+        An end that is later already stays. Returns the safe time left in ms.
+
+        Raises:
+            LockLostError: the grant is not held any more; nothing was extended for it.
+            BadArgumentsError: it has no ``max_hold``; the time is not over 0, or too long in all.
+            UnavailableError, OutcomeUnknownError: it was not extended; it may have been.
         """
         return await self._extend(to_ms=extension_ms_of("renew_to", seconds))
 

@@ -42,7 +42,7 @@ GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
 HEADER_NAMES = {
     b"server", b"date", b"content-type", b"content-length", b"connection", b"transfer-encoding",
     b"etag", b"location", b"retry-after", b"allow", b"cache-control", b"x-accel-buffering",
-    b"vary", b"x-content-type-options",
+    b"vary", b"x-content-type-options", b"www-authenticate",
 }  # fmt: skip
 PAGE_HEADER_NAMES = HEADER_NAMES | {each.lower().encode() for each in HEADERS}
 """Of the pages for people, whose paths begin with one of ``PAGES``."""
