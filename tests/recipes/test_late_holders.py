@@ -85,7 +85,7 @@ async def test_anybody_may_ask_whether_a_token_is_current(world: MemoryCluster) 
 
 
 def test_tokens_are_counted_and_not_timed(shared_coordinator_cluster: LocalCluster) -> None:
-    """Whichever clock is set, and which way: the next token is the next change's."""
+    """Whichever clock is set, and which way: the next token is that of a change since."""
     cluster = shared_coordinator_cluster
     with cluster.connect() as client:
         tokens = [Lock(client, "daily").acquire().fencing_token]
@@ -96,7 +96,8 @@ def test_tokens_are_counted_and_not_timed(shared_coordinator_cluster: LocalClust
                 before = client.status().zxid
                 tokens.append(Lock(client, f"daily-{len(tokens)}").acquire().fencing_token)
 
-                assert tokens[-1] == before + 1
+                # Not always the very next: a session that somewhere ends is a change, too.
+                assert before < tokens[-1] <= client.status().zxid
         assert all(type(token) is int for token in tokens)
         assert tokens == sorted(set(tokens))
 
