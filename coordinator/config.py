@@ -93,7 +93,8 @@ class HttpConfig:
     request_deadline_ms_max: int = 60_000
     body_bytes_max: int = 1_572_864
     bodies_bytes_max: int = 64 * 1024 * 1024
-    """Of all bodies that have come in part; a request beyond that is refused with Throttled."""
+    """Of all bodies that have come in part, and of all that wait to be read; a request beyond it is
+    refused with Throttled."""
     json_depth_max: int = 32
     connections_max: int = 10_000
     connections_per_address_max: int = 2_000

@@ -13,6 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from coordinator.errors import ThrottledError
+
 Done = TypeVar("Done")
 
 _IN_PLACE_BYTES_MAX = 64 * 1024
@@ -42,16 +44,29 @@ def is_light(size: int) -> bool:
 class HeavyWork:
     """Work on large bodies, off the loop.
 
-    In one thread for all: it takes turns with the loop, and several would take several turns."""
+    In one thread for all: it takes turns with the loop, and several would take several turns. What
+    waits for it is held in memory, so its bytes are bounded by ``bytes_max``."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._waiting_bytes = 0
         self._thread: ThreadPoolExecutor | None = None
 
-    async def run(self, work: Callable[[], Done]) -> Done:
-        """Return what ``work`` on a large body comes to."""
+    async def run(self, work: Callable[[], Done], size: int) -> Done:
+        """Return what ``work`` on a body of ``size`` bytes comes to.
+
+        Raises:
+            ThrottledError: with it too many bytes would wait; nothing was done.
+        """
+        if self._waiting_bytes and self._waiting_bytes + size > self._bytes_max:
+            raise ThrottledError(f"{self._waiting_bytes} bytes of bodies wait to be read already")
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        self._waiting_bytes += size
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._waiting_bytes -= size
 
     def close(self) -> None:
         """Take no more work. Idempotent."""

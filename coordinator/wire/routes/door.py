@@ -74,7 +74,7 @@ class Door:
         self.clock = clock
         self.is_closing = False
         self._partial_bytes = 0
-        self._heavy = HeavyWork()
+        self._heavy = HeavyWork(config.bodies_bytes_max)
         self.turns = ClientTurns(member, config.request_deadline_ms)
         self._chores: set[asyncio.Future[None]] = set()
         self._on_closing: set[Callable[[], None]] = set()
@@ -273,7 +273,7 @@ class Door:
             decoded = decode(raw, encoding, depth_max, bounds.items_max)
             return decoded if read is None else read(decoded)
 
-        return work() if is_light(len(raw)) else await self._heavy.run(work)
+        return work() if is_light(len(raw)) else await self._heavy.run(work, len(raw))
 
     def body_encoding(self, request: IncomingRequest) -> Encoding:
         """Return what the Content-Type says; a form, a plain text, a compressed body are refused: a
