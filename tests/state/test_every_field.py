@@ -53,8 +53,9 @@ from tests.state.test_slices import slices_of
 SEEN_BY_NOTHING = {
     r"\._handlers\.(_command.*|_departs_as.*|_index|_term)": "of the last command; set before each",
     r".*\._locks\._left_out": "of the last command; set before each",
-    r".*\.(_sessions|_access)\.is_changed": "of the last command; set before each",
-    r".*\._access\.(_rule_count|revision|zxid)|.*\.(owner|identity)": "while access is off",
+    r".*\.(_sessions|_access_operations\._table)\.is_changed": "of the last command",
+    r".*\._access_operations\._table\.(_rule_count|revision|zxid)": "while access is off",
+    r".*\.(owner|identity)": "while access is off",
     r"\._term": "of the last entry; set with each",
     r".*\.generation|.*\._generation": "whether a record may be changed in place; see test_dedup",
     r".*\._tree\.(zxid|wall_ms|_floor_before)": "of the transaction; set by begin",
@@ -63,7 +64,7 @@ SEEN_BY_NOTHING = {
     r".*history\.(bytes_max|count_max)": "limits, as above",
     r".*\.history\._bytes": "counts towards a limit",
     r".*\.history\.(_ended|.*order\._chunks\[\*\]\.grants)\[\*\]\.contender"
-    r"\.(is_repeated|lock_delay_ms|max_hold_ms|number)": "kept whole; of an end nobody is told it",
+    r"\.(is_repeated|lock_delay_ms|max_hold_ms|extensions|number)": "kept whole; nobody is told it",
     r".*\.history\..*order\._chunks\[\*\]\.numbers.*": "those of its grants",
 }
 """By a pattern of places in the live state: what no later outcome depends on, and why."""

@@ -25,7 +25,7 @@ from tests.state.strategies import SMALL_LIMITS
 
 thorough = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 FEW = range(12)
-MANY = range(12, 150)
+MANY = range(12, 250)
 
 
 def recounted(machine: StateMachine) -> dict[str, Counter[str]]:
