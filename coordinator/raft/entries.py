@@ -25,6 +25,7 @@ from coordinator.errors import (
     CoordinatorError,
     DataTooLargeError,
     LeaderChangedError,
+    NoLeaderError,
     ThrottledError,
 )
 from coordinator.raft.engine import Applied, InvariantError, Replica
@@ -84,9 +85,10 @@ class Proposals:
 
     def add(self, command: bytes) -> Waiter:
         """Queue ``command``; raises ThrottledError or DataTooLargeError, then nothing is queued."""
-        if self.in_flight >= self._in_flight_max:
+        in_flight = len(self._queue) + self._logged_count
+        if in_flight >= self._in_flight_max:
             raise ThrottledError(
-                f"{self.in_flight} proposals wait already", proposals_in_flight=self.in_flight
+                f"{in_flight} proposals wait already", proposals_in_flight=in_flight
             )
         if len(command) > self._command_bytes_max:
             raise DataTooLargeError(
@@ -97,7 +99,7 @@ class Proposals:
         if waiting_bytes and waiting_bytes + len(command) > self._bytes_max:
             raise ThrottledError(
                 f"{waiting_bytes} bytes of proposals wait already",
-                proposals_in_flight=self.in_flight,
+                proposals_in_flight=in_flight,
             )
         waiter: Waiter = asyncio.Future(loop=asyncio.get_running_loop())
         self._queue.append((command, waiter))
@@ -220,6 +222,16 @@ class Entries:
 
     # What a leader writes to its log.
 
+    def propose(self, command: bytes) -> Waiter:
+        """Queue ``command`` for the next entry, once it is known that this member leads.
+
+        Raises:
+            NoSpaceError, ThrottledError, DataTooLargeError: it was not queued.
+        """
+        if self._log.is_full:
+            raise self._refusal()
+        return self.proposals.add(command)
+
     def first(self) -> bytes:
         """Return the first entry of a term: a cluster without an id is given one."""
         if self._ownership.cluster_id:
@@ -288,6 +300,13 @@ class Entries:
         self._begun = None
         self._on_applied(len(entry))
         return True
+
+    def step_down(self, member_id: str) -> None:
+        """Fail all that waits for a commit: this member does not lead any more."""
+        self.proposals.fail_queued(NoLeaderError(f"member {member_id} does not lead"))
+        self.proposals.fail_logged(
+            LeaderChangedError("the leader stepped down while the proposal was under way")
+        )
 
     def fail_all(self, why: CoordinatorError) -> None:
         """Fail all waiters; ``why`` is definite, for those whose command is in no log."""

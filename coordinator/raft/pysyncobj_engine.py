@@ -23,7 +23,7 @@ from typing import Any
 
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
-from coordinator.errors import LeaderChangedError, NoLeaderError, ShuttingDownError, StorageError
+from coordinator.errors import NoLeaderError, ShuttingDownError, StorageError
 from coordinator.raft import status as facts
 from coordinator.raft.blocking import (
     RunBlocking,
@@ -300,10 +300,7 @@ class PySyncObjEngine:
     async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
         """Order, commit and apply ``command``; see ``Engine`` for what it raises."""
         self._handovers.refuse_unless_leading(self._running())
-        if self._log.is_full:
-            assert self._disk_health is not None
-            raise self._disk_health.refusal()
-        waiter = self._entries.proposals.add(command)
+        waiter = self._entries.propose(command)
         self._run_loop.wake_soon() if is_patient else self._wake()
         return await waiter
 
@@ -396,11 +393,7 @@ class PySyncObjEngine:
 
     def _on_role(self, role: Role) -> None:
         if role is not Role.LEADER:
-            proposals = self._entries.proposals
-            proposals.fail_queued(NoLeaderError(f"member {self._member_id} does not lead"))
-            proposals.fail_logged(
-                LeaderChangedError("the leader stepped down while the proposal was under way")
-            )
+            self._entries.step_down(self._member_id)
             if self._snapshots is not None:
                 self._snapshots.forget_all()
             self._tell_role(role)
