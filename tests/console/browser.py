@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -15,6 +16,13 @@ _OPTIONS = (
     "--disable-background-networking",
     "--force-device-scale-factor=1",
 )
+# The rules of WCAG 2.2, levels A and AA, and what axe-core calls best practice.
+_AXE = """async () => {
+  const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+  const { violations } = await axe.run(document, { runOnly: tags, resultTypes: ["violations"] });
+  return violations.flatMap((rule) =>
+    rule.nodes.map((node) => `${rule.id}: ${node.html.slice(0, 160)}`));
+}"""
 
 
 def missing() -> str:
@@ -22,10 +30,27 @@ def missing() -> str:
     if chromium() is None:
         return "chromium is not installed: `make browser` does it on Debian"
     try:
+        import axe_playwright_python  # noqa: F401
         import playwright.sync_api  # noqa: F401
-    except ImportError:
-        return "playwright is not installed: it is in the extra `browser`"
+    except ImportError as error:
+        return f"{error.name} is not installed: it is in the extra `browser`"
     return ""
+
+
+def accessibility_scripts() -> tuple[str, str, str]:
+    """Return what a page runs in turn: axe-core itself, its rules, and what it does not look at.
+
+    Each returns what is wrong, a sentence each.
+    """
+    from axe_playwright_python.base import AXE_SCRIPT
+
+    ours = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
+    return f"{AXE_SCRIPT}\n;[]", _AXE, ours
+
+
+def faults(page: Any) -> list[str]:
+    """Return what is wrong with a page for who can not see it well, or not at all."""
+    return [fault for script in accessibility_scripts() for fault in page.evaluate(script)]
 
 
 def chromium() -> str | None:

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,7 +16,7 @@ from coordinator.cli.diagnosis import diagnosed, figures_of
 from coordinator.model.history import ENDS, GrantRecord
 from coordinator.testing import local_cluster
 from coordinator.wire.codec import to_body
-from tests.console.browser import Visitor, launched, missing
+from tests.console.browser import Visitor, faults, launched, missing
 from tests.console.scene import Scene
 
 pytestmark = [
@@ -25,7 +24,6 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing() or "all is there"),
 ]
 
-ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
 SCREENS = ("cluster", "locks", "locks/daily-report", "waits", "recipes", "sessions",
            "tree/%2Fapp%2Fsettings", "tree/%2Fapp%2Fflags", "events")  # fmt: skip
 LOOKS = ((360, "dark"), (1_280, "light"), (2_560, "dark"))
@@ -64,7 +62,8 @@ def test_every_screen_can_be_read_by_everybody(
     for screen in SCREENS:
         page = tab.open(screen)
         page.wait_for_timeout(150)
-        assert page.evaluate(ACCESSIBILITY) == [], f"{screen}, {width} pixels, {scheme}"
+        assert faults(page) == [], f"{screen}, {width} pixels, {scheme}"
+        assert page.locator("[aria-live], [role=status], [role=alert]").count(), screen
     tab.close()
 
 
@@ -91,7 +90,7 @@ def test_the_keyboard_is_enough(visitor: Visitor) -> None:
     page.get_by_role("button", name="Revoke…").focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog[open]")
-    assert page.evaluate(ACCESSIBILITY) == []
+    assert faults(page) == []
     for _ in range(8):
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement === document.body"

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coordinator.testing import local_cluster
-from tests.console.browser import Visitor, launched, missing
+from tests.console.browser import Visitor, faults, launched, missing
 from tests.console.scene import Scene
 
 pytestmark = [
     pytest.mark.check,
     pytest.mark.skipif(bool(missing()), reason=missing() or "all is there"),
 ]
-ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -110,4 +108,4 @@ def test_a_story_is_offered_on_a_development_cluster_alone(visitor: Visitor) -> 
         visitor.open("cluster")
         assert offered.count() == int(told == url), told
     assert offered.get_attribute("href") == f"{url}&play=freeze-ray"
-    assert page.evaluate(ACCESSIBILITY) == []
+    assert faults(page) == []

@@ -13,11 +13,18 @@ export function playerView(player, { isLive = () => false } = {}) {
   const source = h("p", { class: "muted source" });
   const question = h("div", { class: "question", role: "group", "aria-live": "polite" });
   const verdict = h("p", { class: "verdict", role: "status" });
-  const log = h("ol", { class: "log", role: "log", "aria-label": "What happened", tabindex: "0" });
+  const log = h("ol", {});
+  // A list that is a log is no list to a screen reader any more, so the log is around it.
+  const logView = h(
+    "div",
+    { class: "log", role: "log", "aria-label": "What happened", tabindex: "0" },
+    log,
+  );
+  // The name begins with what is drawn, so that who says it aloud reaches the button.
   const button = (name, label, act) =>
     h("button", { type: "button", onclick: act, title: label, "aria-label": label }, name);
   const play = button("Play", "Play or pause (space)", () => toggle(player));
-  const restart = button("Restart", "To the beginning (Home)", () => (player.pause(),
+  const restart = button("Restart", "Restart from the beginning (Home)", () => (player.pause(),
     player.goTo(0)));
   const back = button("◀ Step", "One step back (left arrow)", () => player.back());
   const forward = button("Step ▶", "One step forward (right arrow)", () => player.forward());
@@ -69,7 +76,7 @@ export function playerView(player, { isLive = () => false } = {}) {
     h("div", { class: "controls" }, restart, back, play, forward, speed, follow, place, at),
     question,
     verdict,
-    log,
+    logView,
   );
 }
 
@@ -131,7 +138,7 @@ function showLog(log, player, shown) {
   while (log.childElementCount > LOG_LINES_MAX) log.firstElementChild.remove();
   for (const each of log.querySelectorAll("[aria-current]")) each.removeAttribute("aria-current");
   log.lastElementChild?.setAttribute("aria-current", "step");
-  log.scrollTop = log.scrollHeight;
+  log.parentElement.scrollTop = log.parentElement.scrollHeight;
 }
 
 function line(step) {

@@ -1,6 +1,6 @@
 // A state as a picture: lock, clients, store, members; two sides; counts; whatever a film has.
 
-import { fill, h } from "/console/shared/dom.js";
+import { fill, h, scrolls } from "/console/shared/dom.js";
 
 /** Draw `state` into `element`. */
 export function stateView(element, state) {
@@ -141,7 +141,7 @@ function factsCard(title, facts) {
 }
 
 function tableCard(title, heads, rows) {
-  return h("div", { class: "card wide" }, h("h3", {}, title), h("div", { class: "scrolls" },
+  return h("div", { class: "card wide" }, h("h3", {}, title), h("div", scrolls(title),
     h("table", {},
       h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", {}, entries(rows).slice(0, 50).map(([name, row]) => h("tr", {}, h("td",

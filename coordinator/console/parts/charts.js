@@ -20,11 +20,11 @@ export function histogram(title, lengths) {
   const said = shown.map((value, index) => `${value} ${binName(first + index)}`).join(", ");
   return h(
     "figure",
-    { class: "histogram", role: "img", "aria-label": `${title}: ${said}` },
+    { class: "histogram" },
     h("figcaption", {}, title),
     h(
       "div",
-      { class: "bins", "aria-hidden": "true" },
+      { class: "bins", role: "img", "aria-label": `${title}: ${said}` },
       shown.map((value, index) =>
         h(
           "div",

@@ -1,6 +1,6 @@
 // The story of a lock on a time line: each grant a row, its wait a thin line, its hold a bar.
 
-import { h } from "../shared/dom.js";
+import { h, scrolls } from "../shared/dom.js";
 import { count, duration, time } from "../shared/format.js";
 import { HOW, kindOf, nameOf, who } from "../words/who.js";
 
@@ -40,7 +40,7 @@ export function story(grants, nowMs) {
     ),
     h(
       "div",
-      { class: "scrolls" },
+      scrolls("Story of the lock"),
       h(
         "table",
         { class: "story", "aria-label": "Grants, the newest first" },

@@ -3,7 +3,7 @@
 // A party that waits points to the lock, the lock to who holds it. What a cycle would be is drawn
 // in red. The same is said in a list, for who does not see the drawing.
 
-import { h, svg } from "../shared/dom.js";
+import { h, scrolls, svg } from "../shared/dom.js";
 import { nameOf, who } from "../words/who.js";
 
 const WIDE = 190;
@@ -143,7 +143,7 @@ export function drawGraph(
       ),
     ),
   );
-  return h("div", {}, h("div", { class: "scrolls graph" }, drawing), asList({ edges }, at, onLock));
+  return h("div", {}, h("div", scrolls("Wait-for graph", "graph"), drawing), asList({ edges }, at, onLock));
 }
 
 function asList({ edges }, at, onLock) {

@@ -3,7 +3,7 @@
 import { Refresher } from "../parts/refresher.js";
 import { leaderLine } from "../parts/charts.js";
 import { handOver } from "../deeds.js";
-import { fill, fillIfChanged, h } from "../shared/dom.js";
+import { fill, fillIfChanged, h, scrolls } from "../shared/dom.js";
 import { bytes, duration, number } from "../shared/format.js";
 import { healthOf } from "../words/health.js";
 
@@ -20,7 +20,7 @@ export async function clusterScreen(context) {
   const health = h("section", { class: "health", "aria-live": "polite", "aria-label": "Health" });
   const numbers = h("dl", { class: "numbers" });
   const members = h("div", { class: "members" });
-  const sight = h("div", { class: "scrolls" });
+  const sight = h("div", scrolls("Who sees whom"));
   const leaders = h("div", {});
   const element = h(
     "div",

@@ -12,7 +12,7 @@ import { busyLocks, shortened } from "../parts/busy_locks.js";
 import { connected, drawGraph, waitGraph } from "../parts/wait_graph.js";
 import { revokeGrant } from "../deeds.js";
 import { segment } from "../shared/api.js";
-import { fill, fillIfChanged, h } from "../shared/dom.js";
+import { fill, fillIfChanged, h, scrolls } from "../shared/dom.js";
 import { count, duration, time } from "../shared/format.js";
 import { diagnosed } from "../words/diagnosis.js";
 import { figuresOf } from "../words/figures.js";
@@ -258,7 +258,7 @@ function queueOf(view, nowMs) {
     h("h2", {}, "Queue", h("span", { class: "mark warn" }, count(view.queue_length, "contender"))),
     h(
       "div",
-      { class: "scrolls" },
+      scrolls("Queue"),
       h(
         "table",
         { "aria-label": "Who waits, in order" },

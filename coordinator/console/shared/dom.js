@@ -16,6 +16,11 @@ export function svg(name, given = {}, ...children) {
   return filled(document.createElementNS(SVG, name), given, children);
 }
 
+/** Return the attributes of what may be wider than its place: the keyboard can move it, too. */
+export function scrolls(label, more = "") {
+  return { class: `scrolls ${more}`.trim(), role: "group", "aria-label": label, tabindex: "0" };
+}
+
 /** Put `children` in place of what is in `element`, and return it. */
 export function fill(element, ...children) {
   element.replaceChildren(...flat(children));

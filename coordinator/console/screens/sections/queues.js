@@ -2,7 +2,7 @@
 
 import { each, nameOf, LISTED_MAX } from "../../parts/znodes.js";
 import { znodeAddress } from "../../shared/api.js";
-import { h } from "../../shared/dom.js";
+import { h, scrolls } from "../../shared/dom.js";
 import { ago, number } from "../../shared/format.js";
 
 export async function queueSection(api, found, root) {
@@ -49,7 +49,7 @@ export async function queueSection(api, found, root) {
   const content = rows.length
     ? h(
         "div",
-        { class: "scrolls" },
+        scrolls("Queues"),
         h(
           "table",
           { "aria-label": "Queues" },
