@@ -143,7 +143,12 @@ export function drawGraph(
       ),
     ),
   );
-  return h("div", {}, h("div", scrolls("Wait-for graph", "graph"), drawing), asList({ edges }, at, onLock));
+  return h(
+    "div",
+    {},
+    h("div", scrolls("Wait-for graph", "graph"), drawing),
+    asList({ edges }, at, onLock),
+  );
 }
 
 function asList({ edges }, at, onLock) {
