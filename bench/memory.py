@@ -67,7 +67,7 @@ class InService:
                 session_id=self._session_id,
                 request=self._request(),
                 wait_deadline_ms=deadline_ms,
-                asked=wish,
+                wanted=wish,
             )
             await locks.release(grant.lock, grant.grant_id, self._request(), deadline_ms)
 

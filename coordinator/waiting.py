@@ -108,12 +108,12 @@ class SharedAnswer(Generic[T]):
 
     async def wait(self) -> T:
         """Wait for the answer and return it, or raise its error; call it before it is known."""
-        told: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting[told] = None
+        waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = None
         try:
-            return await told
+            return await waiter
         finally:
-            self._waiting.pop(told, None)
+            self._waiting.pop(waiter, None)
 
     def waiting(self) -> list[asyncio.Future[T]]:
         """Return the present waiters, in the order in which they came."""
@@ -121,8 +121,8 @@ class SharedAnswer(Generic[T]):
 
     def tell(self, answer: T, among: Sequence[asyncio.Future[T]] | None = None) -> None:
         """Answer all waiters, or those ``among`` them that still wait."""
-        told = self.waiting() if among is None else among
-        wake_in_turns(told, lambda each: each.set_result(answer))
+        waiter = self.waiting() if among is None else among
+        wake_in_turns(waiter, lambda each: each.set_result(answer))
 
     def fail(self, error: Callable[[], Exception]) -> None:
         """Raise in each waiter an error of its own."""

@@ -96,8 +96,8 @@ class CachedValue(Generic[ClientT]):
         session = await core.session(core.settings.timeout_ms / 1000)
         path = f"{self._asked}/{unique_name(core, session)}"
         ask = Create(path, b"", "ephemeral", session.session_id, parents="container")
-        asked = await make(core, session, path, [], [ask])
-        assert asked is not None, "there was no condition"
+        place = await make(core, session, path, [], [ask])
+        assert place is not None, "there was no condition"
         writing = self._lock.write(timeout=timeout)
         try:
             await self._drop()
@@ -106,7 +106,7 @@ class CachedValue(Generic[ClientT]):
             return grant.fencing_token
         finally:
             core.chores.start(writing._release_until_known(), f"write {self._path} ends")
-            core.chores.start(remove(core, asked), f"ask for {self._path} ends")
+            core.chores.start(remove(core, place), f"ask for {self._path} ends")
 
     @both
     async def forget(self) -> None:
@@ -145,13 +145,13 @@ class CachedValue(Generic[ClientT]):
         try:
             await _opened(core, changes)
             grant = await reading._acquire()
-            asked = await core.exists(self._asked)
+            stat = await core.exists(self._asked)
             try:
                 value = (await core.get(self._path)).data
             except NoNodeError:
                 value = self.default
             grant.check()
-            if asked is None or asked.num_children == 0:
+            if stat is None or stat.num_children == 0:
                 self._copy, is_kept = (grant, value), True
                 self._heeding = asyncio.create_task(self._heed(changes))
                 self._heeding.add_done_callback(lambda _: self._let_go(changes, reading))

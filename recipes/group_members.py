@@ -107,7 +107,7 @@ class GroupStream:
         self._path = path
         self._changes: ChangeStream | None = None
         self._members: dict[str, GroupMember] = {}
-        self._told: tuple[GroupMember, ...] | None = None
+        self._shown: tuple[GroupMember, ...] | None = None
 
     @property
     def zxid(self) -> int | None:
@@ -139,7 +139,7 @@ class GroupStream:
         while True:
             if self._changes is None:
                 await self.open()
-            elif self._told is not None:
+            elif self._shown is not None:
                 try:
                     await self._apply(await anext(self._changes))
                 except ClientClosedError:
@@ -148,10 +148,10 @@ class GroupStream:
                     await self.close()
                     self._changes = None
                     continue
-            told = tuple(self._members[name] for name in sorted(self._members))
-            if told != self._told:
-                self._told = told
-                return told
+            members = tuple(self._members[name] for name in sorted(self._members))
+            if members != self._shown:
+                self._shown = members
+                return members
 
     async def __aenter__(self) -> GroupStream:
         return await self.open()

@@ -230,13 +230,13 @@ def _step(number: int, document: Any) -> Step:
         if not _is_shallow(each[1], _LEVELS_MAX):
             raise BadArgumentsError(f"film: step {number}: expected at most {_LEVELS_MAX} levels")
         changes[path] = each[1]
-    asked = document.get("ask")
+    ask = document.get("ask")
     question = None
-    if asked is not None:
+    if ask is not None:
         try:
-            answers = tuple(map(_text, asked["answers"]))
+            answers = tuple(map(_text, ask["answers"]))
             question = Guess(
-                _text(asked["text"]), answers, int(asked["right"]), _text(asked["why"])
+                _text(ask["text"]), answers, int(ask["right"]), _text(ask["why"])
             )
         except (KeyError, TypeError, ValueError, OverflowError):
             raise BadArgumentsError(f"film: step {number}: expected a question in ask") from None

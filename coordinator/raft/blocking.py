@@ -105,7 +105,7 @@ class _Desk:
     after both runs the call first. One that was dropped would be waited for in vain."""
 
     def __init__(self) -> None:
-        self.asked, self.done = _Signal(), _Signal()
+        self.wanted, self.done = _Signal(), _Signal()
         self.calls: deque[Callable[[], None] | None] = deque()
         """What was asked and is not begun; None is the end."""
         self.call: Callable[[], None] | None = None
@@ -116,10 +116,10 @@ class _Desk:
     def serve(self) -> None:
         """Run one call after the other, until there is none."""
         while True:
-            self.asked.take()
+            self.wanted.take()
             call = self.calls.popleft()
             if call is None:
-                self.asked.close()
+                self.wanted.close()
                 self.done.close()
                 return
             found = None
@@ -135,12 +135,12 @@ class _Desk:
         """Let the thread run ``call``."""
         self.call = call
         self.calls.append(call)
-        self.asked.give()
+        self.wanted.give()
 
     def end(self) -> None:
         """Let the thread end after what it was asked."""
         self.calls.append(None)
-        self.asked.give()
+        self.wanted.give()
 
 
 class StandingThread:

@@ -212,14 +212,14 @@ class Elections:
         if message.term <= core.term:
             self._send_durable(member_id, say.TermNotice(core.term))
             return
-        asked, own = (message.last_term, message.last_index), self._last()
-        if self._hears_another_leader(member_id) or asked < own:
+        theirs, own = (message.last_term, message.last_index), self._last()
+        if self._hears_another_leader(member_id) or theirs < own:
             return
         if not self._may_vote_for(message):
             return
         # Both ask at once: the lower id goes first, so the votes are not split. But one that was
         # proven in a first election that failed gets no vote of a new member, and must not wait.
-        is_tie = self._pre_vote_term == message.term and asked == own
+        is_tie = self._pre_vote_term == message.term and theirs == own
         may_win = self._recovering.is_new or not message.is_new
         if is_tie and may_win and member_id > self._member_id:
             return

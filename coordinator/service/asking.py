@@ -10,7 +10,7 @@ import msgspec
 
 from coordinator.errors import CoordinatorError
 from coordinator.service.context import MemberContext
-from coordinator.service.turns import ASKING_TOLD_MAX
+from coordinator.service.turns import ASKING_SHOWN_MAX
 
 REQUEST_KIND = "asking"
 LOOK_EVERY_MS = 100
@@ -58,5 +58,5 @@ class Asking:
             asking = _ASKING.decode(payload) if len(payload) <= _PAYLOAD_BYTES_MAX else []
         except msgspec.DecodeError:
             asking = []
-        count, is_one_modest = self._turns.hear(asking[:ASKING_TOLD_MAX])
+        count, is_one_modest = self._turns.hear(asking[:ASKING_SHOWN_MAX])
         return bytes((min(count, _COUNT_MAX), is_one_modest))

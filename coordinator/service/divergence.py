@@ -214,16 +214,16 @@ class Divergence:
     ) -> None:
         """Compare one slice; the next one begins when this member has taken its own."""
         place = SlicePlace(self._engine.status().last_index, cursor)
-        asked = [each for each in others if self._unanswered[each] < UNANSWERED_MAX]
+        members = [each for each in others if self._unanswered[each] < UNANSWERED_MAX]
         payload = pack((FORMAT, term, tuple(place)))
         taking = self._take_own(term, place, is_again=is_again)
-        asking = asyncio.gather(*(self._ask(each, payload, term) for each in asked))
+        asking = asyncio.gather(*(self._ask(each, payload, term) for each in members))
         own, answers = await asyncio.gather(taking, asking)
         if own is None or self._term != term or not self._leadership.is_leader:
             return
         self._metrics.slices_compared.inc()
         self._note_missed(place, answers.count(b""))
-        digests = {who: answer for who, answer in zip(asked, answers, strict=True) if answer}
+        digests = {who: answer for who, answer in zip(members, answers, strict=True) if answer}
         digests[self._engine.member_id] = own.digest
         await self._act(DigestVerdict(place, digests), len(others) + 1)
 

@@ -92,7 +92,7 @@ class _Rounds:
         self._waiting: deque[tuple[tuple[str, ...], asyncio.Future[Acks]]] = deque()
         self._served: list[asyncio.Future[Acks]] = []
         self._is_running = False
-        self._asked_count = 0
+        self._waiting_count = 0
 
     def close(self, error: CoordinatorError) -> None:
         """Answer all waiters with ``error``; the task that serves them is being stopped."""
@@ -111,12 +111,12 @@ class _Rounds:
         Raises:
             ThrottledError: with them more than ``waiting_max`` would wait.
         """
-        asked = tuple(session_ids)
-        if self._asked_count + len(asked) > waiting_max:
-            raise ThrottledError(f"{self._asked_count} heartbeats wait for the leader already")
+        ids = tuple(session_ids)
+        if self._waiting_count + len(ids) > waiting_max:
+            raise ThrottledError(f"{self._waiting_count} heartbeats wait for the leader already")
         answer: asyncio.Future[Acks] = asyncio.get_running_loop().create_future()
-        self._waiting.append((asked, answer))
-        self._asked_count += len(asked)
+        self._waiting.append((ids, answer))
+        self._waiting_count += len(ids)
         if is_urgent:
             self._is_due.set()
         if not self._is_running:
@@ -150,11 +150,11 @@ class _Rounds:
         while self._waiting and len(session_ids) < _SESSIONS_PER_ROUND_MAX:
             if taken and len(session_ids) + len(self._waiting[0][0]) > _SESSIONS_PER_ROUND_MAX:
                 break
-            asked, answer = self._waiting.popleft()
-            self._asked_count -= len(asked)
+            ids, answer = self._waiting.popleft()
+            self._waiting_count -= len(ids)
             if not answer.done():  # a cancelled one is no longer waited for
-                taken.append((asked, answer))
-                session_ids.update(dict.fromkeys(asked))
+                taken.append((ids, answer))
+                session_ids.update(dict.fromkeys(ids))
         if self._waiting:
             self._is_due.set()  # they did not fit, and have waited once
         if not taken:
@@ -229,8 +229,8 @@ class Heartbeats:
             NoLeaderError: no leader confirmed any of them in time.
             ThrottledError: too many wait already.
         """
-        asked = dict.fromkeys(session_ids)
-        known = tuple([each for each in asked if _may_be_one(each)])
+        ids = dict.fromkeys(session_ids)
+        known = tuple([each for each in ids if _may_be_one(each)])
         acks: Acks = {}
         if known:
             try:
@@ -241,7 +241,7 @@ class Heartbeats:
                 raise NoLeaderError("no leader confirmed the heartbeats in time") from None
         room = _TOLD_MAX
         answer: dict[str, SessionLease | None] = {}
-        for each in asked:
+        for each in ids:
             if not _may_be_one(each):
                 answer[each] = None
             elif each in acks:
@@ -344,15 +344,15 @@ class Heartbeats:
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
         try:
-            asked = _decode_request(payload)
+            ids = _decode_request(payload)
             self._leadership.refuse_when_stopping()
-            acks = await self._here.ask(asked, is_urgent=True)  # gathered there
+            acks = await self._here.ask(ids, is_urgent=True)  # gathered there
         except CoordinatorError as error:
             return json.dumps({"problem": to_problem(error)}).encode()
         # Members share a round, and each answer may take milliseconds to write.
         await self._answers.turn()
         return _encode_reply(
-            {key: acks[key] for key in asked if key in acks}, self._reply_bytes_max
+            {key: acks[key] for key in ids if key in acks}, self._reply_bytes_max
         )
 
 
@@ -369,16 +369,16 @@ def _decode_request(payload: bytes) -> list[str]:
         BadArgumentsError: it is not a list of ids; it must not break the shared round.
     """
     try:
-        asked = json.loads(payload) if len(payload) <= _REQUEST_BYTES_MAX else None
+        ids = json.loads(payload) if len(payload) <= _REQUEST_BYTES_MAX else None
     except (ValueError, RecursionError):
-        asked = None
+        ids = None
     if (
-        type(asked) is not list
-        or len(asked) > _SESSIONS_PER_ROUND_MAX
-        or any(type(each) is not str for each in asked)
+        type(ids) is not list
+        or len(ids) > _SESSIONS_PER_ROUND_MAX
+        or any(type(each) is not str for each in ids)
     ):
         raise BadArgumentsError("the heartbeats of another member cannot be read")
-    return asked
+    return ids
 
 
 def _encode_reply(acks: Acks, bytes_max: int) -> bytes:

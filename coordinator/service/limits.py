@@ -20,7 +20,7 @@ from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.access import LIMITS, NOBODY, Caller, Verb
 from coordinator.model.limits import WHY_NO_MORE, proposed_bounds_of
 from coordinator.service.context import MemberContext
-from coordinator.service.proposals import Asked, Proposer
+from coordinator.service.proposals import Proposer, RequestContext
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import Hears
 from coordinator.state.codec import encode_command
@@ -125,7 +125,11 @@ class LimitsService:
         return self._reads.reply(self._replica.machine.limits_record, age_ms)
 
     async def change(
-        self, values: tuple[tuple[str, int], ...], by: str, expected_version: int, asked: Asked
+        self,
+        values: tuple[tuple[str, int], ...],
+        by: str,
+        expected_version: int,
+        context: RequestContext,
     ) -> LimitsChanged:
         """Set ``values``; what exists beyond them stays, and only growth is refused.
 
@@ -135,7 +139,7 @@ class LimitsService:
         """
         self._refuse_unfit(values)
         operation = SetLimits(values, expected_version, (), by)
-        committed = await self._proposer.submit_as(asked, operation)
+        committed = await self._proposer.submit_as(context, operation)
         result = committed.outcome.unwrap()
         assert isinstance(result, LimitsSet), "a change of limits comes to a LimitsSet"
         return LimitsChanged(

@@ -56,8 +56,8 @@ class MemberReports:
         self._started_ms = context.clock.wall_ms()
         self._elections: deque[LeaderSeen] = deque(maxlen=ELECTIONS_KEPT)
         self._status = status
-        self._asked: asyncio.Future[MemberList] | None = None
-        self._asked_ms = 0
+        self._reports: asyncio.Future[MemberList] | None = None
+        self._reports_ms = 0
         self._leader_changed = asyncio.Event()
         """Set at the next change; then there is another one."""
         context.engine.on_request(REQUEST_KIND, self._on_request)
@@ -67,11 +67,11 @@ class MemberReports:
     async def all(self) -> MemberList:
         """Return what every configured member says, or has said within ``SHARED_MS``."""
         now_ms = self._clock.monotonic_ms()
-        asked = self._asked
-        if asked is None or now_ms - self._asked_ms >= SHARED_MS:
-            asked = self._asked = asyncio.ensure_future(self._ask_all())
-            self._asked_ms = now_ms
-        return await asyncio.shield(asked)  # who goes away does not end it for the others
+        reports = self._reports
+        if reports is None or now_ms - self._reports_ms >= SHARED_MS:
+            reports = self._reports = asyncio.ensure_future(self._ask_all())
+            self._reports_ms = now_ms
+        return await asyncio.shield(reports)  # who goes away does not end it for the others
 
     async def _ask_all(self) -> MemberList:
         infos = members_of(self._addresses, self._engine.status())
@@ -177,6 +177,6 @@ class MemberReports:
 
     def _on_leader_change(self, leader_id: str | None, term: int) -> None:
         self._elections.append(LeaderSeen(self._clock.wall_ms(), leader_id, term))
-        self._asked = None
+        self._reports = None
         self._leader_changed.set()
         self._leader_changed = asyncio.Event()

@@ -108,8 +108,8 @@ class _Attempts:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the request for a write says besides the write itself."""
+class RequestContext:
+    """Whose request a write belongs to, and under which conditions it is done."""
 
     request: RequestId | None
     deadline_ms: int
@@ -135,15 +135,19 @@ class Proposer:
         context.engine.on_request(REQUEST_KIND, self._on_request)
 
     async def submit_as(
-        self, asked: Asked, operation: Operation, *, check: CheckRepeat = check_answers
+        self,
+        context: RequestContext,
+        operation: Operation,
+        *,
+        check: CheckRepeat = check_answers,
     ) -> Committed:
-        """Do what ``submit`` does, for the request and under the conditions of ``asked``."""
+        """As ``submit``, for the request and under the conditions of ``context``."""
         return await self.submit(
             operation,
-            request=asked.request,
-            caller=asked.caller,
-            deadline_ms=asked.deadline_ms,
-            if_held=asked.if_held,
+            request=context.request,
+            caller=context.caller,
+            deadline_ms=context.deadline_ms,
+            if_held=context.if_held,
             check=check,
         )
 

@@ -36,7 +36,7 @@ class Hears(Enum):
     """All but those, and Enter and Release."""
 
 
-_TOLD_TO: dict[type, Hears] = {
+_HEARD_BY: dict[type, Hears] = {
     SetData: Hears.ALL, Check: Hears.ALL, Enter: Hears.QUEUES, Release: Hears.QUEUES,
 }  # fmt: skip
 """Who hears less than this is not told of the operation."""
@@ -79,7 +79,7 @@ class MachineReplica:
         self._configured = limits
         self._rules = rules
         self._listeners: list[StateListener] = []
-        self._told: dict[type, list[_OnOutcome]] = {}
+        self._listeners_of: dict[type, list[_OnOutcome]] = {}
         """The listeners of a command, by its operation; filled on first use."""
         self._is_begun = False
         """Whether the state is known to have limits and rules of its own."""
@@ -87,7 +87,7 @@ class MachineReplica:
     def add_listener(self, listener: StateListener) -> None:
         """Call ``listener`` for the outcomes that it hears, after the listeners added before it."""
         self._listeners.append(listener)
-        self._told.clear()
+        self._listeners_of.clear()
 
     def apply(self, index: int, term: int, command: bytes) -> Outcome:
         """Apply one entry of the log, and notify the listeners.
@@ -118,12 +118,12 @@ class MachineReplica:
 
     def _tell(self, command: Command, outcome: Outcome) -> None:
         kind = type(command.operation) if outcome.refusal is None else Refusal
-        told = self._told.get(kind)
-        if told is None:
-            least = _TOLD_TO.get(kind, Hears.REST).value
-            told = [each.on_outcome for each in self._listeners if each.hears.value <= least]
-            self._told[kind] = told
-        for on_outcome in told:
+        listeners = self._listeners_of.get(kind)
+        if listeners is None:
+            least = _HEARD_BY.get(kind, Hears.REST).value
+            listeners = [each.on_outcome for each in self._listeners if each.hears.value <= least]
+            self._listeners_of[kind] = listeners
+        for on_outcome in listeners:
             on_outcome(command, outcome)
 
     def _refuse_other_rules(self) -> None:

@@ -48,7 +48,7 @@ LINE_MAX = 64
 """Of one client's connections together; the frames behind wait in their connections."""
 LONG_COST = 4
 """What a list counts as, or another long answer, where a write or a read of one znode is one."""
-ASKING_TOLD_MAX = 16
+ASKING_SHOWN_MAX = 16
 _PERIOD_S = 0.1
 _QUIET_S = 0.005
 _CLIENTS_KEPT = 256
@@ -226,8 +226,8 @@ class Turns:
         """Return who asks here, some of them if they are many, and whether they are heavy."""
         now_s = (self._loop or self._running_loop()).time()
         self._turn_period(int(now_s / _PERIOD_S) + 1)
-        told = islice({**self._asked_before, **self._asked}, ASKING_TOLD_MAX)
-        return [(key, self._is_heavy(key, now_s)) for key in told]
+        shown = islice({**self._asked_before, **self._asked}, ASKING_SHOWN_MAX)
+        return [(key, self._is_heavy(key, now_s)) for key in shown]
 
     def hear(self, asking: Iterable[tuple[str, bool]]) -> tuple[int, bool]:
         """Note who asks at another member; return how many ask, and whether one modestly."""

@@ -134,9 +134,9 @@ class Wire:
     def note_session(self, request: Request) -> None:
         """Note the session that an answered attempt to hold has opened, if it did."""
         if _is_acquire(request) and request.body is not None and b"lease_ms" in request.body:
-            asked = _decoded(request.body, request.headers)
-            if "lease_ms" in asked:
-                self.session_id = str(asked["session_id"])
+            body = _decoded(request.body, request.headers)
+            if "lease_ms" in body:
+                self.session_id = str(body["session_id"])
 
     def maybe_drop_line(
         self, endpoint: str, request: Request, headers: Mapping[str, str], line: bytes

@@ -34,32 +34,32 @@ def read_acquire(body: Any, *, is_election: bool = False) -> Acquire:
 
 def read_acquire_several(body: Any) -> AcquireSeveral:
     """Return what the body of POST /v1/locks asks for."""
-    asked = from_body(AcquireSeveral, body, given=OF_SEVERAL, beside=IF_HELD)
-    for at, name in enumerate(asked.names):
+    wanted = from_body(AcquireSeveral, body, given=OF_SEVERAL, beside=IF_HELD)
+    for at, name in enumerate(wanted.names):
         if name in ("", ".", ".."):  # as in a URL, by which it is given back
             raise BadArgumentsError(f"body.names[{at}]: expected a name, found {name!r}")
-    _with_a_lease(asked)
-    return asked
+    _with_a_lease(wanted)
+    return wanted
 
 
 def read_revoke(body: Any) -> RevokeBody:
     """Return the forced end that the body of POST /v1/locks/{name}/revoke describes."""
-    asked = from_body(RevokeBody, body, beside=IF_HELD)
-    if not asked.by.strip() or not asked.reason.strip():
+    wanted = from_body(RevokeBody, body, beside=IF_HELD)
+    if not wanted.by.strip() or not wanted.reason.strip():
         raise BadArgumentsError("body: expected by and reason to say something, found blanks")
-    return asked
+    return wanted
 
 
-def _with_a_lease(asked: Acquire) -> Acquire:
-    if asked.session_id is None and asked.lease_ms is None:
+def _with_a_lease(wanted: Acquire) -> Acquire:
+    if wanted.session_id is None and wanted.lease_ms is None:
         raise BadArgumentsError(
             "body: expected session_id (an open session) or lease_ms (open one for this "
             "grant), found neither; nothing is held without a lease"
         )
-    is_both = asked.session_id is not None and asked.lease_ms is not None
-    if is_both and _OWN_ID.fullmatch(asked.session_id or "") is None:
+    is_both = wanted.session_id is not None and wanted.lease_ms is not None
+    if is_both and _OWN_ID.fullmatch(wanted.session_id or "") is None:
         raise BadArgumentsError(
             "body: expected session_id or lease_ms, or both to open a session whose id the client "
-            f"drew (16 digits of 0-9a-f), found both and the id {(asked.session_id or '')[:64]!a}"
+            f"drew (16 digits of 0-9a-f), found both and the id {(wanted.session_id or '')[:64]!a}"
         )
-    return asked
+    return wanted

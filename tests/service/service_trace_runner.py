@@ -49,7 +49,7 @@ from coordinator.model.events import WatchSelector
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER, MachineLimits
 from coordinator.service.member import Member
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
 from coordinator.service.watch_stream import WatchStream
 from coordinator.state import commands as do
@@ -332,7 +332,7 @@ class Trace:
 
         acquiring = self._member(words.text("at")).locks.acquire(
             lock.split(",") if "," in lock else lock,
-            asked=asked,
+            wanted=asked,
             session_id=session_id,
             request=request_of(words.text("by")),
             wait_deadline_ms=self.world.deadline(words.number("wait", FAR_MS)),
@@ -371,7 +371,8 @@ class Trace:
         member, deadline_ms = self._asked(words)
         (name,) = words.given
         grant = self._grants[name]
-        downgrading = member.holding.downgrade(grant.lock, grant.grant_id, Asked(None, deadline_ms))
+        context = RequestContext(None, deadline_ms)
+        downgrading = member.holding.downgrade(grant.lock, grant.grant_id, context)
         self._ask(name, downgrading, lambda now: f"is {now.kind}, token {now.fencing_token}")
 
     def _extend(self, words: Words) -> None:
@@ -379,22 +380,22 @@ class Trace:
         times = {"by_ms": words.number("by", 0), "to_ms": words.number("to", 0)}
         (name,) = words.given
         grant = self._grants[name]
-        asked = Asked(None, deadline_ms)
+        asked = RequestContext(None, deadline_ms)
         extending = member.holding.extend(grant.lock, grant.grant_id, asked, **times)
         self._ask(name, extending, lambda now: f"ends {now.max_hold_ms} ms from now at most")
 
     def _resize(self, words: Words) -> None:
         member, deadline_ms = self._asked(words)
         lock, size = words.given
-        resizing = member.holding.resize(lock, int(size), Asked(None, deadline_ms))
+        resizing = member.holding.resize(lock, int(size), RequestContext(None, deadline_ms))
         self._ask(lock, resizing, lambda done: f"has size {done.size}")
 
     def _revoke(self, words: Words) -> None:
         member, deadline_ms = self._asked(words)
         lock, *grant_ids = words.given
-        revoking = member.holding.revoke(
-            lock, grant_ids[0] if grant_ids else None, "op", "why", Asked(None, deadline_ms)
-        )
+        context = RequestContext(None, deadline_ms)
+        grant_id = grant_ids[0] if grant_ids else None
+        revoking = member.holding.revoke(lock, grant_id, "op", "why", context)
         self._ask(
             lock,
             revoking,

@@ -11,7 +11,7 @@ from coordinator.config import Config, RaftConfig
 from coordinator.errors import SessionExpiredError, ThrottledError
 from coordinator.model.sessions import LostGrant, SessionLease
 from coordinator.service.heartbeats import _decode_reply, _encode_reply
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, opened
 
@@ -25,7 +25,7 @@ async def loser(world: World) -> str:
     for number in range(4):
         name = f"{session_id}-{number}-{'x' * 100}"
         await soon(acquired(world, session_id, name))
-        asked = Asked(None, world.deadline())
+        asked = RequestContext(None, world.deadline())
         await soon(world.leader.holding.revoke(name, None, "ann", "stuck", asked))
     return session_id
 

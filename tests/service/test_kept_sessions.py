@@ -16,7 +16,7 @@ from coordinator.errors import (
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.service.kept_sessions import KeptSession
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Enter, Kind
 from tests.service.fake_cluster import World, cluster, settle, soon
@@ -29,7 +29,7 @@ async def acquired(world: World, kept: KeptSession, wait_ms: int = 10_000) -> Gr
     return await world.follower.locks.acquire(
         "a",
         session_id=kept.session_id,
-        asked=AcquireRequest(label="worker"),
+        wanted=AcquireRequest(label="worker"),
         request=None,
         wait_deadline_ms=world.deadline(wait_ms),
         opening=kept.begin(),
@@ -122,7 +122,8 @@ async def test_a_grant_that_was_taken_before_it_is_told_is_lost() -> None:
     async with cluster() as world:
         kept = await opened(world)
         member = world.follower
-        await soon(member.holding.revoke("a", None, "ann", "test", Asked(None, world.deadline())))
+        context = RequestContext(None, world.deadline())
+        await soon(member.holding.revoke("a", None, "ann", "test", context))
 
         with pytest.raises(LockLostError):
             await soon(kept.begin_in_full(["/locks/a/lock-0000000000"]))
@@ -202,7 +203,7 @@ async def test_a_try_that_fails_costs_one_entry_and_opens_nothing() -> None:
                 world.follower.locks.acquire(
                     "a",
                     session_id=kept.session_id,
-                    asked=AcquireRequest(),
+                    wanted=AcquireRequest(),
                     request=None,
                     wait_deadline_ms=world.deadline(),
                     is_try=True,

@@ -20,7 +20,7 @@ from coordinator.errors import (
 from coordinator.model.limits import NEW_CLUSTER, UNSET, MachineLimits
 from coordinator.service.limits import LimitsChanged
 from coordinator.service.member import Member
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import decode_command, encode_command
@@ -46,7 +46,7 @@ async def write(world: World, data: bytes, *, in_ms: int = 1_000) -> None:
 async def change_at(
     member: Member, world: World, name: str, value: int, *, expected_version: int = ANY_VERSION
 ) -> LimitsChanged:
-    asked = Asked(None, world.deadline())
+    asked = RequestContext(None, world.deadline())
     return await soon(member.limits.change(((name, value),), "ops", expected_version, asked))
 
 

@@ -126,7 +126,7 @@ async def test_nobody_waits_at_a_member_that_has_failed() -> None:
         acquires = [
             asyncio.create_task(
                 member.locks.acquire(
-                    "a", session_id=each, request=None, wait_deadline_ms=deadline_ms, asked=asked
+                    "a", session_id=each, request=None, wait_deadline_ms=deadline_ms, wanted=asked
                 )
             )
             for each in ids

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.model.acquire import AcquireRequest
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.service.reads import STALE
 from coordinator.service.renewals import LeaseRenewal
 from tests.service.fake_cluster import World, cluster, settle, soon
@@ -96,7 +96,7 @@ async def test_what_a_heartbeat_has_to_say_is_left_to_heartbeats() -> None:
         await soon(acquired(world, loser, "b"))
         before = await said_by(world, renewal(loser))
 
-        asked = Asked(None, world.deadline())
+        asked = RequestContext(None, world.deadline())
         await soon(world.leader.holding.revoke("b", None, "ann", "stuck", asked))
 
         assert before == SAFE_MS

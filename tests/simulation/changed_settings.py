@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.state.commands import ANY_VERSION
 from coordinator.state.rules import RULES
 from tests.simulation.members import SimulatedMember
@@ -139,7 +139,7 @@ class ChangedSettings:
         member.owner.spawn(self._set(member, name, value))
 
     async def _set(self, member: SimulatedMember, name: str, value: int) -> None:
-        asked = Asked(None, member.clock.monotonic_ms() + 5_000)
+        asked = RequestContext(None, member.clock.monotonic_ms() + 5_000)
         try:
             await member.service.limits.change(((name, value),), "ops", ANY_VERSION, asked)
             self._world.record.trace.add(member.who, f"sets {name} to {value}")

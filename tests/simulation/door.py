@@ -42,7 +42,7 @@ from coordinator.model.sessions import (
 )
 from coordinator.model.znodes import Children, Written, Znode
 from coordinator.service.member import Member
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.service.reads import ReadReply
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
@@ -213,7 +213,7 @@ class Door:
         holding = self._member.holding
         body = None if request.body is None else _body(request)
         if_held = conditions(Query(""), body)
-        asked = Asked(_request_id(request), self._deadline(request), if_held=if_held)
+        asked = RequestContext(_request_id(request), self._deadline(request), if_held=if_held)
         match request.method, rest:
             case "POST", ["grants", grant_id, "downgrade"]:
                 grant = await holding.downgrade(name, grant_id, asked)
@@ -353,7 +353,7 @@ class Door:
                 return await self._member.elections.campaign(name, value=asked.value or b"", **how)
             names = asked.names if isinstance(asked, AcquireSeveral) else name
             nobody = replace(asked, pid=None, when_unsure="", purpose="", guard="")
-            return await self._member.locks.acquire(names, asked=nobody, **how)
+            return await self._member.locks.acquire(names, wanted=nobody, **how)
 
         return _waiting(begin, session_id)
 

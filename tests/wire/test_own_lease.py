@@ -106,7 +106,7 @@ async def held(world: MemoryCluster, face: Face) -> AsyncIterator[Any]:
     else:
         from coordinator.model.acquire import AcquireRequest
 
-        grant = await member.locks.acquire("a", asked=AcquireRequest(), **given)
+        grant = await member.locks.acquire("a", wanted=AcquireRequest(), **given)
 
         async def give_back() -> None:
             await member.locks.release("a", grant.grant_id, None, far_ms)

@@ -360,17 +360,17 @@ class LockQueue(HeldVerbs):
         said = self._said
         if said[0] is not request:
             said = self._said = request, said_of(request)
-        asked = {
+        fields = {
             **said[1],
             **attempt.in_session(),
             "timeout_ms": 0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
             "on_disconnect": "stay",
         }
-        body: Any = asked
+        body: Any = fields
         if len(self.names) > 1:
-            body = {**asked, "names": list(self.names)}
+            body = {**fields, "names": list(self.names)}
         elif request.value is not None:  # data, which is written otherwise in JSON
-            body = Acquire(**asked)
+            body = Acquire(**fields)
         return Call("POST", self._target, body, accept=accept)
 
     # --- leaving nothing behind

@@ -53,7 +53,7 @@ _ERROR_BYTES_MAX = 64 * 1024
 """Of an error and its fields; without them if they are longer."""
 
 
-class _Asked(NamedTuple):
+class _Incoming(NamedTuple):
     """A question that is to be answered over the connection over which it came."""
 
     member_id: str
@@ -72,10 +72,10 @@ class RequestDesk:
         self._payload_bytes_max = payload_bytes_max - FRAME_OVERHEAD_BYTES
         self._handlers: dict[str, RequestHandler] = {}
         self._next_id = 0
-        self._asked: dict[int, tuple[str, asyncio.Future[bytes]]] = {}
+        self._waiting: dict[int, tuple[str, asyncio.Future[bytes]]] = {}
         self._alone: set[str] = set()
         """Kinds of which one is begun in a pass."""
-        self._to_answer: deque[_Asked] = deque()
+        self._to_answer: deque[_Incoming] = deque()
         self._to_answer_count: Counter[str] = Counter()
         self._begun_bytes = 0
         """In this pass."""
@@ -110,15 +110,15 @@ class RequestDesk:
         if not self._transport.send(member_id, MemberRequest(request_id, kind, payload)):
             raise NoLeaderError(f"member {member_id!r} is not connected")
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._asked[request_id] = (member_id, future)
+        self._waiting[request_id] = (member_id, future)
         try:
             return await future
         finally:
-            self._asked.pop(request_id, None)
+            self._waiting.pop(request_id, None)
 
     def on_reply(self, member_id: str, reply: Reply) -> None:
         """Wake the caller whose request this answers, if it still waits."""
-        asked = self._asked.get(reply.request_id)
+        asked = self._waiting.get(reply.request_id)
         if asked is None or asked[0] != member_id or asked[1].done():
             return
         future = asked[1]
@@ -139,7 +139,7 @@ class RequestDesk:
         least = BEGUN_BYTES_MAX if request.kind in self._alone else _BEGUN_BYTES_MIN
         connection = self._connections.get(member_id, 0)
         cost = max(least, len(request.payload))
-        self._to_answer.append(_Asked(member_id, connection, request, cost))
+        self._to_answer.append(_Incoming(member_id, connection, request, cost))
         self._to_answer_count[member_id] += 1
         self._begin_answers()
 
@@ -183,11 +183,11 @@ class RequestDesk:
         )
 
     def _give_up(self, member_id: str, error: CoordinatorError) -> None:
-        asked = [future for asked_id, future in self._asked.values() if asked_id == member_id]
+        asked = [future for asked_id, future in self._waiting.values() if asked_id == member_id]
         wake_in_turns(asked, lambda each: each.set_exception(type(error)(error.message)))
 
     def _give_up_all(self) -> None:
-        for member_id in {asked_id for asked_id, _ in self._asked.values()}:
+        for member_id in {asked_id for asked_id, _ in self._waiting.values()}:
             self.on_connection_changed(member_id)
 
     async def stop(self) -> None:
@@ -200,7 +200,7 @@ class RequestDesk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, asked: _Asked) -> None:
+    async def _answer(self, asked: _Incoming) -> None:
         member_id, connection, request, _ = asked
         handler = self._handlers[request.kind]
         try:

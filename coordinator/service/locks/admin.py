@@ -28,7 +28,7 @@ from coordinator.service.locks.history import ended_record
 from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.service import grant_of
 from coordinator.service.locks.sight import Sight
-from coordinator.service.proposals import Asked, Proposer
+from coordinator.service.proposals import Proposer, RequestContext
 from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import Hears, MachineReplica
 from coordinator.state.commands import (
@@ -68,7 +68,7 @@ class HoldingService:
         self._replica = replica
         self._leadership = leadership
 
-    async def downgrade(self, name: str, grant_id: str, asked: Asked) -> GrantReply:
+    async def downgrade(self, name: str, grant_id: str, context: RequestContext) -> GrantReply:
         """Turn an exclusive grant into a shared one; again if need be.
 
         Raises:
@@ -76,7 +76,7 @@ class HoldingService:
             LockLostError: it was downgraded, and has ended since.
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
-        await self._proposer.submit_as(asked, Downgrade(path, czxid))
+        await self._proposer.submit_as(context, Downgrade(path, czxid))
         found = find(self._replica.machine, path)
         if found is None or found.czxid != czxid:
             raise LockLostError(
@@ -84,18 +84,20 @@ class HoldingService:
             )
         return replace(grant_of(self._replica.machine, LOCKS, found), kind=Kind.SHARED.value)
 
-    async def note(self, name: str, grant_id: str, note: bytes, asked: Asked) -> NoteReply:
+    async def note(
+        self, name: str, grant_id: str, note: bytes, context: RequestContext
+    ) -> NoteReply:
         """Keep ``note`` with a grant, for the next holder.
 
         Raises:
             NotOwnerError: it does not hold (yet, or any more).
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
-        committed = await self._proposer.submit_as(asked, Note(path, czxid, note))
+        committed = await self._proposer.submit_as(context, Note(path, czxid, note))
         return NoteReply(grant_id, committed.outcome.zxid)
 
     async def extend(
-        self, name: str, grant_id: str, asked: Asked, *, by_ms: int = 0, to_ms: int = 0
+        self, name: str, grant_id: str, context: RequestContext, *, by_ms: int = 0, to_ms: int = 0
     ) -> ExtendReply:
         """Let a bounded hold end ``by_ms`` later, or not before ``to_ms`` from now.
 
@@ -104,29 +106,29 @@ class HoldingService:
             BadArgumentsError: it has no bound; both times, or none; too long in all.
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
-        committed = await self._proposer.submit_as(asked, ExtendHold(path, czxid, by_ms, to_ms))
+        committed = await self._proposer.submit_as(context, ExtendHold(path, czxid, by_ms, to_ms))
         result = committed.outcome.unwrap()
         assert isinstance(result, HoldExtended), "an extension comes to a HoldExtended"
         zxid = committed.outcome.zxid
         return ExtendReply(grant_id, result.max_hold_ms, result.extensions, zxid)
 
-    async def resize(self, name: str, size: int, asked: Asked) -> SizeReply:
+    async def resize(self, name: str, size: int, context: RequestContext) -> SizeReply:
         """Change the size of a semaphore; no holder loses its slot.
 
         Raises:
             NoNodeError: there is no such semaphore.
             DeadlockError: with fewer slots a contender could never be granted.
         """
-        committed = await self._proposer.submit_as(asked, Resize(LOCKS.directory(name), size))
+        committed = await self._proposer.submit_as(context, Resize(LOCKS.directory(name), size))
         try:
             result = committed.outcome.unwrap()
         except DeadlockError as error:
-            raise Sight(self._replica.machine, asked.caller).deadlock(error) from None
+            raise Sight(self._replica.machine, context.caller).deadlock(error) from None
         assert isinstance(result, Resized), "a resize comes to a Resized"
         return SizeReply(name, result.size, committed.outcome.zxid)
 
     async def revoke(
-        self, name: str, grant_id: str | None, by: str, reason: str, asked: Asked
+        self, name: str, grant_id: str | None, by: str, reason: str, context: RequestContext
     ) -> RevokeReply:
         """End a grant of ``name`` (a multi-lock as a whole) against its holder's will.
 
@@ -141,12 +143,12 @@ class HoldingService:
         if grant_id is not None:
             path, czxid = self._path_of(name, grant_id)
         else:
-            await self._reads.fresh(LINEARIZABLE, asked.deadline_ms)
+            await self._reads.fresh(LINEARIZABLE, context.deadline_ms)
             path, czxid, refusal = self._only_holder(name)
         before = find(self._replica.machine, path)
         try:
             committed = await self._proposer.submit_as(
-                asked,
+                context,
                 Revoke(path, czxid, by, reason),
                 check=_check_revokes if grant_id is None else check_answers,
             )

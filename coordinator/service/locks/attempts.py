@@ -29,7 +29,7 @@ class QueueAttempt(NamedTuple):
     wait_deadline_ms: int
     describe: Callable[[QueuedContender], Mapping[str, Any]]
     """Shows the present holder in a LockTimeoutError."""
-    asked: AcquireRequest = AcquireRequest()
+    wanted: AcquireRequest = AcquireRequest()
     if_held: tuple[HeldCondition, ...] = ()
     caller: Caller = NOBODY
     is_try: bool = False

@@ -57,11 +57,11 @@ class Promises:
         self, session_ids: Iterable[str], paths: Iterable[str], deadline_ms: int
     ) -> Promised:
         """Return what the leader promises of the first hundred of each; nothing if not in time."""
-        asked = {
+        question = {
             "sessions": list(session_ids)[:_NAMES_MAX],
             "paths": list(paths)[:_NAMES_MAX],
         }
-        if not asked["sessions"] and not asked["paths"]:
+        if not question["sessions"] and not question["paths"]:
             return NOTHING_KNOWN
         deadline_ms = min(deadline_ms, self._clock.monotonic_ms() + _DEADLINE_MS)
         leader_id = self._leadership.known_leader()
@@ -70,8 +70,8 @@ class Promises:
         try:
             async with self._timers.deadline(deadline_ms):
                 if leader_id == self._engine.member_id:
-                    return await self._promised(asked)
-                payload = json.dumps(asked).encode()
+                    return await self._promised(question)
+                payload = json.dumps(question).encode()
                 return _decoded(await self._engine.request(leader_id, REQUEST_KIND, payload))
         except (TimeoutError, CoordinatorError):
             return NOTHING_KNOWN
@@ -90,14 +90,14 @@ class Promises:
         on_the_way_ms = self._clock.monotonic_ms() - sent_ms
         return max(0, min(known_ms) - on_the_way_ms)
 
-    async def _promised(self, asked: Mapping[str, list[str]]) -> Promised:
+    async def _promised(self, question: Mapping[str, list[str]]) -> Promised:
         term = self._leases.term
         if term is None or await self._engine.confirm_leadership() != term:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead")
         if self._leases.term != term:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead any more")
-        leases = {each: self._leases.remaining_ms(each) for each in asked["sessions"]}
-        bounds = {each: self._hold_timers.remaining_ms(each) for each in asked["paths"]}
+        leases = {each: self._leases.remaining_ms(each) for each in question["sessions"]}
+        bounds = {each: self._hold_timers.remaining_ms(each) for each in question["paths"]}
         return Promised(
             {key: value for key, value in leases.items() if value is not None},
             {key: value for key, value in bounds.items() if value is not None},
@@ -105,9 +105,9 @@ class Promises:
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
         try:
-            asked = _decoded_question(payload)
+            question = _decoded_question(payload)
             async with self._timers.deadline(self._clock.monotonic_ms() + _DEADLINE_MS):
-                promised = await self._promised(asked)
+                promised = await self._promised(question)
                 await self._answers.turn()  # many may have waited for the same round
         except TimeoutError:
             return json.dumps({"problem": to_problem(NoLeaderError("not confirmed"))}).encode()
@@ -121,11 +121,11 @@ class Promises:
 def _decoded_question(payload: bytes) -> dict[str, list[str]]:
     """Return the sessions and paths that another member asks about; raises BadArgumentsError."""
     try:
-        asked = json.loads(payload) if len(payload) <= _QUESTION_BYTES_MAX else None
+        question = json.loads(payload) if len(payload) <= _QUESTION_BYTES_MAX else None
     except (ValueError, RecursionError):
-        asked = None
-    if isinstance(asked, dict):
-        named = {key: asked.get(key) for key in ("sessions", "paths")}
+        question = None
+    if isinstance(question, dict):
+        named = {key: question.get(key) for key in ("sessions", "paths")}
         if all(
             isinstance(each, list)
             and len(each) <= _NAMES_MAX

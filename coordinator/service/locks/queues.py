@@ -171,8 +171,8 @@ class Queues:
 
     async def _enter(self, attempt: QueueAttempt, request: RequestId) -> tuple[Mine, ...]:
         """Create the contenders, or find those that this request created before."""
-        recipe, asked = attempt.recipe, attempt.asked
-        kind = Kind(asked.kind)
+        recipe, wanted = attempt.recipe, attempt.wanted
+        kind = Kind(wanted.kind)
         directories = recipe.directories(attempt.names)
         operation = Enter(
             directories=directories,
@@ -180,11 +180,11 @@ class Queues:
             kind=kind,
             session_id=attempt.session_id,
             data=attempt.data,
-            owner=asked.owner,
+            owner=wanted.owner,
             is_try=attempt.is_try,
-            lock_delay_ms=asked.lock_delay_ms,
-            max_hold_ms=asked.max_hold_ms,
-            size=asked.size,
+            lock_delay_ms=wanted.lock_delay_ms,
+            max_hold_ms=wanted.max_hold_ms,
+            size=wanted.size,
             opening=attempt.opening,
         )
         deadline_ms = attempt.wait_deadline_ms
@@ -307,7 +307,7 @@ class Queues:
         session, led_ms = self._replica.machine.session(attempt.session_id), self._engine.led_ms
         if session is None or led_ms is None:
             return False
-        least_ms = min(session.timeout_ms, attempt.asked.max_hold_ms or session.timeout_ms)
+        least_ms = min(session.timeout_ms, attempt.wanted.max_hold_ms or session.timeout_ms)
         return self._clock.monotonic_ms() - led_ms < safe_ms(least_ms, least_ms)
 
     async def _until_told(self, mine: tuple[Mine, ...]) -> None:

@@ -80,14 +80,14 @@ class QueueService:
         self._queues = queues
 
     async def _acquire(
-        self, names: tuple[str, ...], data: bytes, asked: AcquireRequest, how: AcquireOptions
+        self, names: tuple[str, ...], data: bytes, wanted: AcquireRequest, how: AcquireOptions
     ) -> tuple[GrantReply, ...]:
         """Wait until this attempt holds in the queues ``names``; ``queues`` says what is raised."""
         attempt = QueueAttempt(
             recipe=self._recipe,
             names=names,
             data=data,
-            asked=asked,
+            wanted=wanted,
             describe=lambda holder: self._shown(holder, how.get("caller", NOBODY)),
             **how,
         )
@@ -172,7 +172,7 @@ class LockService(QueueService):
     _recipe = LOCKS
 
     async def acquire(
-        self, name: str | Sequence[str], *, asked: AcquireRequest, **how: Unpack[AcquireOptions]
+        self, name: str | Sequence[str], *, wanted: AcquireRequest, **how: Unpack[AcquireOptions]
     ) -> GrantReply:
         """Wait until the lock is granted.
 
@@ -180,7 +180,7 @@ class LockService(QueueService):
             name: of one lock; or the names of several, which are then granted all at once.
         """
         names = (name,) if isinstance(name, str) else tuple(name)
-        grants = await self._acquire(names, holder_data(asked), asked, how)
+        grants = await self._acquire(names, holder_data(wanted), wanted, how)
         return grants[0] if isinstance(name, str) else replace(grants[0], grants=grants)
 
     def _described(self, holder: QueuedContender) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from coordinator.wire.messages import AUTHORIZATION
 from coordinator.wire.request import Answer, Answered, WhySilent
 from coordinator.wire.routes.auditing import note_answer
 from coordinator.wire.routes.door import Door, refuse_too_long
-from coordinator.wire.routes.gate import Gate, may_label, told
+from coordinator.wire.routes.gate import Gate, may_label, shown_error
 from coordinator.wire.routes.renewing import begin_renewal, say_renewed
 from coordinator.wire.routes.route import Check, Route
 from coordinator.wire.routes.silence import silenced
@@ -142,38 +142,38 @@ def adapted(route: Route, door: Door, checks: Sequence[Check] = ()) -> WebHandle
     member_id, handler, gate = door.member_id, route.handler, Gate(door)
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        asked = HttpRequest(request, door.turns)
+        incoming = HttpRequest(request, door.turns)
         renewal = None
         refusal: CoordinatorError | None = None
         is_admitted = False
         try:
             for check in checks:
-                check(asked)
-            if not is_open(asked.target):
-                await door.turns.turn(asked)
-                KEY.set(asked.key)
-            full, one_too_many = "" if asked.place is None else asked.place.full, None
+                check(incoming)
+            if not is_open(incoming.target):
+                await door.turns.turn(incoming)
+                KEY.set(incoming.key)
+            full, one_too_many = "" if incoming.place is None else incoming.place.full, None
             if full:
-                one_too_many = await gate.admit_spare(asked, route, full)
+                one_too_many = await gate.admit_spare(incoming, route, full)
             else:
-                await gate.admit(asked, route)
+                await gate.admit(incoming, route)
             if one_too_many is not None:
                 answered: Answered = one_too_many
             else:
                 is_admitted = not route.is_open
-                renewal = begin_renewal(door, asked)
-                answered = await handler(asked)
+                renewal = begin_renewal(door, incoming)
+                answered = await handler(incoming)
             if renewal is not None:
                 await say_renewed(answered, renewal)
         except CoordinatorError as error:
-            refusal = told(error, asked)
+            refusal = shown_error(error, incoming)
             answered = door.problem(refusal)
         finally:
-            door.turns.end(asked)
+            door.turns.end(incoming)
             if renewal is not None:
                 renewal.stop()
-        answered, refusal = silenced(door, asked, route, answered, refusal)
-        note_answer(door, asked, route.operation_id, answered, refusal)
+        answered, refusal = silenced(door, incoming, route, answered, refusal)
+        note_answer(door, incoming, route.operation_id, answered, refusal)
         if isinstance(answered, Answer):
             answered.is_labelled = may_label(door, answered, is_admitted=is_admitted)
             return response_of(answered, member_id)

@@ -28,7 +28,7 @@ from coordinator.model.access_requests import (
     quota_changes,
 )
 from coordinator.model.tokens import SECRET_BYTES, digest_of, drawn_id, token_of
-from coordinator.service.proposals import Asked, Committed
+from coordinator.service.proposals import Committed, RequestContext
 from coordinator.service.reads import ReadReply
 from coordinator.state.commands import (
     AddToken,
@@ -170,22 +170,22 @@ class AccessRoutes:
 
     async def init(self, request: IncomingRequest) -> Answer:
         """Turn access rights on; the first identity may do everything."""
-        asked, asking = await self._asked(request, InitAccessRequest)
-        token = self._token(request, asked.token_id, asked.digest)
-        operation = InitAccess(asked.identity, token.token_id, token.digest, asked.expires_ms)
-        committed = await self._submit(operation, asking)
-        return self._added(request, committed, asked.identity, token, asked.expires_ms)
+        body, context = await self._read(request, InitAccessRequest)
+        token = self._token(request, body.token_id, body.digest)
+        operation = InitAccess(body.identity, token.token_id, token.digest, body.expires_ms)
+        committed = await self._submit(operation, context)
+        return self._added(request, committed, body.identity, token, body.expires_ms)
 
     async def turn(self, request: IncomingRequest) -> Answer:
         """Turn access rights off, or on again."""
-        asked, asking = await self._asked(request, SetAccessRequest)
-        return self._changed(request, await self._submit(SetAccess(asked.is_on), asking))
+        body, context = await self._read(request, SetAccessRequest)
+        return self._changed(request, await self._submit(SetAccess(body.is_on), context))
 
     async def put_role(self, request: IncomingRequest) -> Answer:
         """Make a role, or put other rules in place of its own."""
-        asked, asking = await self._asked(request, RoleRequest, _RULES)
-        operation = PutRole(_name(request, "role"), asked.rules)
-        return self._changed(request, await self._submit(operation, asking))
+        body, context = await self._read(request, RoleRequest, _RULES)
+        operation = PutRole(_name(request, "role"), body.rules)
+        return self._changed(request, await self._submit(operation, context))
 
     async def drop_role(self, request: IncomingRequest) -> Answer:
         """Forget a role that no identity has."""
@@ -194,18 +194,18 @@ class AccessRoutes:
 
     async def put_identity(self, request: IncomingRequest) -> Answer:
         """Make an identity, or change its roles and subjects."""
-        asked, asking = await self._asked(request, IdentityRequest)
+        body, context = await self._read(request, IdentityRequest)
         operation = PutIdentity(
-            _name(request, "identity"), asked.roles, asked.subjects, quota_changes(asked.quota)
+            _name(request, "identity"), body.roles, body.subjects, quota_changes(body.quota)
         )
-        return self._changed(request, await self._submit(operation, asking))
+        return self._changed(request, await self._submit(operation, context))
 
     async def set_quota(self, request: IncomingRequest) -> Answer:
         """Change the quota of an identity; its roles and subjects stay."""
-        asked, asking = await self._asked(request, QuotaRequest)
+        body, context = await self._read(request, QuotaRequest)
         name = _name(request, "identity")
-        operation = PutIdentity(name, None, None, quota_changes(asked.quota))
-        return self._changed(request, await self._submit(operation, asking))
+        operation = PutIdentity(name, None, None, quota_changes(body.quota))
+        return self._changed(request, await self._submit(operation, context))
 
     async def drop_identity(self, request: IncomingRequest) -> Answer:
         """Forget an identity, its credentials and its sessions."""
@@ -214,14 +214,14 @@ class AccessRoutes:
 
     async def add_token(self, request: IncomingRequest) -> Answer:
         """Give an identity one more token."""
-        asked, asking = await self._asked(request, TokenRequest)
+        body, context = await self._read(request, TokenRequest)
         token, identity = (
-            self._token(request, asked.token_id, asked.digest),
+            self._token(request, body.token_id, body.digest),
             _name(request, "identity"),
         )
-        operation = AddToken(identity, token.token_id, token.digest, asked.expires_ms, asked.label)
-        committed = await self._submit(operation, asking)
-        return self._added(request, committed, identity, token, asked.expires_ms)
+        operation = AddToken(identity, token.token_id, token.digest, body.expires_ms, body.label)
+        committed = await self._submit(operation, context)
+        return self._added(request, committed, identity, token, body.expires_ms)
 
     async def drop_token(self, request: IncomingRequest) -> Answer:
         """Revoke a token: the sessions that were opened with it end."""
@@ -230,27 +230,27 @@ class AccessRoutes:
 
     # --- what they share
 
-    async def _asked(
+    async def _read(
         self, request: IncomingRequest, kind: type[Body], bounds: BodyBounds = SMALL
-    ) -> tuple[Body, Asked]:
+    ) -> tuple[Body, RequestContext]:
         query = Query(request.query, CONDITIONS)
         body = await self._door.body(request, bounds)
-        return from_body(kind, body, beside=IF_HELD), self._asking(request, query, body)
+        return from_body(kind, body, beside=IF_HELD), self._context(request, query, body)
 
-    def _deleting(self, request: IncomingRequest) -> Asked:
-        return self._asking(request, Query(request.query, CONDITIONS), None)
+    def _deleting(self, request: IncomingRequest) -> RequestContext:
+        return self._context(request, Query(request.query, CONDITIONS), None)
 
-    def _asking(self, request: IncomingRequest, query: Query, body: object) -> Asked:
+    def _context(self, request: IncomingRequest, query: Query, body: object) -> RequestContext:
         door = self._door
-        return Asked(
+        return RequestContext(
             door.request_id(request),
             door.deadline_ms(request),
             caller=request.caller,
             if_held=conditions(query, body),
         )
 
-    async def _submit(self, operation: Operation, asked: Asked) -> Committed:
-        return await self._door.member.proposer.submit_as(asked, operation)
+    async def _submit(self, operation: Operation, context: RequestContext) -> Committed:
+        return await self._door.member.proposer.submit_as(context, operation)
 
     def _token(self, request: IncomingRequest, token_id: str, digest: bytes) -> Drawn:
         """Return the token that is brought by its digest, or a new one."""

@@ -77,7 +77,7 @@ class AcquireHandler:
         self,
         door: Door,
         request: IncomingRequest,
-        asked: Acquire,
+        wanted: Acquire,
         *,
         request_id: RequestId | None,
         begin: Begin,
@@ -85,7 +85,7 @@ class AcquireHandler:
     ) -> None:
         self._door = door
         self._request = request
-        self._asked = asked
+        self._wanted = wanted
         self._request_id = request_id
         self._begin = begin
         self._give_back_now = give_back
@@ -96,27 +96,27 @@ class AcquireHandler:
         self._waiting: _Waiting | None = None
         """The lines of its wait, for a client that takes lines."""
         self._scope = Deadline()
-        self._leaves = asked.on_disconnect == "leave"
+        self._leaves = wanted.on_disconnect == "leave"
         self._is_told = False
         """Whether the client may have read that it was granted."""
 
     def answer(self) -> Awaitable[Answered]:
         """Return the response: the grant, or why not."""
-        lease_ms = self._asked.lease_ms
+        lease_ms = self._wanted.lease_ms
         if lease_ms is None or self._request_id is not None:
             return self._answer()
         return self._answer_kept(lease_ms)
 
     async def _answer_kept(self, lease_ms: int) -> Answered:
         """Return the response to an attempt without a number, with a session of its own."""
-        if self._asked.session_id is not None:
+        if self._wanted.session_id is not None:
             raise BadArgumentsError(
                 "body: expected session_id or lease_ms in a request without a number (a session "
                 "under an id of the client's is opened by a numbered one), found both"
             )
         address = self._door.address(self._request)
         kept = self._door.member.kept_sessions.new(
-            lease_ms, _session_label(self._asked), address, caller=self._request.caller
+            lease_ms, _session_label(self._wanted), address, caller=self._request.caller
         )
         self._kept = kept
         try:
@@ -169,7 +169,7 @@ class AcquireHandler:
 
     async def _begun(self, on_position: Callable[[int], None] | None) -> GrantReply:
         """Return the grant, with what is promised of its lease when it is one of its own."""
-        begin, kept, asked = self._begin, self._kept, self._asked
+        begin, kept, wanted = self._begin, self._kept, self._wanted
         if kept is not None:
             entering = Entering(kept.session_id, kept.begin(), self._on_queued, on_position, kept)
             try:
@@ -180,13 +180,13 @@ class AcquireHandler:
             paths = [grant.path, *(each.path for each in grant.grants)]
             await kept.begin_in_full(paths)
             return _with_lease(grant, kept.lease_ms, kept.remaining_ms(paths))
-        opening, session_id = None, asked.session_id
-        if asked.lease_ms is not None:
+        opening, session_id = None, wanted.session_id
+        if wanted.lease_ms is not None:
             opening = self._door.member.kept_sessions.opening(
-                asked.lease_ms,
-                _session_label(asked),
+                wanted.lease_ms,
+                _session_label(wanted),
                 self._request_id,
-                session_id=asked.session_id,
+                session_id=wanted.session_id,
                 address=self._door.address(self._request),
             )
             session_id = opening.session_id
@@ -265,8 +265,8 @@ class AcquireHandler:
         self._door.spawn(chore, f"give back {grant.grant_id}", is_lasting=is_lasting)
 
 
-def _session_label(asked: Acquire) -> str:
-    return asked.label if asked.session_label is None else asked.session_label
+def _session_label(wanted: Acquire) -> str:
+    return wanted.label if wanted.session_label is None else wanted.session_label
 
 
 def _with_lease(grant: GrantReply, lease_ms: int, remaining_ms: int) -> GrantReply:
@@ -276,9 +276,9 @@ def _with_lease(grant: GrantReply, lease_ms: int, remaining_ms: int) -> GrantRep
     return replace(grant, lease_ms=lease_ms, safe_ms=safe, grants=grants)
 
 
-def wait_deadline_ms(door: Door, request: IncomingRequest, asked: Acquire) -> int:
+def wait_deadline_ms(door: Door, request: IncomingRequest, wanted: Acquire) -> int:
     """Return until when to wait; a try is bounded as every request is."""
-    return door.clock.monotonic_ms() + (asked.timeout_ms or door.timeout_ms(request))
+    return door.clock.monotonic_ms() + (wanted.timeout_ms or door.timeout_ms(request))
 
 
 class _Waiting:

@@ -22,7 +22,7 @@ from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.auditing import note_answer
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.etags import refuse_preconditions
-from coordinator.wire.routes.gate import Gate, may_label, told
+from coordinator.wire.routes.gate import Gate, may_label, shown_error
 from coordinator.wire.routes.renewing import begin_renewal, say_renewed
 from coordinator.wire.routes.route import Check, Route
 from coordinator.wire.routes.silence import silenced
@@ -93,7 +93,7 @@ class Answering:
                     renewal = begin_renewal(self.door, request)
                     answered = await route.handler(request)
             except CoordinatorError as error:
-                refusal = told(error, request)
+                refusal = shown_error(error, request)
                 answered = self._problem(refusal, request)
             except ConnectionError:
                 raise

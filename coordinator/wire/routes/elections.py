@@ -60,12 +60,12 @@ class ElectionRoutes(QueueRoutes):
         query = Query(request.query, CONDITIONS)
         name = name_in(request)
         body = await door.body(request)
-        asked = read_acquire(body, is_election=True)
+        wanted = read_acquire(body, is_election=True)
 
         async def enter(how: AcquireOptions) -> GrantReply:
-            return await door.member.elections.campaign(name, value=asked.value or b"", **how)
+            return await door.member.elections.campaign(name, value=wanted.value or b"", **how)
 
-        return await self._acquire(request, asked, conditions(query, body), enter)
+        return await self._acquire(request, wanted, conditions(query, body), enter)
 
     async def proclaim(self, request: IncomingRequest) -> Answer:
         """Publish another value; only while elected."""

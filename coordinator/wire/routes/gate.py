@@ -94,7 +94,7 @@ class Gate:
             place.proved = access.proof(authorization, caller)
 
 
-def told(error: CoordinatorError, request: IncomingRequest) -> CoordinatorError:
+def shown_error(error: CoordinatorError, request: IncomingRequest) -> CoordinatorError:
     """Return what a client sees of ``error``: without the right, and without a credential, that
     one is needed."""
     if type(error) is not NoAuthError or "verb" not in error.fields or request.caller.credential:

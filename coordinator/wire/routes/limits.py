@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.errors import BadArgumentsError
 from coordinator.model.limits import LimitsChange, LimitsView
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.state.limits import LimitsRecord
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
@@ -50,7 +50,7 @@ class LimitRoutes:
             tuple(shape.limits.items()),
             attributed(request, shape.by),
             shape.expected_version,
-            Asked(
+            RequestContext(
                 door.request_id(request),
                 door.deadline_ms(request),
                 caller=request.caller,

@@ -11,7 +11,7 @@ from coordinator.model.grants import (
     NoteRequest,
     SizeRequest,
 )
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.lock_requests import read_revoke
@@ -49,7 +49,7 @@ class HoldingRoutes:
         body = await self._door.body(request)
         from_body(DowngradeRequest, body, beside=IF_HELD)
         grant = await self._door.member.holding.downgrade(
-            _name(request), _grant_id(request), self._asked(request, body)
+            _name(request), _grant_id(request), self._context(request, body)
         )
         return self._door.reply_now(request, AcquireReply(grant))
 
@@ -58,7 +58,7 @@ class HoldingRoutes:
         body, grant_id = await self._door.body(request), _grant_id(request)
         note = from_body(NoteRequest, body, beside=IF_HELD).note
         reply = await self._door.member.holding.note(
-            _name(request), grant_id, note, self._asked(request, body)
+            _name(request), grant_id, note, self._context(request, body)
         )
         return self._door.reply_now(request, reply)
 
@@ -69,7 +69,7 @@ class HoldingRoutes:
         reply = await self._door.member.holding.extend(
             _name(request),
             grant_id,
-            self._asked(request, body),
+            self._context(request, body),
             by_ms=wanted.by_ms,
             to_ms=wanted.to_ms,
         )
@@ -79,7 +79,7 @@ class HoldingRoutes:
         """Change the size of a semaphore."""
         body, name = await self._door.body(request), _name(request)
         size = from_body(SizeRequest, body, beside=IF_HELD).size
-        reply = await self._door.member.holding.resize(name, size, self._asked(request, body))
+        reply = await self._door.member.holding.resize(name, size, self._context(request, body))
         return self._door.reply_now(request, reply)
 
     async def revoke(self, request: IncomingRequest) -> Answer:
@@ -89,13 +89,13 @@ class HoldingRoutes:
         said = read_revoke(body)
         by = attributed(request, said.by)
         reply = await door.member.holding.revoke(
-            _name(request), said.grant_id, by, said.reason, self._asked(request, body)
+            _name(request), said.grant_id, by, said.reason, self._context(request, body)
         )
         return door.reply_now(request, reply)
 
-    def _asked(self, request: IncomingRequest, body: Any) -> Asked:
+    def _context(self, request: IncomingRequest, body: Any) -> RequestContext:
         query = Query(request.query, CONDITIONS)
-        return Asked(
+        return RequestContext(
             request=self._door.request_id(request),
             deadline_ms=self._door.deadline_ms(request),
             caller=request.caller,

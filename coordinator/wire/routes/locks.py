@@ -54,28 +54,28 @@ class LockRoutes(QueueRoutes):
         query = Query(request.query, CONDITIONS)
         name = name_in(request)
         body = await self._door.body(request)
-        asked = read_acquire(body)
-        return await self._answer(request, name, asked, conditions(query, body))
+        wanted = read_acquire(body)
+        return await self._answer(request, name, wanted, conditions(query, body))
 
     async def acquire_several(self, request: IncomingRequest) -> Answered:
         """Wait until all of the locks are granted at once, or the time is up."""
         query = Query(request.query, CONDITIONS)
         body = await self._door.body(request)
-        asked = read_acquire_several(body)
-        LOCKS.directories(asked.names)  # before a session is opened for it
-        return await self._answer(request, asked.names, asked, conditions(query, body))
+        wanted = read_acquire_several(body)
+        LOCKS.directories(wanted.names)  # before a session is opened for it
+        return await self._answer(request, wanted.names, wanted, conditions(query, body))
 
     def _answer(
         self,
         request: IncomingRequest,
         name: str | Sequence[str],
-        asked: Acquire,
+        wanted: Acquire,
         if_held: tuple[HeldCondition, ...],
     ) -> Awaitable[Answered]:
         def enter(how: AcquireOptions) -> Awaitable[GrantReply]:
-            return self._door.member.locks.acquire(name, asked=asked, **how)
+            return self._door.member.locks.acquire(name, wanted=wanted, **how)
 
-        return self._acquire(request, asked, if_held, enter)
+        return self._acquire(request, wanted, if_held, enter)
 
     async def look(self, request: IncomingRequest) -> Answer:
         """Return who holds and who waits; with a token only whether it is a current one."""

@@ -35,14 +35,14 @@ class QueueRoutes:
     def _acquire(
         self,
         request: IncomingRequest,
-        asked: Acquire,
+        wanted: Acquire,
         if_held: tuple[HeldCondition, ...],
         enter: Enter,
     ) -> Awaitable[Answered]:
         """Answer with the grant, or why there is none."""
         door = self._door
         request_id = door.request_id(request)
-        deadline_ms = wait_deadline_ms(door, request, asked)
+        deadline_ms = wait_deadline_ms(door, request, wanted)
 
         def begin(entering: Entering) -> Awaitable[GrantReply]:
             return enter(
@@ -52,13 +52,13 @@ class QueueRoutes:
                     "request": request_id,
                     "caller": request.caller,
                     "wait_deadline_ms": deadline_ms,
-                    "is_try": asked.timeout_ms == 0,
+                    "is_try": wanted.timeout_ms == 0,
                     "if_held": if_held,
                     "own_request": None if entering.kept is None else entering.kept.request,
                     "on_entered": None if entering.kept is None else entering.kept.on_entered,
                     "on_queued": entering.on_queued,
                     "on_position": entering.on_position,
-                    "leave_on_cancel": asked.on_disconnect == "leave",
+                    "leave_on_cancel": wanted.on_disconnect == "leave",
                 }
             )
 
@@ -74,7 +74,7 @@ class QueueRoutes:
             )
 
         handler = AcquireHandler(
-            door, request, asked, request_id=request_id, begin=begin, give_back=give_back
+            door, request, wanted, request_id=request_id, begin=begin, give_back=give_back
         )
         return handler.answer()
 

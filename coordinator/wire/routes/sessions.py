@@ -56,13 +56,13 @@ class SessionRoutes:
         """Open a session; the member draws its id."""
         door = self._door
         query = Query(request.query, CONDITIONS)
-        asked = from_body(SessionRequest, await door.body(request))
-        by = attributed(request, asked.by) if asked.by else ""
+        body = from_body(SessionRequest, await door.body(request))
+        by = attributed(request, body.by) if body.by else ""
         request_id = door.request_id(request)
         sent_ms = door.clock.monotonic_ms()
         opened = await door.member.open_session(
-            asked.timeout_ms,
-            asked.label,
+            body.timeout_ms,
+            body.label,
             request_id,
             door.deadline_ms(request),
             address=door.address(request),
@@ -162,10 +162,10 @@ class SessionRoutes:
         """Extend the leases of many sessions, in one round of the quorum."""
         door = self._door
         Query(request.query)
-        asked = from_body(HeartbeatsRequest, await door.body(request))
+        body = from_body(HeartbeatsRequest, await door.body(request))
         sent_ms = door.clock.monotonic_ms()
         acks = await door.member.heartbeats(
-            asked.session_ids, door.deadline_ms(request), caller=request.caller
+            body.session_ids, door.deadline_ms(request), caller=request.caller
         )
         left_ms = door.clock.monotonic_ms() - sent_ms
         leases = [

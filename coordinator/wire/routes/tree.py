@@ -157,14 +157,14 @@ class TreeRoutes:
         if query.flag("raw"):
             body, data = None, await door.raw_data(request, DATA)
             given = _queried_version(query)
-            asked = SetData(path, data, given)
+            set_data = SetData(path, data, given)
         else:
             _refuse_without_raw(query, ("expected_version",))
             body = await door.body(request, DATA)
-            asked = from_body(SetData, body, given={"path": path}, beside=IF_HELD)
-            data, given = asked.data, asked.expected_version
+            set_data = from_body(SetData, body, given={"path": path}, beside=IF_HELD)
+            data, given = set_data.data, set_data.expected_version
         version = _one_version(tag.version, given)
-        operation = asked if version == given else SetData(path, data, version)
+        operation = set_data if version == given else SetData(path, data, version)
         if_held = conditions(query, body)
         if query.flag("create"):
             if tag.is_given or given != ANY_VERSION:

@@ -63,7 +63,7 @@ class WatchRoutes:
                 raise BadArgumentsError(
                     f"query.only: expected one of {', '.join(EventType)}, found {each[:20]!r}"
                 )
-        asked = WatchRequest(
+        watch_request = WatchRequest(
             watches=tuple(WatchSelector(path, WatchKind(kind)) for path in query.texts("path")),
             from_zxid=query.integer("from_zxid", minimum=0),
             is_one_shot=query.flag("one_shot"),
@@ -74,29 +74,31 @@ class WatchRoutes:
                 "bookmark_ms", minimum=BOOKMARK_MS_MIN, maximum=BOOKMARK_MS_MAX
             ),
         )
-        watch = await self._begun(request, asked)
-        del asked, query
+        watch = await self._begun(request, watch_request)
+        del watch_request, query
         return await self._stream(request, watch)
 
     async def watch_body(self, request: IncomingRequest) -> Answered:
         """Stream the changes that the selectors in the body ask for."""
         Query(request.query)
-        asked = await self._door.body_read(request, reader(WatchRequest), MANY)
-        watch = await self._begun(request, asked)
-        del asked  # thousands of selectors, which nobody asks for again while it streams
+        watch_request = await self._door.body_read(request, reader(WatchRequest), MANY)
+        watch = await self._begun(request, watch_request)
+        del watch_request  # thousands of selectors, which nobody asks for again while it streams
         return await self._stream(request, watch)
 
-    async def _begun(self, request: IncomingRequest, asked: WatchRequest) -> WatchStream:
+    async def _begun(self, request: IncomingRequest, watch_request: WatchRequest) -> WatchStream:
         door = self._door
-        from_zxid = _resumed(request, asked.from_zxid)
+        from_zxid = _resumed(request, watch_request.from_zxid)
         if from_zxid is not None:
             await door.member.reached(from_zxid, door.deadline_ms(request))
         return door.member.watch(
-            asked.watches,
+            watch_request.watches,
             from_zxid=from_zxid,
-            is_one_shot=asked.is_one_shot,
-            wanted=Wanted(asked.has_values, frozenset(asked.only), asked.prefix),
-            bookmark_ms=asked.bookmark_ms,
+            is_one_shot=watch_request.is_one_shot,
+            wanted=Wanted(
+                watch_request.has_values, frozenset(watch_request.only), watch_request.prefix
+            ),
+            bookmark_ms=watch_request.bookmark_ms,
             caller=request.caller,
         )
 

@@ -40,7 +40,7 @@ async def acquired(
     asked = wish or AcquireRequest()
     asked = replace(asked, label=asked.label or "worker")
     member = at or world.leader
-    return await member.locks.acquire(name, session_id=session_id, asked=asked, **options)
+    return await member.locks.acquire(name, session_id=session_id, wanted=asked, **options)
 
 
 def acquiring(world: World, *arguments: Any, **options: Any) -> asyncio.Task[GrantReply]:

@@ -23,7 +23,7 @@ from coordinator.model.sessions import LOST_MAX
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.locks.history import GrantsWanted
 from coordinator.service.locks.revocations import TakenGrants
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import (
@@ -49,8 +49,8 @@ from tests.service.locks.lock_scenes import (
 SHORT_SESSIONS = Config(sessions=SessionConfig(timeout_ms_default=2_000))
 
 
-def asked(world: World, request: RequestId | None = None) -> Asked:
-    return Asked(request=request, deadline_ms=world.deadline())
+def asked(world: World, request: RequestId | None = None) -> RequestContext:
+    return RequestContext(request=request, deadline_ms=world.deadline())
 
 
 async def history(world: World, wanted: GrantsWanted | None = None) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from coordinator.errors import NotOwnerError
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import ExtendReply, GrantReply
 from coordinator.raft.engine import Applied
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, RequestId
 from tests.service.fake_cluster import World, cluster, soon
@@ -26,7 +26,7 @@ LONG_SESSIONS = Config(sessions=SessionConfig(timeout_ms_default=600_000))
 async def extended(
     world: World, grant: GrantReply, request: RequestId | None = None, **times: int
 ) -> ExtendReply:
-    asked = Asked(request, world.deadline())
+    asked = RequestContext(request, world.deadline())
     return await soon(world.follower.holding.extend(grant.lock, grant.grant_id, asked, **times))
 
 

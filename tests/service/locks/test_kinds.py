@@ -16,7 +16,7 @@ from coordinator.errors import (
 )
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.state.commands import Kind, RequestId
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 from tests.service.locks.lock_scenes import (
@@ -34,8 +34,8 @@ def slot(size: int) -> AcquireRequest:
     return AcquireRequest(kind=Kind.SLOT, size=size)
 
 
-def asked(world: World) -> Asked:
-    return Asked(request=None, deadline_ms=world.deadline())
+def asked(world: World) -> RequestContext:
+    return RequestContext(request=None, deadline_ms=world.deadline())
 
 
 def done(tasks: list[asyncio.Task[GrantReply]]) -> list[bool]:

@@ -67,7 +67,7 @@ class LockStorm:
                 LOCK,
                 session_id=session_id,
                 request=request,
-                asked=AcquireRequest(),
+                wanted=AcquireRequest(),
                 wait_deadline_ms=self.world.deadline(wait_ms),
                 is_try=wait_ms == 0,
             )

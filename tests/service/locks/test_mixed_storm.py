@@ -20,7 +20,7 @@ from coordinator.errors import CoordinatorError, OutcomeUnknownError
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER
-from coordinator.service.proposals import Asked
+from coordinator.service.proposals import RequestContext
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Kind, RequestId
 from coordinator.state.machine import StateMachine
@@ -119,8 +119,8 @@ class MixedStorm:
         self.grant_count = 0
 
     @property
-    def asked(self) -> Asked:
-        return Asked(request=None, deadline_ms=self.world.deadline(5_000))
+    def asked(self) -> RequestContext:
+        return RequestContext(request=None, deadline_ms=self.world.deadline(5_000))
 
     def step(self) -> None:
         chosen, storm = self.chosen, self.storm
@@ -195,7 +195,7 @@ class MixedStorm:
                 session_id=session_id,
                 request=request,
                 wait_deadline_ms=self.world.deadline(wait_ms),
-                asked=wish,
+                wanted=wish,
                 is_try=wait_ms == 0,
             )
         except OutcomeUnknownError:
