@@ -16,7 +16,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -146,10 +146,13 @@ class Worker:
         self._connection.close()
 
 
-async def open_workers(cluster: ProcessCluster, count: int) -> list[Worker]:
-    workers = []
+async def open_workers(
+    cluster: ProcessCluster, count: int, urls: Sequence[str] = ()
+) -> list[Worker]:
+    """Connect workers to the members in turns, or to those at ``urls``."""
+    workers, urls = [], urls or cluster.urls
     for number in range(count):
-        url = cluster.urls[number % len(cluster.urls)]
+        url = urls[number % len(urls)]
         connection = await Connection.open(url)
         body = {"timeout_ms": 600_000, "label": f"bench-{number}"}
         reply = await expect(connection.request("POST", "/v1/sessions", body), 201)

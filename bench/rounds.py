@@ -54,6 +54,11 @@ class Revision(ProcessCluster):
         leader = self.leader()
         return [leader, *(each for each in self.ids if each != leader)]
 
+    async def open_workers(self, count: int) -> list[Worker]:
+        """Connect clients to the members in turns, the first one to the leader."""
+        order = await asyncio.to_thread(self.in_order)
+        return await open_workers(self, count, [self.url(each) for each in order])
+
     def switches(self) -> Counter[str]:
         """Return how often a thread of each member was woken after it had waited."""
         found: Counter[str] = Counter()
@@ -177,7 +182,7 @@ async def measure(arguments: argparse.Namespace, directory: Path) -> None:
         for revision in revisions:
             await asyncio.to_thread(revision.wait_ready)
         for clients in arguments.clients:
-            workers = [await open_workers(each, clients) for each in revisions]
+            workers = [await each.open_workers(clients) for each in revisions]
             await compare(arguments, revisions, workers)
             for each in (worker for some in workers for worker in some):
                 each.close()

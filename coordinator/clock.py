@@ -8,7 +8,11 @@ lease notices. ``wall_ms`` is for people (``ctime``, ``mtime``, log lines) and d
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
+
+loop_seconds: Callable[[], float] = time.monotonic
+"""The clock of an event loop, which decides nothing but when the loop wakes; a function in C."""
 
 _SUSPEND_AWARE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.errors": (),
     "coordinator.clock": (),
     "coordinator.waiting": (),
+    "coordinator.event_loop": ("coordinator.clock",),
     "coordinator.log_lines": (),
     "coordinator.build": (),
     "coordinator.stable_files": (),
@@ -73,6 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.errors",
         "coordinator.config",
         "coordinator.clock",
+        "coordinator.event_loop",
         "coordinator.waiting",
         "coordinator.secret_file",
         "coordinator.stable_files",
@@ -108,6 +110,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "coordinator.wire.stream.connection": (
         "coordinator.wire",
+        "coordinator.event_loop",
         "coordinator.service.turns",
         "coordinator.errors",
     ),

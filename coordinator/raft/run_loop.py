@@ -1,9 +1,14 @@
-"""The run loop of a member: a pass runs at once when it is woken, at the latest when it is due."""
+"""The run loop of a member: a pass runs at once when it is woken, at the latest when it is due.
+
+At once is at the end of the event loop's present pass, for all that came in it (``event_loop``).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+
+from coordinator.event_loop import pass_end
 
 PATIENT_MS = 3
 
@@ -15,7 +20,8 @@ class RunLoop:
         self._run = run
         self._now_ms = now_ms
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._next: asyncio.Handle | None = None
+        self._is_woken = False
+        self._at_end: Callable[[Callable[[], None]], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._soon: asyncio.TimerHandle | None = None
         self._due_ms = 0
@@ -23,16 +29,19 @@ class RunLoop:
     @property
     def is_woken(self) -> bool:
         """Whether a pass runs as soon as the loop can."""
-        return self._next is not None
+        return self._is_woken
 
     def wake(self) -> None:
         """Run a pass as soon as the loop can; one pass serves all calls until then."""
-        if self._next is None:
-            self._next = (self._loop or self._running_loop()).call_soon(self._begin)
+        if not self._is_woken:
+            self._is_woken = True
+            if self._at_end is None:
+                self._at_end = pass_end(self._running_loop())
+            self._at_end(self._begin)
 
     def wake_soon(self) -> None:
         """Run a pass in ``PATIENT_MS`` at the latest; what waits for it may share one before."""
-        if self._next is None and self._soon is None:
+        if not self._is_woken and self._soon is None:
             self._soon = self._running_loop().call_later(PATIENT_MS / 1000, self._on_soon)
 
     def set_due(self, due_ms: int) -> None:
@@ -48,10 +57,11 @@ class RunLoop:
 
     def cancel(self) -> None:
         """Run no more passes, unless woken again."""
-        for handle in (self._next, self._timer, self._soon):
+        for handle in (self._timer, self._soon):
             if handle is not None:
                 handle.cancel()
-        self._next = self._timer = self._soon = None
+        self._is_woken = False
+        self._timer = self._soon = None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the member's loop; asyncio asks the system for the process each time."""
@@ -60,7 +70,9 @@ class RunLoop:
         return self._loop
 
     def _begin(self) -> None:
-        self._next = None
+        if not self._is_woken:
+            return  # cancelled meanwhile
+        self._is_woken = False
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None

@@ -12,7 +12,7 @@ from tests.house.source import Module
 LEVELS = (
     ("coordinator.errors", "coordinator.clock", "coordinator.waiting", "coordinator.log_lines",
      "coordinator.build", "coordinator.garbage", "coordinator.stable_files",
-     "coordinator.console"),
+     "coordinator.event_loop", "coordinator.console"),
     ("coordinator.config", "coordinator.config_rules", "coordinator.config_file",
      "coordinator.secret_file", "coordinator.model"),
     ("coordinator.audit", "coordinator.oidc", "coordinator.tls"),

@@ -19,13 +19,14 @@ import logging
 import random as random_module
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
+from coordinator.event_loop import pass_end
 from coordinator.raft.network.agreement import Fact, check_facts, merged
 from coordinator.raft.network.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.network.link import Link
@@ -147,7 +148,8 @@ class TcpTransport:
         self._tasks: list[asyncio.Task[None]] = []
         self._unproved: dict[Link, None] = {}  # the oldest first
         self._dirty: list[_Peer] = []
-        self._flush_handle: asyncio.Handle | None = None
+        self._at_pass_end: Callable[[Callable[[], None]], object] | None = None
+        self._is_flush_due = False
         self._is_stopped = False
         self._refusals = RefusalLog(clock)
         self._disagreements = Disagreements(clock)
@@ -186,8 +188,7 @@ class TcpTransport:
     async def stop(self) -> None:
         """Stop listening and dialling, and close all connections at once."""
         self._is_stopped = True
-        if self._flush_handle is not None:
-            self._flush_handle.cancel()
+        self._dirty.clear()
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
@@ -225,8 +226,11 @@ class TcpTransport:
         peer.is_quiet = False
         if not peer.pending:
             self._dirty.append(peer)
-            if self._flush_handle is None:
-                self._flush_handle = asyncio.get_running_loop().call_soon(self.flush)
+            if not self._is_flush_due:
+                self._is_flush_due = True
+                if self._at_pass_end is None:
+                    self._at_pass_end = pass_end(asyncio.get_running_loop())
+                self._at_pass_end(self._flush_at_end)
         sealed = peer.link.sealed(payload)
         peer.pending.append(sealed)
         peer.pending_bytes += len(sealed)
@@ -237,9 +241,6 @@ class TcpTransport:
 
     def flush(self) -> None:
         """Write what was taken, one write for each connection."""
-        if self._flush_handle is not None:
-            self._flush_handle.cancel()
-            self._flush_handle = None
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, []
@@ -250,6 +251,10 @@ class TcpTransport:
                 continue
             if not peer.link.write(data):
                 self._drop_slow(peer)
+
+    def _flush_at_end(self) -> None:
+        self._is_flush_due = False
+        self.flush()
 
     def _drop_slow(self, peer: _Peer) -> None:
         if peer.link is not None:

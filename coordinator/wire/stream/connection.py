@@ -23,6 +23,7 @@ from coordinator.errors import (
     ThrottledError,
     to_problem,
 )
+from coordinator.event_loop import pass_end
 from coordinator.service.turns import KEY
 from coordinator.wire import messages
 from coordinator.wire.admission import Place
@@ -54,7 +55,7 @@ class StreamConnection(asyncio.Protocol):
     """A client's connection, from its preface on."""
 
     __slots__ = (
-        "_at", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer",
+        "_at", "_at_pass_end", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer",
         "_is_flush_due", "_is_held", "_is_leaving", "_is_paused",
         "_is_turn_due", "_last_id", "_leader_url", "_loop", "_out", "_partial_bytes",
         "_place", "_preface_left", "_reader", "_room", "_running", "_spare_timer", "_transport",
@@ -67,6 +68,7 @@ class StreamConnection(asyncio.Protocol):
         self._turns = RequestTurns(door.turns, self, self._take)
         self._at = at
         self._loop = asyncio.get_running_loop()
+        self._at_pass_end = pass_end(self._loop)
         self._transport: asyncio.Transport | None = None
         self._reader = frames.from_client()
         self._out = frames.FrameWriter()
@@ -332,7 +334,7 @@ class StreamConnection(asyncio.Protocol):
         if not self._is_flush_due:
             if self._running:
                 self._is_flush_due = True
-                self._loop.call_soon(self._flush)
+                self._at_pass_end(self._flush)
             else:
                 self._flush()
 

@@ -1,0 +1,87 @@
+"""The event loop of a member: asyncio's, whose passes have an end.
+
+A member hands much from one step to the next: messages call for a pass of Raft, which makes
+messages to write. asyncio begins another pass for each step, and asks the system before it what is
+ready.
+
+1. What is left to the end of a pass is done once for all that came in it, before the loop waits.
+2. A pass that follows at once does not ask the system, if it was asked less than ``ASKED_MS`` ago.
+
+On any other loop the end of a pass is the next pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.clock import loop_seconds
+
+ASKED_MS = 1.0
+"""Less than a busy pass takes, more than a few short ones."""
+_WAIT_S_MAX = 3_600.0
+"""Of one wait, if nothing is due: the loop then waits again."""
+
+Call = Callable[[], None]
+
+
+def pass_end(loop: asyncio.AbstractEventLoop) -> Callable[[Call], object]:
+    """Return what leaves a call to the end of the present pass of ``loop``."""
+    return loop.call_at_pass_end if isinstance(loop, MemberLoop) else loop.call_soon
+
+
+class MemberLoop(asyncio.SelectorEventLoop):
+    """asyncio's loop; what ``call_at_pass_end`` was given runs before it waits."""
+
+    def __init__(self) -> None:
+        self._ending = _Ending(self)
+        self.call_at_pass_end = self._ending.calls.append
+        """Leaves a call to the end of this pass, in order; one that is made there to the next."""
+        super().__init__(self._ending)
+
+    time = staticmethod(loop_seconds)  # the same clock, without a call of a Python function
+
+    def seconds_to_wait(self) -> float:
+        """Return how long nothing is due, by what asyncio itself looks at before it waits."""
+        loop: Any = self
+        if loop._ready or loop._stopping:
+            return 0.0
+        seconds = loop._scheduled[0].when() - loop.time() if loop._scheduled else _WAIT_S_MAX
+        return max(0.0, min(seconds, _WAIT_S_MAX))
+
+
+class _Ending(selectors.DefaultSelector):
+    """Is asked by the loop between two passes."""
+
+    def __init__(self, loop: MemberLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._asked_at = 0.0
+        self.calls: list[Call] = []
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        """End the pass; return what is ready then, or after ``timeout``."""
+        if self.calls:
+            self._run()
+            timeout = 0.0 if self.calls else self._loop.seconds_to_wait()
+        is_at_once = timeout is not None and timeout <= 0.0
+        if is_at_once and loop_seconds() - self._asked_at < ASKED_MS / 1000:
+            return []
+        found = super().select(timeout)
+        self._asked_at = loop_seconds()
+        return found
+
+    def _run(self) -> None:
+        calls = self.calls[:]
+        self.calls.clear()
+        for call in calls:
+            try:
+                call()
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self._loop.call_exception_handler(
+                    {"message": f"Exception at the end of a pass, in {call!r}", "exception": error}
+                )

@@ -1,0 +1,179 @@
+"""The member's event loop: the end of a pass, and how seldom the system is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from coordinator.event_loop import ASKED_MS, MemberLoop, pass_end
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=MemberLoop) as runner:
+        runner.run(main)
+
+
+def test_a_call_runs_at_the_end_of_its_pass_after_all_that_is_in_it() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        at_end = pass_end(loop)
+        loop.call_soon(lambda: (at_end(lambda: seen.append("end")), seen.append("first")))
+        loop.call_soon(lambda: (loop.call_soon(seen.append, "next pass"), seen.append("second")))
+        await asyncio.sleep(0.01)
+
+    run(main())
+    assert seen == ["first", "second", "end", "next pass"]
+
+
+def test_on_any_other_loop_the_end_of_a_pass_is_the_next_pass() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        pass_end(asyncio.get_running_loop())(lambda: seen.append("end"))
+        assert not seen
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert seen == ["end"]
+
+
+def test_what_a_call_at_the_end_leaves_there_comes_one_pass_later_and_others_meanwhile() -> None:
+    """A pass of Raft that has more to do calls for the next one: sockets are read in between."""
+    seen: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        at_end = pass_end(loop)
+        reader, writer = socket.socketpair()
+        reader.setblocking(False)
+        loop.add_reader(reader, lambda: (reader.recv(10), seen.append("read")))
+
+        def again() -> None:
+            seen.append("end")
+            if "read" not in seen:
+                at_end(again)
+
+        at_end(again)
+        writer.send(b"x")
+        await asyncio.sleep(0.05)
+        loop.remove_reader(reader)
+        reader.close()
+        writer.close()
+
+    run(main())
+    assert seen.count("end") < 100_000
+    assert seen[-2:] == ["read", "end"]
+
+
+def test_a_timer_set_at_the_end_of_a_pass_is_not_slept_over() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        loop.call_later(60, lambda: None)
+        pass_end(loop)(lambda: loop.call_later(0.001, done.set_result, None) and None)
+        await asyncio.wait_for(done, 10)
+
+    run(main())
+
+
+def test_a_task_woken_at_the_end_of_a_pass_goes_on_at_once() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(60, lambda: None)
+        for _ in range(100):
+            done: asyncio.Future[None] = loop.create_future()
+            pass_end(loop)(lambda done=done: done.set_result(None))  # type: ignore[misc]
+            await asyncio.wait_for(done, 10)
+
+    run(main())
+
+
+def test_another_thread_wakes_the_loop() -> None:
+    async def main() -> None:
+        assert await asyncio.to_thread(lambda: 3) == 3
+
+    run(main())
+
+
+def test_an_exception_at_the_end_is_reported_and_nothing_else_is_lost() -> None:
+    said: list[dict[str, Any]] = []
+    seen: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: said.append(context))
+        pass_end(loop)(fail)
+        pass_end(loop)(lambda: seen.append("after"))
+        await asyncio.sleep(0)
+
+    run(main())
+    assert seen == ["after"]
+    assert [type(each["exception"]) for each in said] == [ValueError]
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="counts epoll_wait")
+def test_short_passes_in_a_row_ask_the_system_once_in_a_while() -> None:
+    passes, asked = 1_000, count_asked()
+
+    async def main() -> None:
+        for _ in range(passes):
+            await asyncio.sleep(0)
+
+    found = asked(main())
+    assert found < passes / 2, "passes of microseconds, in each of which the system was asked"
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="counts epoll_wait")
+def test_the_system_is_asked_in_each_pass_that_takes_long() -> None:
+    passes, asked = 20, count_asked()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(passes):
+            end = loop.time() + 2 * ASKED_MS / 1000
+            while loop.time() < end:
+                pass
+            await asyncio.sleep(0)
+
+    assert asked(main()) >= passes
+
+
+def count_asked() -> Callable[[Coroutine[Any, Any, None]], int]:
+    """Return what runs a coroutine and returns how often the loop asked what is ready."""
+
+    class Counting(MemberLoop):
+        count = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            poll = self._ending._selector  # type: ignore[attr-defined]
+
+            class Counted:
+                def poll(_, *arguments: Any) -> Any:
+                    self.count += 1
+                    return poll.poll(*arguments)
+
+                def __getattr__(_, name: str) -> Any:
+                    return getattr(poll, name)
+
+            self._ending._selector = Counted()  # type: ignore[attr-defined]
+
+    def run_it(main: Coroutine[Any, Any, None]) -> int:
+        with asyncio.Runner(loop_factory=Counting) as runner:
+            loop = runner.get_loop()
+            assert isinstance(loop, Counting)
+            before = loop.count
+            runner.run(main)
+            return loop.count - before
+
+    return run_it
