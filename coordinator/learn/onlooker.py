@@ -57,13 +57,12 @@ class Onlooker:
         self._sampled: dict[tuple[str, ...], Value] = {}
         self.zxid = 0
 
-    async def start(self) -> None:
-        """Watch from now on, and have looked once."""
+    async def start(self, from_zxid: int) -> None:
+        """Watch what comes after ``from_zxid``, and have looked once."""
         await self._look_at_members()
-        status = await self.client.status()
-        self.zxid = status.zxid
+        self.zxid = from_zxid
         self._tasks = [
-            asyncio.create_task(self._watch(status.zxid)),
+            asyncio.create_task(self._watch(from_zxid)),
             asyncio.create_task(self._sample()),
             asyncio.create_task(self.look_at_members()),
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -252,12 +252,12 @@ class Stage:
 
     async def _begin(self) -> None:
         if not self._names:
-            await self.onlooker.start()
+            await self.onlooker.start(await self._zxid())
             return
         with_filler = await self._fill_up_to(FIRST_TOKEN - 1 - len(self._names))
         await self._start_actors()
         await self._fill_up_to(FIRST_TOKEN - 1)
-        zxid = (await self.client.status()).zxid
+        zxid = await self._zxid()
         self.report.create("empty", zxid)
         filled = " (it was changed until its next token is that of the articles)"
         self.recorder.step(
@@ -276,7 +276,7 @@ class Stage:
                 **{("clients", name, "state"): "idle" for name in self._names},
             },
         )
-        await self.onlooker.start()
+        await self.onlooker.start(zxid)
 
     async def _start_actors(self) -> None:
         for name in self._names:
@@ -290,16 +290,18 @@ class Stage:
 
     async def _fill_up_to(self, zxid: int) -> bool:
         """Change the cluster until it is at ``zxid``; return whether it was below."""
-        status = await self.client.status()
-        if status.zxid >= zxid:
+        found = await self._zxid()
+        if found >= zxid:
             return False
-        try:
+        with suppress(NodeExistsError):
             found = (await self.client.create("/learn-filler")).stat.czxid
-        except NodeExistsError:
-            found = status.zxid
         while found < zxid:
             found = (await self.client.set("/learn-filler", b"")).stat.mzxid
         return True
+
+    async def _zxid(self) -> int:
+        """Return the zxid of the last change; a member's status may not have seen it yet."""
+        return (await self.client.subtree("/learn-filler", limit=0)).zxid
 
     async def _end(self) -> None:
         for task in (*self._waking.values(), *self._reading):
