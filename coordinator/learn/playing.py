@@ -67,18 +67,18 @@ class Playing:
             BadArgumentsError: there is no such deed, or not now.
         """
         name = deed.get("do")
+        is_fenced = deed.get("is_fenced", True) is True
         if name == "open":
-            await self._begin(OPEN_TITLE, None, is_fenced=True)
+            await self._begin(OPEN_TITLE, None, is_fenced=is_fenced)
         elif name == "play":
             scripted = PLAYED.get(str(deed.get("script")))
             if scripted is None:
                 raise BadArgumentsError(f"play: expected one of {', '.join(PLAYED)}")
-            is_fenced = deed.get("is_fenced", True) is True
             await self._begin(scripted.title, scripted.name, is_fenced=is_fenced)
         else:
-            self._on_stage(str(name), deed)
+            self._on_stage(str(name), deed, is_fenced)
 
-    def _on_stage(self, name: str, deed: dict[str, Any]) -> None:
+    def _on_stage(self, name: str, deed: dict[str, Any], is_fenced: bool) -> None:
         stage = self._stage
         if stage is None or not self._is_open:
             raise BadArgumentsError(f"{name}: expected an open stage that is ready; open one first")
@@ -94,7 +94,7 @@ class Playing:
                 raise BadArgumentsError(f"{name}: expected one of {', '.join(stage.actors)}")
             of_client[name](who)
         elif name == "fence":
-            stage.fence(deed.get("is_fenced", True) is True)
+            stage.fence(is_fenced)
         elif name == "kill leader":
             stage.kill_leader()
         elif name == "cut":

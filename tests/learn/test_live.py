@@ -112,7 +112,7 @@ async def test_a_page_plays_and_does_deeds() -> None:
                 return reply.status
 
         assert await do(do="acquire", who="A") == 400  # nothing is open yet
-        assert await do(do="open") == 200
+        assert await do(do="open", is_fenced=False) == 200
         async with asyncio.timeout(60), session.get(server.url + f"{LIVE}/steps") as steps:
             async for raw in steps.content:
                 line = json.loads(raw) if raw.strip() else {}
@@ -132,6 +132,7 @@ async def test_a_page_plays_and_does_deeds() -> None:
             film = parse_film(await reply.text())
 
     assert any("SIGSTOP" in step.text for step in film.steps)
+    assert film.state()["store"]["is_fenced"] is False
 
 
 @pytest.mark.slow

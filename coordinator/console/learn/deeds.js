@@ -33,7 +33,9 @@ export function deedsView(stage, film) {
             "Play"))),
     h("div", { class: "card" },
       h("h2", {}, "The open stage"),
-      h("div", { class: "row" }, button("Open the stage", { do: "open" }, { class: "primary" }),
+      h("div", { class: "row" },
+        h("button", { type: "button", class: "primary",
+          onclick: () => act({ do: "open", is_fenced: fenced.checked })() }, "Open the stage"),
         h("label", { class: "check", for: "fenced" }, fenced, " the store checks tokens")),
       ["A", "B"].map((who) => h("div", { class: "row", role: "group",
         "aria-label": `Client ${who}` },
@@ -53,7 +55,10 @@ export function deedsView(stage, film) {
 
 /** Let the browser save a film as a file. */
 function save(film) {
-  if (!film) return;
+  if (!film) {
+    announce("Nothing is recorded yet: play a story, or open the stage.");
+    return;
+  }
   const text = JSON.stringify({ format: 1, title: film.title, source: film.source,
     steps: film.steps });
   const address = URL.createObjectURL(new Blob([text], { type: "application/json" }));

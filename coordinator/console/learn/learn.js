@@ -75,7 +75,13 @@ function route() {
 
 function showStart() {
   if (stage?.has_stage) {
-    const open = [h("h1", {}, "Play it live"), deedsView(stage, () => liveFilm)];
+    const open = [
+      h("h1", {}, "Play it live"),
+      h("p", {}, "Play a story, or open the stage and do it yourself: acquire as A, freeze A, " +
+        "let A write (it will when it wakes), acquire as B, write as B. What does A's late " +
+        "write do? What you see are the events of real members and real processes."),
+      deedsView(stage, () => liveFilm),
+    ];
     showPage("The stage", open, true);
     if (liveFilm) player.show(liveFilm, { isLive: true });
     return;
