@@ -100,7 +100,7 @@ def test_what_a_shared_rate_can_be_exceeded_by_is_said() -> None:
     """By what N clients hold in chunks of their own."""
     told = " ".join(below("recipes.md", "A shared rate").split())
 
-    assert re.search(r"N clients that hold chunks of `n`.*exceeded by at most N x n", told)
+    assert re.search(r"N clients that take chunks of `n`.*exceeded by at most N x n", told)
 
 
 def test_both_sides_on_which_a_crash_can_fail_are_said() -> None:
@@ -117,7 +117,7 @@ def test_looking_is_said_to_be_looking_at_the_past() -> None:
     holder = " ".join(below("recipes.md", "What a holder must do").split())
     help_text = " ".join((recipes.Grant.verify.__doc__ or "").split())
 
-    assert re.search(r"`grant\.verify\(\)`.*the answer is the past when you read it", holder)
+    assert re.search(r"`grant\.verify\(\)`.*may be out of date when you read it", holder)
     assert "past when you read it" in help_text
 
 
