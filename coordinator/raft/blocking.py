@@ -36,12 +36,6 @@ class Started(Protocol):
         ...
 
 
-class StartBlocking(Protocol):
-    """Starts calls that may block, one after another; the caller may wait a while for each."""
-
-    def __call__(self, call: Callable[[], None], /) -> Started: ...
-
-
 async def run_in_thread(call: Callable[[], Result], /) -> Result:
     """Run ``call`` in a thread: syncing a whole snapshot takes longer than a heartbeat."""
     return await asyncio.to_thread(call)
@@ -212,9 +206,3 @@ class StandingThread:
         if error is not None:
             raise error
         return True
-
-
-def end_calls(start: StartBlocking) -> None:
-    """Say that ``start`` is asked no more: the thread behind it, if there is one, ends."""
-    if isinstance(start, StandingThread):
-        start.close()

@@ -27,9 +27,6 @@ from coordinator.errors import NoLeaderError, ShuttingDownError, StorageError
 from coordinator.raft import status as facts
 from coordinator.raft.blocking import (
     RunBlocking,
-    StandingThread,
-    StartBlocking,
-    end_calls,
     run_in_thread,
     start_in_place,
 )  # fmt: skip
@@ -62,6 +59,7 @@ from coordinator.raft.run_loop import RunLoop
 from coordinator.raft.storage import ownership
 from coordinator.raft.storage.disk import Disk, OsDisk, join
 from coordinator.raft.storage.journal import Journal, salts
+from coordinator.raft.storage.kernel_sync import Syncs
 from coordinator.raft.storage.ownership import Owner, Ownership
 from coordinator.raft.storage.quarantine import quarantine, refuse_quarantined
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
@@ -120,9 +118,7 @@ class PySyncObjEngine:
         self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
         # One who says how to block is a simulation: it has no threads.
         self._run_blocking: RunBlocking = run_blocking or run_in_thread
-        self._start_blocking: StartBlocking = (
-            start_in_place if run_blocking else StandingThread("sync")
-        )
+        self._syncs = None if run_blocking else Syncs()
         self._desk = RequestDesk(self._transport, raft.frame_bytes_max)
         self._reads = ReadIndex(
             self._member_id, timeout_ms=2 * raft.election_timeout_ms_max,
@@ -182,7 +178,8 @@ class PySyncObjEngine:
         except BaseException:
             self._is_running = False
             self._log._destroy()
-            end_calls(self._start_blocking)
+            if self._syncs is not None:
+                self._syncs.close()
             raise
         self._wake()
 
@@ -192,7 +189,7 @@ class PySyncObjEngine:
             piece_bytes=self._raft.snapshot_piece_bytes,
         )  # fmt: skip
         self._log_sync = LogSync(
-            self._log, send=self._transport.send, start_blocking=self._start_blocking,
+            self._log, send=self._transport.send, start_blocking=self._syncs or start_in_place,
             run_blocking=self._run_blocking, in_place_seconds_max=self._sync_in_place_seconds_max,
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
             on_durable=self._wake, on_failure=self._fail,
@@ -264,7 +261,8 @@ class PySyncObjEngine:
                 step()
             except Exception as error:  # it stops anyway, and acknowledged nothing of this
                 logger.warning("member %s: closing its log: %s", self._member_id, error)
-        end_calls(self._start_blocking)
+        if self._syncs is not None:
+            self._syncs.close()
 
     def _fail(self, error: BaseException) -> None:
         """Stop for good: never answer, acknowledge or vote again."""

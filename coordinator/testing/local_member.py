@@ -154,6 +154,8 @@ class LocalMember:
 
 
 class _UnsyncedFile(OsFile):
+    descriptor = None
+
     def sync(self) -> None:
         """Leave it to the system: a test's data need not outlive a power cut."""
 

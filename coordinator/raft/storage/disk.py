@@ -46,6 +46,11 @@ class DiskFile(Protocol):
         """The name under which it was opened."""
         ...
 
+    @property
+    def descriptor(self) -> int | None:
+        """The system's, if its fdatasync is all that ``sync`` does; else None."""
+        ...
+
     def write(self, data: bytes) -> None:
         """Append ``data``, all of it."""
         ...
@@ -194,6 +199,11 @@ class OsFile:
     def path(self) -> str:
         """The name under which it was opened."""
         return self._path
+
+    @property
+    def descriptor(self) -> int | None:
+        """That of the system."""
+        return self._descriptor
 
     def write(self, data: bytes) -> None:
         """Append ``data``, all of it."""

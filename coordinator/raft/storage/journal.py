@@ -39,7 +39,7 @@ from typing import overload
 from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage import segments
-from coordinator.raft.storage.disk import Disk, DiskFile, join
+from coordinator.raft.storage.disk import Disk, DiskFile, join, storage_error
 from coordinator.raft.storage.records import RecordKind, encode, fill
 from coordinator.raft.storage.recovery import recover
 from coordinator.raft.storage.segments import Entry, Segment
@@ -88,16 +88,25 @@ class SyncToken:
         self.is_done = False
 
     def __call__(self) -> None:
-        try:
+        with self._journal._stopping_on_failure():
             if self.term is not None:
                 self._store_term(self.term)
             else:
                 self._file.sync()
                 if self.is_rolling:
                     self._roll()
-        except StorageError as error:
-            self._journal._failure = self._journal._failure or error
-            raise
+        self.is_done = True
+
+    @property
+    def descriptor(self) -> int | None:
+        """The file's, if to sync it is all that a call would do, and the system's sync does it."""
+        return None if self.term is not None or self.is_rolling else self._file.descriptor
+
+    def end(self, error: OSError | None) -> None:
+        """Instead of a call: the file of ``descriptor`` was synced, or that failed."""
+        if error is not None:
+            with self._journal._stopping_on_failure():
+                raise storage_error("sync", self._file.path, error) from error
         self.is_done = True
 
     def _store_term(self, state: term.TermState) -> None:

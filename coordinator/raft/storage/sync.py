@@ -1,8 +1,8 @@
 """The syncs of the log, and the messages that may leave only after one.
 
-1. Syncs run in a thread. The loop waits for a sync that is likely to be short, which is fastest
-   under little load. It never waits long, and not at all while the disk is slow; what is written
-   and held meanwhile waits for the next sync.
+1. The kernel syncs, or a thread (``kernel_sync``). The loop waits for a sync that is likely to be
+   short, which is fastest under little load. It never waits long, and not at all while the disk is
+   slow; what is written and held meanwhile waits for the next sync.
 2. A failed sync is never tried again (row 1; Rebello et al., ATC 2020).
 3. Without room on the disk nothing is lost and nothing acknowledged; it is tried again a few times
    a second.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from coordinator.raft.blocking import RunBlocking, StartBlocking
+from coordinator.raft.blocking import RunBlocking, Started
 from coordinator.raft.network.messages import Appended, Message, ProbeReply, SnapshotReply
 from coordinator.raft.storage.journal import Journal, SyncToken
 
@@ -51,7 +51,7 @@ class LogSync:
         log: Journal,
         *,
         send: Send,
-        start_blocking: StartBlocking,
+        start_blocking: Callable[[SyncToken], Started],
         run_blocking: RunBlocking,
         in_place_seconds_max: float,
         slow_seconds: float,

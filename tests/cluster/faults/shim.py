@@ -24,7 +24,8 @@ def build(directory: Path) -> Path:
     if compiler is None:
         raise Skipped("no C compiler to build the preloaded shim with (Debian: gcc libc6-dev)")
     library = directory / "shim.so"
-    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]
+    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(_SOURCE)]
+    command += ["-ldl", "-lpthread"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Skipped(f"the preloaded shim does not compile here: {done.stderr[-300:]}")

@@ -25,6 +25,7 @@ class StuckFile(OsFile):
     """A file whose syncs wait for ``gate``."""
 
     gate: threading.Event
+    descriptor = None
 
     def sync(self) -> None:
         assert self.gate.wait(10)

@@ -1,0 +1,233 @@
+"""Syncs by the kernel: bounded waits, errors, and the thread where the kernel does none."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.errors import StorageError
+from coordinator.raft.blocking import run_in_thread
+from coordinator.raft.network import messages as say
+from coordinator.raft.network.messages import Message
+from coordinator.raft.storage.disk import OsDisk
+from coordinator.raft.storage.journal import Journal
+from coordinator.raft.storage.kernel_sync import KernelSyncs, Syncs, open_kernel_syncs
+from coordinator.raft.storage.sync import LogSync
+from tests.patience import patient
+
+SETUP, DESTROY, GETEVENTS, SUBMIT = 206, 207, 208, 209
+
+
+class Kernel:
+    """A kernel whose syncs end when the test says so, and as it says."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+        self.eventfd = -1
+        self.result: int | None = 0
+        """Of the sync under way; None: it has not ended."""
+        self.takes = True
+
+    def __call__(self, number: Any, *arguments: Any) -> int:
+        self.calls.append(number.value)
+        if number.value == SUBMIT:
+            self.eventfd = arguments[2][0].contents.eventfd
+            return 1 if self.takes else -1
+        if number.value == GETEVENTS:
+            if self.result is None:
+                wait = arguments[4]._obj
+                time.sleep(wait.seconds + wait.nanoseconds / 1e9)
+                return 0
+            arguments[3][0].result = self.result
+            return 1
+        return 0
+
+    def end(self, result: int) -> None:
+        self.result = result
+        os.eventfd_write(self.eventfd, 1)
+
+    def open(self) -> KernelSyncs:
+        return KernelSyncs(self, "x86_64")
+
+
+class Call:
+    """A sync of a file, or more than that."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self.descriptor = descriptor
+        self.thread: int | None = None
+        """That in which it was called."""
+        self.error: OSError | None = None
+        self.is_ended = False
+
+    def __call__(self) -> None:
+        self.thread = threading.get_ident()
+
+    def end(self, error: OSError | None) -> None:
+        self.is_ended, self.error = True, error
+        if error is not None:
+            raise StorageError("sync: failed")
+
+
+def test_a_real_file_is_synced_without_a_thread(tmp_path: Path) -> None:
+    syncs, before = Syncs(), threading.active_count()
+    with (tmp_path / "log").open("wb") as file:
+        for _ in range(20):
+            file.write(b"x" * 4096)
+            file.flush()
+            call = Call(file.fileno())
+            started = syncs(call)
+            assert started.wait(10)
+            if call.thread is not None:
+                pytest.skip("this kernel takes no syncs")
+            assert call.is_ended
+    assert threading.active_count() == before
+    syncs.close()
+
+
+def test_what_the_kernel_cannot_sync_a_thread_is_asked_for() -> None:
+    """More than one file, or a file that has no fdatasync: what that says counts."""
+    syncs, more = Syncs(), Call(None)
+    assert syncs(more).wait(10)
+    assert more.thread not in (None, threading.get_ident())
+    reader, writer = os.pipe()
+    of_pipe = Call(writer)
+    assert syncs(of_pipe).wait(10)
+    assert of_pipe.thread == more.thread
+    syncs.close()
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("opened", [lambda: None, lambda: _refusing()])
+def test_without_a_kernel_that_syncs_a_thread_does(opened: Callable[[], Any]) -> None:
+    syncs, call = Syncs(opened), Call(1)
+    assert syncs(call).wait(10)
+    assert call.thread not in (None, threading.get_ident())
+    assert not call.is_ended
+    syncs.close()
+
+
+def _refusing() -> KernelSyncs:
+    kernel = Kernel()
+    kernel.takes = False
+    return kernel.open()
+
+
+async def test_a_wait_is_bounded_and_the_loop_is_told_of_the_end() -> None:
+    kernel = Kernel()
+    syncs, call = Syncs(kernel.open), Call(1)
+    kernel.result = None
+    began, started = time.monotonic(), syncs(call)
+    assert not started.wait(0.01)
+    assert time.monotonic() - began < patient(0.1)
+
+    done = asyncio.ensure_future(started.done())
+    await asyncio.sleep(0.01)
+    os.eventfd_write(kernel.eventfd, 1)  # of an earlier sync: says nothing of this one
+    await asyncio.sleep(0.01)
+    assert not done.done()
+    assert not call.is_ended
+    kernel.end(0)
+    await asyncio.wait_for(done, 10)
+    assert call.is_ended
+    syncs.close()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_failed_sync_is_the_calls_error(is_late: bool) -> None:
+    kernel = Kernel()
+    syncs, call = Syncs(kernel.open), Call(1)
+    kernel.result = None if is_late else -errno.EIO
+    started = syncs(call)
+    if is_late:
+        assert not started.wait(0.001)
+        asyncio.get_running_loop().call_later(0.01, kernel.end, -errno.EIO)
+    with pytest.raises(StorageError):
+        await asyncio.wait_for(started.done(), 10) if is_late else started.wait(1)
+    assert call.error is not None
+    assert call.error.errno == errno.EIO
+    syncs.close()
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    """While one is under way the next one is a thread's; a queue that is closed is given back."""
+    kernel = Kernel()
+    kernels, kernel.result = kernel.open(), None
+    assert kernels.begin(1)
+    assert not kernels.begin(1)
+    kernels.close()
+    assert DESTROY not in kernel.calls, "the end of that would wait for the sync"
+    kernel.result = 0
+    assert kernels.wait(0)
+    kernels.close()
+    kernels.close()
+    assert kernel.calls.count(DESTROY) == 1
+
+
+def test_queues_are_given_back_with_their_owner() -> None:
+    """The machine has some thousands of them for all."""
+    count = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    for _ in range(50):
+        if open_kernel_syncs() is None:
+            pytest.skip("this kernel takes no syncs")
+    assert len(os.listdir("/proc/self/fd")) <= count + 1
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_log_holds_no_loop_and_believes_no_sync_before_its_end(
+    fails: bool, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        kernel = Kernel()
+        syncs, log = Syncs(kernel.open), Journal(str(tmp_path / "log"), OsDisk())
+        sent: list[Message] = []
+        failures: list[BaseException] = []
+        is_over = asyncio.Event()
+
+        def fail(error: BaseException) -> None:
+            failures.append(error)
+            is_over.set()
+
+        log_sync = LogSync(
+            log,
+            send=lambda _member_id, message: sent.append(message) is None,
+            start_blocking=syncs,
+            run_blocking=run_in_thread,
+            in_place_seconds_max=0.005,
+            slow_seconds=0.2,
+            on_durable=is_over.set,
+            on_failure=fail,
+        )
+        kernel.result = None
+        log.add(b"a", 1, 0)
+        log_sync.hold("2", say.Appended(1, 0, 2, True))
+        began = time.monotonic()
+        log_sync.sync()
+        assert time.monotonic() - began < patient(0.1)
+        await asyncio.sleep(0.3)
+        assert (log.durable_index, sent, log_sync.is_slow) == (0, [], True)
+
+        kernel.end(-errno.EIO if fails else 0)
+        async with asyncio.timeout(10):
+            await is_over.wait()
+        assert sent == ([] if fails else [say.Appended(1, 0, 2, True)])
+        assert bool(failures) == fails
+        assert (log.durable_index, log.failure is not None) == (0 if fails else 1, fails)
+        if fails:
+            assert "Input/output error" in str(failures[0])
+            with pytest.raises(StorageError):
+                log.add(b"b", 2, 0)
+        await log_sync.stop()
+        log._destroy()
+        syncs.close()
+
+    asyncio.run(scenario())
