@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic
@@ -17,7 +18,15 @@ from coordinator.client import (
     both,
     expect_client,
 )
-from coordinator.errors import CoordinatorError, OutcomeUnknownError, SessionExpiredError
+from coordinator.errors import (
+    ClientClosedError,
+    CoordinatorError,
+    OutcomeUnknownError,
+    RequestError,
+    SessionError,
+    SessionExpiredError,
+    UnavailableError,
+)
 from recipes.ephemeral import Ephemeral
 from recipes.work_item import WorkItem, delay_ms_of, delayed, to_dead
 
@@ -26,7 +35,8 @@ from recipes.work_item import WorkItem, delay_ms_of, delayed, to_dead
 class Delivery(Generic[ClientT]):
     """An item in the hands of one worker, until ``ack``, ``nack`` or the end of its session.
 
-    ``with`` acknowledges at its end, or returns the item with the exception as the reason.
+    ``with`` acknowledges at its end, or returns the item with the exception as the reason. A caller
+    that is cancelled in one of these verbs leaves it to the background, until it is known.
     """
 
     client: ClientT
@@ -37,6 +47,8 @@ class Delivery(Generic[ClientT]):
     _unsure: str = ""
     """The verb whose answer was not seen."""
     _is_settled: bool = False
+    _going_on: asyncio.Task[None] | None = None
+    """A verb that goes on, or has gone on, without its caller."""
 
     def __repr__(self) -> str:
         return f"Delivery({self.path}, attempt {self.attempt}, token {self.fencing_token})"
@@ -121,10 +133,53 @@ class Delivery(Generic[ClientT]):
         Raises:
             UnavailableError, OutcomeUnknownError: as ``ack``.
         """
+        return await self._settle("give back", self.undone())
+
+    def keep_giving_back(self) -> None:
+        """Return the item so in the background, until that is known."""
+        self._go_on("give back", self.undone())
+
+    def undone(self) -> list[Operation]:
+        """Return what makes the item one that was not delivered this time."""
         before = replace(self.item, attempts=self.item.attempts - 1)
-        return await self._settle("give back", [SetData(self.path, before.to_bytes())])
+        return [SetData(self.path, before.to_bytes())]
 
     async def _settle(self, verb: str, operations: Sequence[Operation]) -> bool:
+        try:
+            if self._going_on is not None:
+                await asyncio.wait({self._going_on})
+            is_ours = await self._settle_once(verb, operations)
+        except asyncio.CancelledError:
+            self._unsure = self._unsure or verb
+            self._go_on(verb, operations)  # its caller will not try again
+            raise
+        self._is_settled = self._is_settled or is_ours
+        return is_ours
+
+    def _go_on(self, verb: str, operations: Sequence[Operation]) -> None:
+        if self._going_on is None:
+            settling = self._settle_until_known(verb, operations)
+            self._going_on = self.client.core.chores.start(settling, f"{verb} {self.path}")
+
+    async def _settle_until_known(self, verb: str, operations: Sequence[Operation]) -> None:
+        core, failures = self.client.core, 0
+        while not self.is_lost:
+            try:
+                await self._settle_once(verb, operations)
+            except RequestError:
+                if not operations:
+                    return
+                # One of them was refused, nothing was done: the item is delivered again.
+                self._unsure, verb, operations = "give back", "give back", ()
+            except (ClientClosedError, SessionError):
+                return
+            except (UnavailableError, OutcomeUnknownError):
+                failures += 1
+                await core.wait(core.retry_delay_ms(failures))
+            else:
+                return
+
+    async def _settle_once(self, verb: str, operations: Sequence[Operation]) -> bool:
         claim = self._claim
         try:
             reply = await self.client.core.guarded(
@@ -135,22 +190,20 @@ class Delivery(Generic[ClientT]):
             self._unsure = self._unsure or verb
             raise
         if reply.branch == "then":
-            self._is_settled = True
-        elif self._unsure == verb and not self._is_settled:
-            if self.is_lost:
-                raise OutcomeUnknownError(
-                    f"{self.path}: the answer to an earlier {verb} was not seen, and the session "
-                    f"has ended since: it was done, or the item is delivered again"
-                )
-            self._is_settled = True  # only we remove the claim while our session lives
-        else:
+            return True
+        if self._unsure != verb or self._is_settled:
             return False
-        return True
+        if self.is_lost:
+            raise OutcomeUnknownError(
+                f"{self.path}: the answer to an earlier {verb} was not seen, and the session "
+                f"has ended since: it was done, or the item is delivered again"
+            )
+        return True  # only we remove the claim while our session lives
 
     # --- with
 
     def _end(self, error: BaseException | None) -> Coroutine[Any, Any, bool] | None:
-        if self._is_settled:
+        if self._is_settled or self._going_on is not None:
             return None
         return self._ack() if error is None else self._nack(f"{type(error).__name__}: {error}")
 

@@ -53,10 +53,11 @@ async def make(
     path: str,
     conditions: Sequence[Check],
     operations: Sequence[Operation],
+    undo: Sequence[Operation] = (),
 ) -> Ephemeral | None:
     """Do ``operations``, one of which creates ``path``, if all conditions hold; None: they do not.
 
-    Cancelled, it leaves nothing of them but what is not ``path``.
+    Cancelled, it leaves nothing of them but what is not ``path``, and is not undone by ``undo``.
 
     Raises:
         SessionExpiredError: the session has ended, and what was made with it.
@@ -71,23 +72,26 @@ async def make(
         async with asyncio.timeout(core.settings.timeout_ms / 1000) as scope:
             return await asyncio.shield(creating)
     except TimeoutError:
-        core.chores.start(_remove_late(core, creating), f"take {path} away")
+        core.chores.start(_remove_late(core, creating, undo), f"take {path} away")
         if not scope.expired():
             raise
         raise UnavailableError(
             f"{path}: no member answered in time; if it was made it is taken away again"
         ) from None
     except asyncio.CancelledError:
-        core.chores.start(_remove_late(core, creating), f"take {path} away")
+        core.chores.start(_remove_late(core, creating, undo), f"take {path} away")
         raise
 
 
-async def remove(core: AsyncClient, made: Ephemeral) -> bool:
-    """Delete it, trying until that is known; False when it was gone, or goes with its session."""
+async def remove(core: AsyncClient, made: Ephemeral, also: Sequence[Operation] = ()) -> bool:
+    """Delete it, trying until that is known; False when it was gone, or goes with its session.
+
+    ``also`` is done in the same command.
+    """
     failures = 0
     while not made.session.is_lost:
         try:
-            await core.multi([Delete(made.path, expected_czxid=made.czxid)])
+            await core.multi([Delete(made.path, expected_czxid=made.czxid), *also])
         except (ClientClosedError, RequestError, SessionError):
             return False
         except (UnavailableError, OutcomeUnknownError):
@@ -113,10 +117,12 @@ async def _create(
     return Ephemeral(path, created.stat.czxid, session)
 
 
-async def _remove_late(core: AsyncClient, creating: asyncio.Task[Ephemeral | None]) -> None:
+async def _remove_late(
+    core: AsyncClient, creating: asyncio.Task[Ephemeral | None], undo: Sequence[Operation]
+) -> None:
     try:
         made = await creating
     except CoordinatorError:
         return  # not made, or gone with its session
     if made is not None:
-        await remove(core, made)
+        await remove(core, made, undo)

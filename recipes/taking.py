@@ -40,8 +40,7 @@ class Taking(Generic[ClientT]):
             return found or self._taken  # which may have come in the instant when time was up
         except BaseException:
             if self._taken is not None:
-                giving_back = self._taken.give_back()
-                self.client.core.chores.start(giving_back, f"give {self._taken.path} back")
+                self._taken.keep_giving_back()
             raise
 
     async def _wait_for_one(self, wait_ms: int | None) -> Delivery[ClientT] | None:
@@ -103,7 +102,7 @@ class Taking(Generic[ClientT]):
             await core.guarded([is_free], then=to_dead(path, item.because(reason)))
             return None
         session = await core.session(core.settings.timeout_ms / 1000)
-        item = replace(item, attempts=item.attempts + 1)
+        before, item = item, replace(item, attempts=item.attempts + 1)
         claim = f"{path}/{CLAIM}"
         made = await make(
             core,
@@ -114,6 +113,7 @@ class Taking(Generic[ClientT]):
                 SetData(path, item.to_bytes()),
                 Create(claim, b"", "ephemeral", session.session_id),
             ],
+            undo=[SetData(path, before.to_bytes())],
         )
         if made is None:
             return None

@@ -190,9 +190,10 @@ class MemoryCluster:
         """How many commands were proposed so far."""
         return self.engine.status().last_index
 
-    def network(self) -> Network:
+    def network(self, way_passes: int | None = None) -> Network:
+        """Return a way to the doors; ``way_passes`` as the cluster was made, if it is None."""
         doors = {url: create_app(self.member, Config().http, self.clock) for url in (LEFT, RIGHT)}
-        return Network(doors, self._way_passes)
+        return Network(doors, self._way_passes if way_passes is None else way_passes)
 
     @asynccontextmanager
     async def client(

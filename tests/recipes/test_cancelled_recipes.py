@@ -36,7 +36,12 @@ from recipes import (
     WorkQueue,
 )
 from tests.client.memory_cluster import MemoryCluster
-from tests.recipes.cancelling import a_second_after_the_cancellation, cancelled_at, run_counting
+from tests.recipes.cancelling import (
+    NEAR_AND_FAR,
+    a_second_after_the_cancellation,
+    cancelled_at,
+    run_counting,
+)
 from tests.recipes.storm import left_below
 
 Work = Callable[[AsyncClient], Coroutine[Any, Any, Any]]
@@ -76,8 +81,8 @@ async def sharing(client: AsyncClient) -> None:
 
 
 async def put_and_taken(client: AsyncClient) -> None:
-    """Put an item, wait for it, acknowledge it."""
-    queue = WorkQueue(client, "mails", attempts_max=10_000)
+    """Put an item, wait for it, acknowledge it; what is given back was not delivered."""
+    queue = WorkQueue(client, "mails", attempts_max=1)
     await queue.put(b"x")
     while (delivery := await queue.take(timeout=0.05)) is not None:
         await delivery.ack()
@@ -85,7 +90,7 @@ async def put_and_taken(client: AsyncClient) -> None:
 
 async def waited_for_an_item(client: AsyncClient) -> None:
     """Wait for an item that is put later."""
-    queue = WorkQueue(client, "late", attempts_max=10_000)
+    queue = WorkQueue(client, "late", attempts_max=1)
     taking = asyncio.create_task(queue.take(timeout=5))
     try:
         await asyncio.sleep(0.05)
@@ -278,7 +283,7 @@ LATER = {
     ],
 )
 def test_cancelled_at_any_step_it_leaves_nothing(work: Work) -> None:
-    """No ephemeral znode, no task of the client, a second later."""
+    """No ephemeral znode, no task of the client, a second later, also while requests travel."""
 
     async def scenario(world: MemoryCluster) -> None:
         async with world.client() as client, world.client() as observer:
@@ -292,10 +297,12 @@ def test_cancelled_at_any_step_it_leaves_nothing(work: Work) -> None:
                 await a_second_after_the_cancellation()
                 assert await left_below(observer, "") == [], step
                 assert not client.chores._tasks, step
+                for name in ("mails", "late"):
+                    assert await WorkQueue(observer, name).dead() == (), step
                 if not task.cancelled():
                     assert task.exception() is None
                     return
 
-    met = run_counting(scenario)
+    met = run_counting(scenario, NEAR_AND_FAR)
 
     assert met["cancelled"] > 10

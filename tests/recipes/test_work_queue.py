@@ -199,6 +199,46 @@ async def test_a_lost_answer_is_asked_for_again(world: MemoryCluster) -> None:
 
 
 @in_memory
+async def test_an_ack_goes_on_when_its_caller_is_cancelled(world: MemoryCluster) -> None:
+    """Whether its request has been sent or not; with what it does besides, once."""
+    async with world.client(world.network(way_passes=3)) as client:
+        await client.create("/done")
+        queue = WorkQueue(client, "q")
+        for passes in (1, 2, 4, 8):
+            await queue.put(b"a")
+            delivery = await queue.take()
+            assert delivery is not None
+            count = Create("/done/n-", mode="persistent_sequential")
+            acking = asyncio.create_task(delivery.ack([count]))
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            acking.cancel()
+            await asyncio.wait({acking})
+            await asyncio.sleep(1)
+
+            assert acking.cancelled()
+            assert await queue.stats() == QueueStats(0, 0, 0, 0, 0)
+            assert await delivery.ack()
+        assert len((await client.children("/done")).names) == 4
+
+
+@in_memory
+async def test_a_cancelled_ack_that_is_refused_returns_the_item(world: MemoryCluster) -> None:
+    """What it would do besides cannot be done, and nobody is there to hear that."""
+    async with world.client(world.network(way_passes=3)) as client:
+        queue = WorkQueue(client, "q")
+        await queue.put(b"a")
+        delivery = await queue.take()
+        assert delivery is not None
+        acking = asyncio.create_task(delivery.ack([Create("/queues")]))
+        await asyncio.sleep(0)
+        acking.cancel()
+        await asyncio.sleep(1)
+
+        assert (await queue.stats()).ready == 1
+
+
+@in_memory
 async def test_an_item_is_put_with_other_writes_or_not_at_all(world: MemoryCluster) -> None:
     """The outbox: the order and its mail in one command, and only once."""
     async with world.client() as client:
