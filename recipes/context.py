@@ -185,9 +185,12 @@ class Holding(Generic[HeldT]):
         grant, interruption = entered.grant, entered.interruption
         is_ours = interruption is not None and interruption.end(error)
         # Checked before the release, after which it is not held either, but not lost.
-        is_lost = not grant.is_released and grant.is_lost
+        is_ended = grant.is_released
+        is_lost = not is_ended and grant.is_lost
         loss = (grant.loss() if is_lost else entered.loss) if self._is_to_stop else None
         await self._release_on_the_way_out(grant, error)
+        if self._is_to_stop and loss is None and not is_ended and grant.hold.was_lost:
+            loss = grant.loss()  # the release has found that it was not held any more
         if interruption is not None and is_ours:
             raise interruption.loss() if loss is None else loss from error
         if error is None and loss is not None:

@@ -34,6 +34,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpac
 
 from coordinator.client import AsyncClient, Client, connect, expect_client
 from coordinator.errors import BadArgumentsError, LockTimeoutError
+from recipes.finishing import finishing, finishing_async
 from recipes.grant import Grant
 from recipes.lock import Lock
 from recipes.options import LockOptions, name_of
@@ -77,7 +78,7 @@ def execute_exclusive(
         All else that ``Lock.acquire`` raises, and what the task raises.
     """
     if isinstance(client, Client):
-        with Lock(client, key, **options) as grant:
+        with finishing(Lock(client, key, **options)) as grant:
             return task(grant)
     return _execute(client, key, task, options)
 
@@ -88,7 +89,7 @@ async def _execute(
     task: Callable[[Grant[AsyncClient]], Awaitable[T]],
     options: LockOptions,
 ) -> T:
-    async with Lock(client, key, **options) as grant:
+    async with finishing_async(Lock(client, key, **options)) as grant:
         return await task(grant)
 
 

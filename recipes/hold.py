@@ -133,6 +133,11 @@ class Hold:
         return self._is_released
 
     @property
+    def was_lost(self) -> bool:
+        """Whether it was lost before it could be given back, as far as is known."""
+        return bool(self._reason)
+
+    @property
     def reason(self) -> str:
         """Why it is not held any more; empty while it is."""
         if self._reason:
@@ -363,6 +368,11 @@ class Share:
     def is_released(self) -> bool:
         """Whether this part was given back."""
         return self._hold.is_released or (self._is_left and not self._is_last)
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether the hold was lost before it could be given back."""
+        return self._hold.was_lost
 
     @property
     def reason(self) -> str:

@@ -32,6 +32,7 @@ from typing import Any, Generic, overload
 
 from coordinator.client import AsyncClient, Client, ClientT, both
 from coordinator.errors import CoordinatorError, LockTimeoutError
+from recipes.finishing import finishing, finishing_async
 from recipes.grant import Grant
 from recipes.job_ledger import CatchUp, Guarantee, JobRun, Policy
 from recipes.job_run import JobReply, Run
@@ -154,7 +155,7 @@ class Job(Generic[ClientT]):
         runs: list[JobRun] = []
         has_begun = False
         try:
-            with self._lock() as grant:
+            with finishing(self._lock(), is_recorded=True) as grant:
                 has_begun = True
                 agenda = self._begin(grant, agenda.jump_ms)
                 for start_ms in agenda.plan.starts:
@@ -182,7 +183,7 @@ class Job(Generic[ClientT]):
         runs: list[JobRun] = []
         has_begun = False
         try:
-            async with self._lock() as grant:
+            async with finishing_async(self._lock(), is_recorded=True) as grant:
                 has_begun = True
                 agenda = await self._begin(grant, agenda.jump_ms)
                 for start_ms in agenda.plan.starts:

@@ -37,6 +37,7 @@ from coordinator.errors import (
     NoNodeError,
     OutcomeUnknownError,
 )
+from recipes.finishing import finishing, finishing_async
 from recipes.grant import Grant
 from recipes.lock import Lock
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout
@@ -203,7 +204,7 @@ class Once(Generic[ClientT]):
         if (known := self.look(key)) is not None:
             return known
         try:
-            with self._lock(key) as grant:
+            with finishing(self._lock(key), is_recorded=True) as grant:
                 begun = self._begin(key, grant)
                 if isinstance(begun, Done):
                     return begun
@@ -225,7 +226,7 @@ class Once(Generic[ClientT]):
         if (known := await self.look(key)) is not None:
             return known
         try:
-            async with self._lock(key) as grant:
+            async with finishing_async(self._lock(key), is_recorded=True) as grant:
                 begun = await self._begin(key, grant)
                 if isinstance(begun, Done):
                     return begun
