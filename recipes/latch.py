@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Generic
 
-from coordinator.client import Check, ClientT, Conditions, Create, Operation, both
+from coordinator.client import Check, ClientT, Conditions, Create, Operation, Read, both
 from coordinator.errors import BadArgumentsError, NodeExistsError, NoNodeError
 from recipes.changes import until
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
@@ -58,11 +58,17 @@ class Latch(Generic[ClientT]):
                 make = [Create(self._path, str(self.count).encode(), parents="persistent"), there]
             is_new = Check(self._path, exists=left is not None)
             try:
-                reply = await core.guarded([is_new], then=make, if_held=if_held)
+                # What is left is read in the same command: if it were asked for afterwards, an
+                # error would say that nothing was counted.
+                reply = await core.guarded(
+                    [is_new], then=[*make, Read(self._path)], if_held=if_held
+                )
             except NodeExistsError:
                 return left or 0  # this part was counted before
             if reply.branch == "then":
-                return await self._left() or 0
+                stat = reply.results[-1].stat
+                assert stat is not None, "it is there"
+                return max(0, self.count - stat.num_children)
         return 0
 
     @both

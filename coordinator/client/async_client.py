@@ -286,6 +286,8 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
     ) -> MultiReply:
         """Do all of these, in order, under one zxid, or none of them.
 
+        ``timeout``: for how many seconds to try, however few tries the policy allows.
+
         Raises:
             RequestError: what the first operation that fails would raise alone; nothing was done.
             LockLostError: a grant of ``if_held`` does not hold; nothing was done.
@@ -475,7 +477,8 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
         self._refuse_when_closed()
         self._counted_by.writes_begun += 1
         timeout_ms = self.settings.timeout_ms if timeout is None else int(timeout * 1000)
-        return await self._delivery.write(call, parse, timeout_ms)
+        until_known = timeout is not None
+        return await self._delivery.write(call, parse, timeout_ms, until_known=until_known)
 
     if not TYPE_CHECKING:
 

@@ -156,8 +156,13 @@ class CallDelivery:
         """Return the parsed answer of a call that changes nothing."""
         return await self._until_answered(call, parse, self.clock.monotonic_ms(), timeout_ms, None)
 
-    async def write(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
-        """Return the parsed answer of a call that is applied exactly once."""
+    async def write(
+        self, call: Call, parse: Callable[[Any], T], timeout_ms: int, *, until_known: bool = False
+    ) -> T:
+        """Return the parsed answer of a call that is applied exactly once.
+
+        ``until_known``: it is tried for all of the time, however few tries the policy allows.
+        """
         clock, pool = self.clock, self.request_ids
         now_ms = clock.monotonic_ms()
         deadline_ms = now_ms + timeout_ms
@@ -169,7 +174,8 @@ class CallDelivery:
             ids = await pool.wait_to_write(deadline_ms - now_ms)
             now_ms = clock.monotonic_ms()
         try:
-            return await self._until_answered(call, parse, now_ms, deadline_ms - now_ms, ids)
+            left_ms = deadline_ms - now_ms
+            return await self._until_answered(call, parse, now_ms, left_ms, ids, until_known)
         finally:
             pool.end_write(ids)
 
@@ -288,9 +294,11 @@ class CallDelivery:
         """Return how long one attempt of a call of ``timeout_ms`` may take."""
         return min(remaining_ms, max(ATTEMPT_MS_MIN, timeout_ms // 3), ATTEMPT_MS_MAX)
 
-    async def pause(self, trouble: Trouble, deadline_ms: int) -> bool:
+    async def pause(
+        self, trouble: Trouble, deadline_ms: int, *, is_limited: bool = True
+    ) -> bool:
         """Wait as the policy says; False when no further attempt is to be made."""
-        tries = self.retry.tries
+        tries = self.retry.tries if is_limited else None
         delay_ms = self.retry.delay_ms(max(1, trouble.failures), self.random)
         sent_ms = self.clock.monotonic_ms() + delay_ms
         is_last = tries is not None and trouble.failures >= tries
@@ -327,6 +335,7 @@ class CallDelivery:
         now_ms: int,
         timeout_ms: int,
         ids: RequestIds | None,
+        until_known: bool = False,
     ) -> T:
         """Send until it is answered, for ``timeout_ms`` from ``now_ms`` on."""
         deadline_ms = now_ms + timeout_ms
@@ -349,7 +358,7 @@ class CallDelivery:
             except (UnavailableError, OutcomeUnknownError) as error:
                 trouble = trouble or Trouble()
                 trouble.note(error)
-                if not await self.pause(trouble, deadline_ms):
+                if not await self.pause(trouble, deadline_ms, is_limited=not until_known):
                     break
             now_ms = self.clock.monotonic_ms()
         raise (trouble or Trouble()).verdict(is_write=ids is not None)

@@ -7,55 +7,17 @@ definite error was not done and is not done later. An unknown outcome may be eit
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Literal
 from zlib import crc32
 
 import pytest
 
-from coordinator import connect
-from coordinator.client import AsyncClient, Connector, Create, RetryPolicy, Session
-from coordinator.errors import CoordinatorError, NoNodeError, OutcomeUnknownError
+from coordinator.client import AsyncClient, Create, Session
+from coordinator.errors import NoNodeError, OutcomeUnknownError
 from recipes import Election, Lock, MultiLock, RWLock, Semaphore, TreeLock
 from recipes.grant import Grant
-from tests.client.breaking_door import BreakingDoor, Side, breaking_door
+from tests.client.breaking_verbs import TransportName, Verb, examine
 
-QUICK = RetryPolicy(base_ms=1, cap_ms=1, tries=2, jitter=0.0)
-SESSION_S = 60.0
-
-
-TransportName = Literal["http", "stream"]
-
-
-def connected(door: BreakingDoor, transport: TransportName, label: str = "") -> Connector:
-    return connect(
-        door.url,
-        retry=QUICK,
-        session_timeout=SESSION_S,
-        timeout=30,
-        label=label,
-        transport=transport,
-    )
-
-
-Given = Any
-"""What a verb was prepared with: a grant, an object that holds, a session."""
-
-
-@dataclass(frozen=True)
-class Verb:
-    """``count`` says how often it has taken effect; ``key`` is fresh for each case."""
-
-    act: Callable[[AsyncClient, str, Given], Awaitable[object]]
-    count: Callable[[AsyncClient, str], Awaitable[int]]
-    prepare: Callable[[AsyncClient, str], Awaitable[Given]] | None = None
-    returns: object = None
-    """What the verb has to return, None for anything."""
-    withdraws: bool = False
-    """What it left is taken back before it says anything: with the member gone that takes 1 s."""
-    in_its_own: bool = False
-    """The client is fresh for each case, and labelled ``key``."""
+HOLD_S = 600.0
 
 
 async def children(truth: AsyncClient, key: str) -> int:
@@ -119,6 +81,14 @@ async def make(client: AsyncClient, key: str) -> None:
 
 async def held(client: AsyncClient, key: str) -> Grant[AsyncClient]:
     return await Lock(client, key).acquire()
+
+
+async def held_for_a_time(client: AsyncClient, key: str) -> Grant[AsyncClient]:
+    return await Lock(client, key, max_hold=HOLD_S).acquire()
+
+
+async def extensions(truth: AsyncClient, key: str) -> int:
+    return (await truth.lock(key)).holders[0].extensions
 
 
 async def held_for_writing(client: AsyncClient, key: str) -> Grant[AsyncClient]:
@@ -195,6 +165,12 @@ VERBS = {
     "release": Verb(lambda client, key, grant: grant.release(), is_free, held, returns=True),
     "downgrade": Verb(lambda client, key, grant: grant.downgrade(), is_shared, held_for_writing),
     "note": Verb(lambda client, key, grant: grant.note(b"half"), notes, held),
+    "extend": Verb(
+        lambda client, key, grant: grant.extend_by(100),
+        extensions,
+        held_for_a_time,
+        in_its_own=True,  # for each answer to a heartbeat lists the session's bounded holds
+    ),
     "revoke": Verb(
         lambda client, key, _: client.revoke(key, by="a test", reason="to see"), is_free, held
     ),
@@ -219,104 +195,17 @@ VERBS = {
 }
 
 
-class Cases:
-    """One verb, broken again and again; what is definite is looked at once more in the end."""
-
-    def __init__(
-        self,
-        verb: Verb,
-        client: AsyncClient,
-        truth: AsyncClient,
-        door: BreakingDoor,
-        transport: TransportName,
-    ) -> None:
-        self._transport = transport
-        self._verb, self._client, self._truth, self._door = verb, client, truth, door
-        self.withdraws = verb.withdraws
-        self._number = 0
-        self._definite: dict[str, str] = {}
-        self.told: dict[str, int] = {"done": 0, "not done": 0, "unknown": 0}
-
-    async def broken(self, side: Side, byte_count: int, *, goes: bool) -> bool:
-        """Run the verb; whether its connection was broken, and not done before it could be."""
-        verb, door = self._verb, self._door
-        self._number += 1
-        key = f"case-{self._number}"
-        await door.open()
-        door.disarm()
-        if not verb.in_its_own:
-            return await self._broken(self._client, key, side, byte_count, goes=goes)
-        async with connected(door, self._transport, label=key) as client:
-            was_broken = await self._broken(client, key, side, byte_count, goes=goes)
-            door.disarm()
-            await door.open()
-            return was_broken
-
-    async def _broken(
-        self, client: AsyncClient, key: str, side: Side, byte_count: int, *, goes: bool
-    ) -> bool:
-        verb, door = self._verb, self._door
-        given = await verb.prepare(client, key) if verb.prepare is not None else None
-        await client.get("/")  # so a kept connection is there
-        door.break_after(side, byte_count, goes=goes)
-        case = f"{side} broken after {byte_count} bytes, the member {'gone' if goes else 'there'}"
-        try:
-            returned = await verb.act(client, key, given)
-        except OutcomeUnknownError:
-            self.told["unknown"] += 1
-        except CoordinatorError as error:
-            self._definite[key] = f"{case}: {error!r}"
-            self.told["not done"] += 1
-        else:
-            self.told["done"] += 1
-            assert verb.returns in (None, returned), f"{case}: returned {returned!r}"
-            assert await verb.count(self._truth, key) == 1, f"{case}: it returned"
-        return not door.is_armed
-
-    async def look_again(self) -> None:
-        """What was said to be not done has not been done meanwhile."""
-        self._door.disarm()
-        await self._door.open()
-        await self._client.get("/")
-        for key, case in self._definite.items():
-            assert await self._verb.count(self._truth, key) == 0, case
-
-
-async def every_break(cases: Cases, *, step: int) -> None:
-    for goes in (True, False):
-        for side in ("request", "answer"):
-            byte_count = 0
-            while await cases.broken(side, byte_count, goes=goes):
-                byte_count += 7 * step if goes and cases.withdraws else step
-    await cases.look_again()
-
-
-async def examine(name: str, *, step: int, transport: TransportName) -> None:
-    async with (
-        breaking_door() as (door, around),
-        connected(door, transport) as client,
-        connect(transport=around) as truth,
-    ):
-        cases = Cases(VERBS[name], client, truth, door, transport)
-        await client.session()
-
-        await every_break(cases, step=step)
-
-        assert cases.told["done"]
-        assert cases.told["unknown"] or cases.told["not done"], "nothing was broken"
-
-
 @pytest.mark.parametrize("name", VERBS)
 async def test_the_verdict_on_a_broken_connection_is_never_wrong(name: str) -> None:
     """Whatever was passed on of request and answer, done is done and not done is not done."""
-    await examine(name, step=29, transport="http")
+    await examine(VERBS[name], step=29, transport="http")
 
 
 @pytest.mark.check
 @pytest.mark.parametrize("name", VERBS)
 async def test_the_verdict_on_a_broken_stream_is_never_wrong(name: str) -> None:
     """The same on one connection for everything, whatever else is under way on it."""
-    await examine(name, step=29, transport="stream")
+    await examine(VERBS[name], step=29, transport="stream")
 
 
 @pytest.mark.slow
@@ -326,4 +215,4 @@ async def test_the_verdict_is_never_wrong_after_any_byte(
     name: str, transport: TransportName
 ) -> None:
     """The same, byte for byte."""
-    await examine(name, step=1, transport=transport)
+    await examine(VERBS[name], step=1, transport=transport)

