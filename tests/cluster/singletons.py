@@ -133,6 +133,8 @@ class Seen:
     leases: list[float] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     """How the history says that the leaderships ended; "" for those that did not."""
+    silent_ms: list[int] = field(default_factory=list)
+    """For how long the Raft leader had heard nothing when it ended the session of one of those."""
     late: int = 0
     taken: int = 0
 
@@ -191,7 +193,12 @@ class World:
             await asyncio.sleep(0.5 * self.lease_s)  # what it has left to write comes now
         grants = [each async for each in client.grants(NAME, is_election=True) if each.granted_ms]
         granted = {each.fencing_token: each.granted_ms / 1000 for each in grants}
-        seen.ends += [each.how for each in grants if each.fencing_token == epoch]
+        ended = [each for each in grants if each.fencing_token == epoch]
+        seen.ends += [each.how for each in ended]
+        expired = [each.silent_ms for each in ended if each.how == "expired"]
+        early = [ms for ms in expired if ms < self.lease_s * 1000]
+        assert not early, f"{fault}: a session of {self.lease_s} s was ended after {early} ms"
+        seen.silent_ms += expired
         after = [each for each in granted if each > epoch]
         if after:
             taken_over = granted[min(after)]
@@ -351,7 +358,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         times = f"{len(each.leases):>6} {middle:>15.2f} {most:>5.2f}"
         print(f"{fault:<10} {times} {each.late:>6} {each.taken:>6}")
         print(json.dumps({"fault": fault, "lease_s": options.lease, "leases": each.leases,
-                          "ends": each.ends, "late": each.late, "taken": each.taken}))  # fmt: skip
+                          "ends": each.ends, "silent_ms": each.silent_ms, "late": each.late,
+                          "taken": each.taken}))  # fmt: skip
     return 1 if any(each.taken for each in seen.values()) else 0
 
 
