@@ -20,6 +20,7 @@ from coordinator.errors import LockTimeoutError, NoAuthError, NoNodeError
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient, EndedManualHold
+    from coordinator.client.locks import GrantReply
     from recipes.held_by_hand import HeldByHand
 
 EXIT_NOT_ACQUIRED = 75
@@ -141,26 +142,60 @@ def unlock(settings: Settings, name: str, token: str, text: str, by: str) -> Non
 def extend(
     settings: Settings, name: str, token: str, by_s: float | None, to_s: float | None
 ) -> None:
-    """Move the alarm of the lock NAME, which is held by hand with this fencing token or grant id.
+    """Move the end of a hold of the lock NAME that has this fencing token, or grant id.
+
+    Of a lock that is held by hand, that is its alarm. Of one that is held with --max-hold, it is
+    the time at which it ends; the command under `coordinator lock` finds its token in
+    COORDINATOR_FENCING_TOKEN.
+
+    \b
+    Exit code 1 says that it is not held with that token any more: nothing was moved.
 
     \b
     Examples:
       coordinator extend deploys 4711 --by 3600
       coordinator extend deploys 4711 --to 7200
+      coordinator lock copy --max-hold 60 -- sh -c \
+        'step1 && coordinator extend copy $COORDINATOR_FENCING_TOKEN --to 60 && step2'
     """
     if (by_s is None) == (to_s is None):
         raise click.UsageError("expected --by or --to, and not both")
 
-    async def work(client: AsyncClient) -> HeldByHand:
+    async def work(client: AsyncClient) -> HeldByHand | int:
         from recipes.manual_lock import ManualLock
 
+        which = _token(token)
+        holder = await _holder_for_a_time(client, name, which)
+        if holder is not None:
+            by_ms, to_ms = int((by_s or 0) * 1000), int((to_s or 0) * 1000)
+            return await client.core.lock_queue(name).extend(holder, by_ms=by_ms, to_ms=to_ms)
         lock = ManualLock(client, name)
         if by_s is not None:
-            return await lock.extend_by(_token(token), by_s)
+            return await lock.extend_by(which, by_s)
         assert to_s is not None, "checked"
-        return await lock.renew_to(_token(token), to_s)
+        return await lock.renew_to(which, to_s)
 
-    show_holds(settings, [settings.run(work)])
+    moved = settings.run(work)
+    if not isinstance(moved, int):
+        show_holds(settings, [moved])
+    elif settings.is_json:
+        click.echo(document({"lock": name, "max_hold_ms": moved}))
+    else:
+        click.echo(f"{one_line(name)}: ends after {lasting(moved)} from now at the latest")
+
+
+async def _holder_for_a_time(
+    client: AsyncClient, name: str, which: int | str
+) -> GrantReply | None:
+    """Return the grant of the one who holds with a longest time, and is meant."""
+    from coordinator.client.locks import GrantReply
+
+    for each in (await client.lock(name)).holders:
+        if which in (each.fencing_token, each.grant_id) and each.max_hold_ms:
+            return GrantReply(
+                each.grant_id, name, each.fencing_token, each.session_id, each.path, 1
+            )
+    return None
 
 
 def _token(text: str) -> int | str:

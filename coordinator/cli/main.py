@@ -57,7 +57,12 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ),
     (
         "See which programs are there, and what they have to do",
-        {"services": "services", "queue": "queue", "jobs": "jobs"},
+        {
+            "services": "services",
+            "queue": "queue",
+            "jobs": "jobs",
+            "commit-log": "commit_logs",
+        },
     ),
     (
         "Look at the service",

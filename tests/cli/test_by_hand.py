@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +81,21 @@ def test_what_does_not_go_together_is_wrong_usage(coordinator: CommandLine) -> N
     ):
         assert coordinator(*wrong).exit_code == EXIT_USAGE, wrong
     assert coordinator("hold", "a", "--note", "").exit_code == EXIT_REFUSED
+
+
+def test_a_command_moves_the_end_of_the_hold_that_it_runs_under(
+    coordinator: CommandLine, tmp_path: Path
+) -> None:
+    """It is known by the token that its shell finds in the environment."""
+    said = tmp_path / "said"
+    inner = (
+        f"{shlex.quote(sys.executable)} -m coordinator extend copy $COORDINATOR_FENCING_TOKEN "
+        f"--to 600 --json > {shlex.quote(str(said))}"
+    )
+    held = coordinator("lock", "copy", "--max-hold", "30", "--", "sh", "-c", inner)
+
+    assert held.exit_code == 0, held.stderr
+    moved = json.loads(said.read_text())
+    assert moved["lock"] == "copy"
+    assert 600_000 <= moved["max_hold_ms"] <= 630_000
+    assert coordinator("extend", "copy", "1", "--to", "60").exit_code == EXIT_REFUSED
