@@ -155,6 +155,7 @@ if TYPE_CHECKING:
     from recipes import Semaphore as Semaphore
     from recipes import Snapshot as Snapshot
     from recipes import TokenBucket as TokenBucket
+    from recipes import TokenChunk as TokenChunk
     from recipes import Transaction as Transaction
     from recipes import TreeCache as TreeCache
     from recipes import TreeLock as TreeLock
@@ -203,6 +204,7 @@ __all__ = [
     "JobView",
     "JobRun",
     "TokenBucket",
+    "TokenChunk",
     "Counter",
     "Flag",
     "Barrier",

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from recipes.semaphore import Semaphore as Semaphore
     from recipes.succession import Wish as Wish
     from recipes.token_bucket import TokenBucket as TokenBucket
+    from recipes.token_chunk import TokenChunk as TokenChunk
     from recipes.tree_cache import TreeCache as TreeCache
     from recipes.tree_changes import CacheUpdate as CacheUpdate
     from recipes.tree_lock import TreeLock as TreeLock
@@ -121,6 +122,7 @@ _HOMES = {
     "RWLock": "recipes.rw_lock",
     "Semaphore": "recipes.semaphore",
     "TokenBucket": "recipes.token_bucket",
+    "TokenChunk": "recipes.token_chunk",
     "TreeCache": "recipes.tree_cache",
     "TreeLock": "recipes.tree_lock",
     "Transaction": "recipes.commit_record",
@@ -157,6 +159,7 @@ __all__ = [
     "JobView",
     "JobRun",
     "TokenBucket",
+    "TokenChunk",
     "Counter",
     "Flag",
     "Barrier",

@@ -9,8 +9,8 @@
 1. One request looks and takes: it carries what this client believes the bucket to hold, and writes
    only if that is so. If not, it returns what the bucket holds, and is sent again. A lock for each
    take would be two requests, and all clients would wait for each other.
-2. ``take(n)`` fetches a chunk for local use. With N clients that hold chunks of ``n`` the rate is
-   exceeded by at most N x n permits, since what was taken is used some time later.
+2. Where that is a request too many, ``chunk(n)`` takes up to ``n`` at once and spends them without
+   a request. N clients that do so exceed the rate by at most N x n permits (``token_chunk``).
 3. The bucket refills by the members' wall clocks, as its znode's Stat says; a client whose
    own clock is off notices at its first take, which costs one burst at most. If the wall clocks of
    the members are more than ten seconds apart the rate is not kept. Nothing here is a lock.
@@ -30,6 +30,7 @@ from coordinator.errors import BadArgumentsError, NoNodeError, TooManyRetriesErr
 from recipes.options import Timeout, name_of, wait_ms_of
 from recipes.paths import path_of
 from recipes.seconds import is_seconds
+from recipes.token_chunk import TokenChunk
 
 ROOT = "/buckets"
 _MILLI = 1_000
@@ -100,14 +101,15 @@ class TokenBucket(Generic[ClientT]):
             raise BadArgumentsError(
                 f"count: expected an integer from 1 to {self.burst}, the burst; found {count!r}"
             )
-        wait_ms = wait_ms_of(timeout)
-        clock = self.client.clock
-        deadline_ms = None if wait_ms is None else clock.monotonic_ms() + wait_ms
-        while (missing_ms := await self._try_take(count * _MILLI)) > 0:
-            if deadline_ms is not None and clock.monotonic_ms() + missing_ms > deadline_ms:
-                return False
-            await asyncio.sleep(missing_ms / 1000)
-        return True
+        return await self._take_within(count, wait_ms_of(timeout))
+
+    def chunk(self, size: int) -> TokenChunk[ClientT]:
+        """Return permits that are taken up to ``size`` at once, and spent without a request.
+
+        Raises:
+            BadArgumentsError: ``size`` is not from 1 to ``burst``.
+        """
+        return TokenChunk(self.client, self, size)
 
     @both
     async def available(self) -> int:
@@ -127,12 +129,27 @@ class TokenBucket(Generic[ClientT]):
 
     # --- inside
 
+    async def _take_within(self, count: int, wait_ms: int | None) -> bool:
+        clock = self.client.clock
+        deadline_ms = None if wait_ms is None else clock.monotonic_ms() + wait_ms
+        while (missing_ms := await self._try_take(count * _MILLI)) > 0:
+            if deadline_ms is not None and clock.monotonic_ms() + missing_ms > deadline_ms:
+                return False
+            await asyncio.sleep(missing_ms / 1000)
+        return True
+
+    async def _put_back(self, count: int) -> None:
+        await self._try_take(-count * _MILLI)
+
     async def _try_take(self, milli: int) -> int:
-        """Take, and return 0; or return for how many ms there will certainly not be enough."""
+        """Take, and return 0; or return for how many ms there will not be enough.
+
+        Less than 0 puts back, up to the burst.
+        """
         failures = 0
         while True:
             level = self._refilled()
-            if level.milli < milli:  # the others only take: there is no need to ask
+            if level.milli < milli:  # the others mostly take: there is no need to ask
                 return math.ceil((milli - level.milli) / self.rate)
             if await self._exchange(level, milli):
                 return 0
@@ -140,7 +157,7 @@ class TokenBucket(Generic[ClientT]):
             if failures >= _CONFLICTS_MAX:
                 raise TooManyRetriesError(
                     f"{self._path}: expected to be first once, found another in {failures} tries; "
-                    "nothing was taken. Try again later, or take more at once and less often",
+                    "nothing was changed. Try again later, or take more at once and less often",
                     path=self._path,
                     tries=failures,
                 )
@@ -150,7 +167,8 @@ class TokenBucket(Generic[ClientT]):
 
     async def _exchange(self, level: _Level, milli: int) -> bool:
         """Write what is left if the bucket is as we know it; learn what it is if not."""
-        left = _Level(level.milli - milli, level.at_ms, None).to_bytes()
+        milli_left = min(self.burst * _MILLI, level.milli - milli)
+        left = _Level(milli_left, level.at_ms, None).to_bytes()
         path, stat, sent_ms = self._path, level.stat, self.client.clock.wall_ms()
         condition, write = Check(path, exists=False), Create(path, left, parents="persistent")
         steps: list[Operation] = [write]

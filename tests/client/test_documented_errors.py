@@ -22,8 +22,8 @@ KINDS = [
     recipes.Counter, recipes.Flag, recipes.Barrier, recipes.Latch, recipes.DoubleBarrier,
     recipes.Condition, recipes.Group, recipes.Membership, recipes.Partitioner,
     recipes.WorkQueue, recipes.Delivery, recipes.Pool, recipes.Borrowed, recipes.CachedValue,
-    recipes.TreeCache,
-    recipes.Configuration,
+    recipes.TreeCache, recipes.TokenChunk, recipes.ManualLock, recipes.Revoker, recipes.Job,
+    recipes.Jobs, recipes.CommitLog, recipes.CommitSite, recipes.Configuration,
 ]  # fmt: skip
 RAISE_NOTHING = {
     *("AsyncClient.call", "AsyncClient.retry_delay_ms", "AsyncClient.shared", "Client.call"),

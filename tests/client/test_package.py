@@ -70,7 +70,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 KINDS = [
     recipes.Lock, recipes.ReentrantLock, recipes.Semaphore, recipes.MultiLock, recipes.TreeLock,
-    recipes.Election, recipes.Grant, recipes.Once, recipes.TokenBucket,
+    recipes.Election, recipes.Grant, recipes.Once, recipes.TokenBucket, recipes.TokenChunk,
 ]  # fmt: skip
 
 

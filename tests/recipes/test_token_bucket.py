@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
 from coordinator.client import connect
-from coordinator.errors import BadArgumentsError
+from coordinator.errors import BadArgumentsError, CoordinatorError
 from recipes import TokenBucket
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
@@ -138,3 +139,102 @@ def test_plain_callers_take_too() -> None:
 
         assert [bucket.take() for _ in range(3)] == [True, True, False]
         assert bucket.available() == 0
+
+
+# --- chunks
+
+
+@in_memory
+async def test_a_chunk_is_one_request_and_what_is_left_is_returned(world: MemoryCluster) -> None:
+    """Two hundred permits in two requests; the rest is there again at once."""
+    network = world.network()
+    async with world.client(network) as client:
+        await client.session()
+        bucket = TokenBucket(client, "mail", rate=0.001, burst=1_000)
+        async with bucket.chunk(100) as permits:
+            before = len(network.sent)
+            for _ in range(150):
+                assert await permits.take()
+            assert permits.left == 50
+            assert len(network.sent) - before == 2
+            assert await bucket.available() == 800
+        assert permits.left == 0
+        assert await bucket.available() == 850
+        assert await permits.give_back() == 0
+
+
+@in_memory
+async def test_a_scarce_rate_is_shared_by_chunks(world: MemoryCluster) -> None:
+    """Without a whole chunk, what is asked for is taken; nobody exceeds the rate."""
+    async with world.client() as one, world.client() as other:
+        chunks = [TokenBucket(each, "mail", rate=5, burst=20).chunk(10) for each in (one, other)]
+        taken = [0, 0]
+        for _ in range(100):  # ten seconds
+            for number, permits in enumerate(chunks):
+                taken[number] += await permits.take()
+            await asyncio.sleep(0.1)
+
+        assert 20 + 45 <= sum(taken) <= 20 + 50
+        assert min(taken) >= 10
+        assert not await chunks[0].take(10, timeout=0)
+        assert await chunks[0].take(10, timeout=5)
+
+
+@in_memory
+async def test_permits_end_with_the_session(world: MemoryCluster) -> None:
+    """Who is cut off spends none after its lease; what it has is never spent later."""
+    network = world.network()
+    async with world.client(network, session_timeout=4, timeout=1) as client:
+        bucket = TokenBucket(client, "mail", rate=1, burst=100)
+        permits = bucket.chunk(50)
+        assert await permits.take(timeout=1)
+        network.is_cut = True
+        assert await permits.take()
+        await asyncio.sleep(5)
+        assert permits.left == 0
+        with pytest.raises(CoordinatorError):
+            await permits.take()
+        network.is_cut = False
+        await asyncio.sleep(5)
+        assert await permits.take(timeout=5)
+        assert permits.left == 49
+
+
+@in_memory
+async def test_many_tasks_share_one_chunk(world: MemoryCluster) -> None:
+    """One fetches, the others wait for it; each permit is spent once."""
+    network = world.network()
+    async with world.client(network) as client:
+        await client.session()
+        permits = TokenBucket(client, "mail", rate=0.001, burst=100).chunk(40)
+        before = len(network.sent)
+        done = await asyncio.gather(*(permits.take() for _ in range(120)))
+
+        assert sum(done) == 100
+        assert len(network.sent) - before < 30
+        with pytest.raises(BadArgumentsError, match="size: expected an integer from 1 to 100"):
+            TokenBucket(client, "mail", rate=1, burst=100).chunk(101)
+        with pytest.raises(BadArgumentsError, match="count: expected an integer from 1 to 40"):
+            await permits.take(41)
+
+
+def test_threads_share_one_chunk() -> None:
+    """What is at hand is spent in the caller's thread."""
+    with (
+        serving() as url,
+        connect(url) as client,
+        TokenBucket(client, "mail", rate=0.001, burst=300).chunk(100) as permits,
+    ):
+        spent: list[int] = []
+
+        def spend(count: int) -> None:
+            for _ in range(50):
+                spent.append(count * permits.take(count))
+
+        threads = [threading.Thread(target=spend, args=[1 + each % 3]) for each in range(8)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        assert sum(spent) + permits.left == 300
+        assert sum(spent) >= 298

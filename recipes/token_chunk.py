@@ -1,0 +1,147 @@
+"""Permits of a token bucket that a client takes in chunks and spends without a request.
+
+::
+
+    with TokenBucket(client, "mail", rate=5000, burst=10_000).chunk(200) as permits:
+        while permits.take(timeout=1):            # one request for 200 of these
+            send()
+
+1. A client has at most ``size`` permits at hand. So N clients exceed the rate by N x ``size`` at
+   most, in any span of time: what was taken from the bucket may be spent later.
+2. When the bucket has no whole chunk it takes what is asked for, so a scarce rate is shared.
+3. Permits end with the session under which they were taken, by this client's clock: a client that
+   is cut off spends none after its lease. The bucket has refilled by then.
+4. ``give_back``, and the end of ``with``, return what was not spent. Those of a client that dies
+   are lost, until the bucket has refilled.
+5. One object may be used by many tasks and threads; one of them fetches, the others wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Generic, Protocol
+
+from coordinator.client import AsyncClient, Client, ClientT, Session, both, expect_client
+from coordinator.errors import BadArgumentsError, CoordinatorError
+from recipes.options import Timeout, wait_ms_of
+
+
+class Bucket(Protocol):
+    """Where the permits come from: a ``TokenBucket``."""
+
+    burst: int
+
+    async def _take_within(self, count: int, wait_ms: int | None) -> bool: ...
+    async def _put_back(self, count: int) -> None: ...
+
+
+class TokenChunk(Generic[ClientT]):
+    """The permits of ``bucket`` that this client has at hand; made by ``TokenBucket.chunk``."""
+
+    def __init__(self, client: ClientT, bucket: Bucket, size: int) -> None:
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= bucket.burst:
+            raise BadArgumentsError(
+                f"size: expected an integer from 1 to {bucket.burst}, the burst; found {size!r}"
+            )
+        self.client = client
+        self.size = size
+        self._bucket = bucket
+        self._guard = threading.Lock()
+        self._left = 0
+        self._session: Session | None = None
+        self._fetching = asyncio.Lock()
+
+    @property
+    def left(self) -> int:
+        """How many permits can be spent without a request."""
+        session = self._session
+        return 0 if session is None or session.is_lost else self._left
+
+    async def _take(self, count: int = 1, *, timeout: Timeout = 0) -> bool:
+        """Take ``count`` permits together; False if they are not there within ``timeout`` seconds.
+
+        Raises:
+            BadArgumentsError: more than ``size`` at once.
+            SessionExpiredError, UnhealthyError: this client has no session to take them under.
+            All else that ``TokenBucket.take`` raises.
+        """
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= self.size:
+            raise BadArgumentsError(
+                f"count: expected an integer from 1 to {self.size}, the chunk; found {count!r}"
+            )
+        if self._spend(count):
+            return True
+        core, wait_ms = self.client.core, wait_ms_of(timeout)
+        await core.home.enter()
+        ends_ms = None if wait_ms is None else core.clock.monotonic_ms() + wait_ms
+        async with self._fetching:
+            if self._spend(count):
+                return True
+            session = await core.session(core.settings.timeout_ms / 1000)
+            with self._guard:  # what is left is put aside, as others spend meanwhile
+                aside, self._left, self._session = self.left, 0, session
+            try:
+                left_ms = None if ends_ms is None else max(0, ends_ms - core.clock.monotonic_ms())
+                fetched = await self._fetch(count - aside, self.size - aside, left_ms)
+                aside += fetched - (count if fetched else 0)
+                return fetched > 0
+            finally:
+                with self._guard:
+                    self._left += aside
+
+    async def _fetch(self, least: int, most: int, wait_ms: int | None) -> int:
+        """Return how many were taken: ``most`` if they are there, or ``least``, or none in time."""
+        if await self._bucket._take_within(most, 0):
+            return most
+        return least if await self._bucket._take_within(least, wait_ms) else 0
+
+    take = both(_take, begins_here=True)
+
+    async def _give_back(self) -> int:
+        """Return what was not spent to the bucket; return how many those were.
+
+        Raises:
+            UnavailableError, OutcomeUnknownError: they are not returned; they may have been. They
+                are not spent any more either way.
+            BadArgumentsError, TooManyRetriesError: as ``TokenBucket.take``.
+        """
+        await self.client.core.home.enter()
+        async with self._fetching:
+            with self._guard:
+                count, self._left = self.left, 0
+            if count > 0:
+                await self._bucket._put_back(count)
+            return count
+
+    give_back = both(_give_back)
+
+    def _spend(self, count: int) -> bool:
+        with self._guard:
+            if self.left < count:
+                return False
+            self._left -= count
+            return True
+
+    # --- with
+
+    async def _leave(self, error: BaseException | None) -> None:
+        try:
+            await self._give_back()
+        except CoordinatorError:
+            pass  # the bucket refills by itself
+
+    def __enter__(self) -> TokenChunk[ClientT]:
+        expect_client(self.client, Client, "with")
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        assert isinstance(self.client, Client), "as it was entered"
+        self.client.call(self._leave(error))
+
+    async def __aenter__(self) -> TokenChunk[ClientT]:
+        expect_client(self.client, AsyncClient, "async with")
+        return self
+
+    async def __aexit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        await self._leave(error)
