@@ -19,11 +19,11 @@ from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
     LockLostError,
-    LockTimeoutError,
     NotOwnerError,
     OutcomeUnknownError,
     UnavailableError,
 )
+from recipes.candidacy_wait import CandidacyWait
 from recipes.resuming import LeadershipFile, Left
 from recipes.succession import Choice, of_session, succeed
 from recipes.weights import announced, heaviest, weights_of
@@ -61,7 +61,7 @@ class CandidateQueue:
     ) -> Acquired:
         """Wait until elected, as ``LockQueue.acquire`` does."""
         core, name = self._core, self.names[0]
-        wait = _Wait(core, wait_ms)
+        wait = CandidacyWait(core, wait_ms)
         if self.weight is None and self.file is None:
             return await self._entered(request, wait, on_position)
         if self.weight == 0:
@@ -128,7 +128,10 @@ class CandidateQueue:
     # --- inside
 
     async def _entered(
-        self, request: AcquireRequest, wait: _Wait, on_position: Callable[[int], None] | None
+        self,
+        request: AcquireRequest,
+        wait: CandidacyWait,
+        on_position: Callable[[int], None] | None,
     ) -> Acquired:
         """Wait in the queue; enter again if this candidate was passed over."""
         while True:
@@ -138,7 +141,10 @@ class CandidateQueue:
                 wait.go_on(error.message)
 
     async def _taken_over(
-        self, request: AcquireRequest, wait: _Wait, on_position: Callable[[int], None] | None
+        self,
+        request: AcquireRequest,
+        wait: CandidacyWait,
+        on_position: Callable[[int], None] | None,
     ) -> Acquired:
         self.resumed = False
         file = self.file
@@ -230,25 +236,3 @@ class CandidateQueue:
             except (UnavailableError, OutcomeUnknownError):
                 failures += 1
                 await self._core.wait(self._core.retry_delay_ms(failures))
-
-
-class _Wait:
-    """How long one candidacy waits in all, however often it enters."""
-
-    def __init__(self, core: AsyncClient, wait_ms: int | None) -> None:
-        self._clock = clock = core.clock
-        self._wait_ms = wait_ms
-        self._ends_ms = None if wait_ms is None else clock.monotonic_ms() + wait_ms
-        self._is_first = True
-
-    def left_ms(self) -> int | None:
-        """Return for how long to wait now: 0 once, None without end."""
-        if self._ends_ms is None or self._is_first:
-            return self._wait_ms
-        return max(1, self._ends_ms - self._clock.monotonic_ms())
-
-    def go_on(self, because: str) -> None:
-        """Enter once more; raises LockTimeoutError when the time is over."""
-        self._is_first = False
-        if self._ends_ms is not None and self._ends_ms <= self._clock.monotonic_ms():
-            raise LockTimeoutError(because)

@@ -127,22 +127,10 @@ class Delivery(Generic[ClientT]):
         """
         return await self._settle("reject", to_dead(self.path, self.item.because(reason)))
 
-    async def give_back(self) -> bool:
-        """Return the item as if it had not been delivered; for a take that was cancelled.
-
-        Raises:
-            UnavailableError, OutcomeUnknownError: as ``ack``.
-        """
-        return await self._settle("give back", self.undone())
-
-    def keep_giving_back(self) -> None:
-        """Return the item so in the background, until that is known."""
-        self._go_on("give back", self.undone())
-
-    def undone(self) -> list[Operation]:
-        """Return what makes the item one that was not delivered this time."""
+    def _keep_giving_back(self) -> None:
+        """Return the item in the background, as if it had not been delivered."""
         before = replace(self.item, attempts=self.item.attempts - 1)
-        return [SetData(self.path, before.to_bytes())]
+        self._go_on("give back", [SetData(self.path, before.to_bytes())])
 
     async def _settle(self, verb: str, operations: Sequence[Operation]) -> bool:
         try:

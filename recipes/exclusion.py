@@ -119,10 +119,7 @@ def run_exclusive(name: str, task: Callable[[Any], Any], **options: Unpack[LockO
 
 
 class exclusive(Generic[SkipT]):
-    """Decorate a function so that each call runs under the lock ``key``: one at a time.
-
-    Not once: a call that comes when the one before has ended runs as well. For what is to be done
-    once a period there is ``once_per``.
+    """Decorate a function so that each call runs under the lock ``key``: one at a time, not once.
 
     Args:
         key: the lock's name, or a function that makes it of a call's arguments.

@@ -15,86 +15,21 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator.client import SessionState
-from coordinator.client.locks import Acquired, GrantReply
+from coordinator.client.locks import Acquired
 from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError
+from recipes.calls_back import CallsBack
+from recipes.queue_client import QueueClient
+from recipes.release_under_way import ReleaseUnderWay
+
+_AGAIN_S = 1.0
 
 _AGAIN_S = 1.0
 
 
-class QueueClient(Protocol):
-    """Where a grant comes from and is given back: a ``LockQueue``, or a recipe's own."""
-
-    is_election: bool
-    serves_threads: bool
-    """Whether ``release`` may be called outside the event loop."""
-
-    async def release(self, grant: GrantReply) -> bool:
-        """Give the grant back; False when it was not held any more."""
-        ...
-
-    async def is_current(self, grant: GrantReply) -> tuple[bool, int]:
-        """Return whether the cluster still says that this grant holds, and as of which zxid."""
-        ...
-
-    async def note(self, grant: GrantReply, note: bytes) -> None:
-        """Leave a note with the grant."""
-        ...
-
-    async def downgrade(self, grant: GrantReply) -> Any:
-        """Turn the exclusive grant into a shared one."""
-        ...
-
-    async def extend(self, grant: GrantReply, *, by_ms: int = 0, to_ms: int = 0) -> int:
-        """Move the end of a bounded hold; return how many ms from now it is at the latest."""
-        ...
-
-    def clean_up(self, work: Coroutine[Any, Any, Any], name: str, owner: str) -> asyncio.Task[Any]:
-        """Run ``work`` in the background; ``owner`` acquires again only when it has ended."""
-        ...
-
-    def begin_release(self, owner: str) -> None:
-        """Let ``owner`` acquire again only after ``end_release``; in any thread."""
-        ...
-
-    def end_release(self, owner: str) -> None:
-        """Such a release has ended, whatever it came to."""
-        ...
-
-
-class _ReleaseUnderWay:
-    """A release under way, by the task or thread that asked for it; used under its hold's guard."""
-
-    __slots__ = ("_result", "is_done")
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self._result: Future[bool | None] | None = None
-
-    def result(self) -> Future[bool | None]:
-        """Return what is done when it is: whether it was held; None if its caller was cancelled.
-
-        Made only if another caller waits for it."""
-        if self._result is None:
-            self._result = Future()
-            self._result.set_running_or_notify_cancel()
-        return self._result
-
-    def end(self, was_held: bool | None, failure: Exception | None) -> None:
-        """Note what came of it."""
-        self.is_done = True
-        if self._result is None:
-            return
-        if failure is None:
-            self._result.set_result(was_held)
-        else:
-            self._result.set_exception(failure)
-
-
-class Hold:
+class Hold(CallsBack):
     """What was ``acquired`` from ``queue`` in the name of ``owner``; a bounded one is made in the
     event loop."""
 
@@ -118,7 +53,7 @@ class Hold:
         self._unsubscribe = self._session.on_state(self._on_session_state)
         token = acquired.grant.fencing_token
         self._session.grant_watch.watch(acquired.paths, token, self.lose)
-        self._releasing: _ReleaseUnderWay | None = None
+        self._releasing: ReleaseUnderWay | None = None
         """The release under way, or the last one."""
         self._may_be_released = False
         """Whether a release was sent whose outcome is not known."""
@@ -149,30 +84,6 @@ class Hold:
         if self._is_released or self._reason:
             return 0
         return self._acquired.remaining_safe_ms()
-
-    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback()`` once when it is lost; returns how to stop that."""
-        with self._guard:
-            self._callbacks.append(callback)
-        if self._reason or (not self._is_released and self.remaining_safe_ms() == 0):
-            try:
-                self._loop.call_soon_threadsafe(self._call_back)
-            except RuntimeError:  # the loop is closed: only this thread can call it
-                self._call_back()
-
-        def stop() -> None:
-            with self._guard:
-                if callback in self._callbacks:
-                    self._callbacks.remove(callback)
-
-        return stop
-
-    def on_end(self, callback: Callable[[], None]) -> None:
-        """Call ``callback()`` when it is lost or given back, in any thread; it must not block."""
-        with self._guard:
-            self._ends.append(callback)
-        if self._is_released or self._reason:
-            self._call_ends()
 
     def lose(self, reason: str) -> None:
         """Say that it is not held any more; only from the event loop."""
@@ -245,7 +156,7 @@ class Hold:
             with self._guard:
                 under_way = self._releasing
                 if under_way is None or under_way.is_done:
-                    mine = self._releasing = _ReleaseUnderWay()
+                    mine = self._releasing = ReleaseUnderWay()
                     break
                 result = under_way.result()
             await self._home.enter()
@@ -311,108 +222,3 @@ class Hold:
         self._end_of_bound = self._loop.call_later(
             (remaining_ms + 1) / 1000, self._await_end_of_bound
         )
-
-    def _call_ends(self) -> None:
-        with self._guard:
-            ends, self._ends = self._ends, []
-        for each in ends:
-            each()
-
-    def _call_back(self) -> None:
-        self._call_ends()
-        with self._guard:
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            try:
-                callback()
-            except (Exception, asyncio.CancelledError) as error:
-                # One callback's mistake keeps neither the others nor the session from going on.
-                self._loop.call_exception_handler(
-                    {"message": f"a callback of grant {self._grant_id} failed", "exception": error}
-                )
-
-
-class Shares:
-    """How many grants of one owner share a hold; the last one gives it back."""
-
-    def __init__(self, hold: Hold | Share, on_last: Callable[[], None]) -> None:
-        self.hold = hold
-        self.count = 0
-        self._on_last = on_last
-
-    def another(self) -> Share:
-        """Return one more share of the hold."""
-        self.count += 1
-        return Share(self)
-
-    def leave(self) -> bool:
-        """Count one less; True for the last one, whose part it is to give the hold back."""
-        self.count -= 1
-        if self.count == 0:
-            self._on_last()
-        return self.count == 0
-
-
-class Share:
-    """One grant's part in a hold that several grants of one owner share; asked as the hold is."""
-
-    is_counted = True
-
-    def __init__(self, shares: Shares) -> None:
-        self._hold = shares.hold
-        self._shares = shares
-        self._is_left = False
-        self._is_last = False
-
-    @property
-    def is_released(self) -> bool:
-        """Whether this part was given back."""
-        return self._hold.is_released or (self._is_left and not self._is_last)
-
-    @property
-    def was_lost(self) -> bool:
-        """Whether the hold was lost before it could be given back."""
-        return self._hold.was_lost
-
-    @property
-    def reason(self) -> str:
-        """Why this part is not held any more; empty while it is."""
-        return "it was released" if self.is_released else self._hold.reason
-
-    def remaining_safe_ms(self) -> int:
-        """Return for how long no other client can be granted the lock, 0 when unknown."""
-        return 0 if self.is_released else self._hold.remaining_safe_ms()
-
-    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback()`` once when the hold is lost; returns how to stop that."""
-        return self._hold.on_lost(callback)
-
-    def on_end(self, callback: Callable[[], None]) -> None:
-        """Call ``callback()`` when the hold is lost or given back."""
-        self._hold.on_end(callback)
-
-    def lose(self, reason: str) -> None:
-        """Say that the hold is lost, for all its parts."""
-        self._hold.lose(reason)
-
-    def next_write_number(self) -> int:
-        """Return a number that no other part has."""
-        return self._hold.next_write_number()
-
-    async def renew(self, timeout_ms: int) -> None:
-        """Renew the lease of the session now; raises as ``Session.renew``."""
-        await self._hold.renew(timeout_ms)
-
-    async def give_back(self) -> bool:
-        """Give this part back, and the hold with the last one."""
-        if self.is_released:
-            return False
-        if not self._is_left:
-            self._is_left = True
-            self._is_last = self._shares.leave()
-        return await self._hold.give_back() if self._is_last else True
-
-    def keep_releasing(self) -> None:
-        """Go on releasing in the background, if this was the last part."""
-        if self._is_last:
-            self._hold.keep_releasing()

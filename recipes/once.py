@@ -24,9 +24,7 @@ The pattern is Stripe's idempotency key with the lock's fencing token in the rec
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, overload
 
 from coordinator.client import AsyncClient, Client, ClientT, both
@@ -40,6 +38,10 @@ from coordinator.errors import (
 from recipes.finishing import finishing, finishing_async
 from recipes.grant import Grant
 from recipes.lock import Lock
+from recipes.once_record import Attempt as Attempt
+from recipes.once_record import Done as Done
+from recipes.once_record import NotDone as NotDone
+from recipes.once_record import OnceRecord, read_record, write_record
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout
 from recipes.paths import path_of
 from recipes.seconds import is_seconds
@@ -47,61 +49,6 @@ from recipes.seconds import is_seconds
 ROOT = "/once"
 KEEP_S_DEFAULT = 24 * 3600.0
 _KEY_CHARACTERS_MAX = 150
-
-
-class NotDone(Exception):
-    """Raised by the work to say that this attempt certainly did nothing; ``run`` raises it on.
-
-    The attempt is forgotten. What became of an earlier one stays unknown: its record is restored.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One run of the work. ``number`` above 1: an earlier run began and did not come to its end."""
-
-    key: str
-    number: int
-    fencing_token: int
-    """Of the key's lock: pass it to a guard, so that an earlier run that wakes late is refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The end of the work. ``result`` is a JSON value; ``is_first`` if this very call worked."""
-
-    key: str
-    result: Any
-    attempts: int
-    is_first: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    state: Literal["started", "done"]
-    attempt: int
-    fencing_token: int
-    result: Any = None
-
-    def to_bytes(self) -> bytes:
-        said = {
-            "state": self.state,
-            "attempt": self.attempt,
-            "fencing_token": self.fencing_token,
-            "result": self.result,
-        }
-        return json.dumps(said, allow_nan=False, separators=(",", ":")).encode()
-
-    @classmethod
-    def of(cls, path: str, data: bytes) -> _Record:
-        try:
-            said = json.loads(data)
-            record = cls(said["state"], said["attempt"], said["fencing_token"], said["result"])
-        except (ValueError, KeyError, TypeError):
-            record = None
-        if record is None or record.state not in ("started", "done"):
-            raise BadArgumentsError(f"{path}: expected a record of Once, found {data[:60]!r}")
-        return record
 
 
 class Once(Generic[ClientT]):
@@ -165,8 +112,8 @@ class Once(Generic[ClientT]):
             BadArgumentsError: the key is too long, or its znode is no record of ``Once``.
             UnavailableError: no member answered in time.
         """
-        record = await self._read(_path_of(key))
-        return None if record is None or record.state != "done" else _done(key, record)
+        record = await read_record(self.client.core, _path_of(key))
+        return None if record is None or record.state != "done" else record.end_of(key)
 
     @both
     async def forget(self, key: str) -> bool:
@@ -190,13 +137,13 @@ class Once(Generic[ClientT]):
             BadArgumentsError: the key is too long, or its znode is no record of ``Once``.
             UnavailableError, OutcomeUnknownError: it was not recorded; it may have been.
         """
-        record = await self._read(_path_of(key))
+        record = await read_record(self.client.core, _path_of(key))
         if record is not None and record.state == "done":
-            return _done(key, record)
+            return record.end_of(key)
         attempts, token = (1, 0) if record is None else (record.attempt, record.fencing_token)
-        settled = _Record("done", attempts, token, result)
-        await self._write(_path_of(key), settled.to_bytes(), None)
-        return _done(key, settled)
+        settled = OnceRecord("done", attempts, token, result)
+        await self._write(key, settled, None)
+        return settled.end_of(key)
 
     # --- for either client
 
@@ -248,12 +195,11 @@ class Once(Generic[ClientT]):
         return Lock(self.client, f"once:{key}", timeout=self._timeout)
 
     @both
-    async def _begin(self, key: str, grant: Grant[Any]) -> tuple[Attempt, _Record | None] | Done:
+    async def _begin(self, key: str, grant: Grant[Any]) -> tuple[Attempt, OnceRecord | None] | Done:
         """Return the attempt to make now, and the record of the one before; or the end."""
-        path = _path_of(key)
-        record = await self._read(path)
+        record = await read_record(self.client.core, _path_of(key))
         if record is not None and record.state == "done":
-            return _done(key, record)
+            return record.end_of(key)
         number = 1
         if record is not None:
             if self._when_interrupted == "raise":
@@ -265,19 +211,18 @@ class Once(Generic[ClientT]):
                     attempt=record.attempt,
                 )
             number = record.attempt + 1
-        started = _Record("started", number, grant.fencing_token)
-        await self._write(path, started.to_bytes(), grant)
+        started = OnceRecord("started", number, grant.fencing_token)
+        await self._write(key, started, grant)
         return Attempt(key, number, grant.fencing_token), record
 
     @both
     async def _finish(self, attempt: Attempt, grant: Grant[Any], result: Any) -> Done:
-        path = _path_of(attempt.key)
         try:
-            record = _Record("done", attempt.number, attempt.fencing_token, result)
-            await self._write(path, record.to_bytes(), grant)
+            record = OnceRecord("done", attempt.number, attempt.fencing_token, result)
+            await self._write(attempt.key, record, grant)
         except (TypeError, ValueError, RecursionError, DataTooLargeError) as error:
-            bare = _Record("done", attempt.number, attempt.fencing_token)
-            await self._write(path, bare.to_bytes(), grant)
+            bare = OnceRecord("done", attempt.number, attempt.fencing_token)
+            await self._write(attempt.key, bare, grant)
             raise BadArgumentsError(
                 f"{attempt.key}: the work was done, and is recorded as done without its result, "
                 f"which could not be kept: {error}"
@@ -285,32 +230,15 @@ class Once(Generic[ClientT]):
         return Done(attempt.key, result, attempt.number, is_first=True)
 
     @both
-    async def _take_back(self, key: str, before: _Record | None, grant: Grant[Any]) -> None:
+    async def _take_back(self, key: str, before: OnceRecord | None, grant: Grant[Any]) -> None:
         if before is None:
             await self.client.core.delete(_path_of(key), if_held=grant)
         else:
-            await self._write(_path_of(key), before.to_bytes(), grant)
+            await self._write(key, before, grant)
 
-    async def _read(self, path: str) -> _Record | None:
-        try:
-            znode = await self.client.core.get(path)
-        except NoNodeError:
-            return None
-        return _Record.of(path, znode.data)
-
-    async def _write(self, path: str, data: bytes, grant: Grant[Any] | None) -> None:
-        core = self.client.core
-        try:
-            await core.set(path, data, if_held=grant)
-        except NoNodeError:
-            await core.create(
-                path,
-                data,
-                mode="persistent" if self._keep_ms is None else "ttl",
-                ttl_ms=self._keep_ms,
-                parents="container",
-                if_held=grant,
-            )
+    async def _write(self, key: str, record: OnceRecord, grant: Grant[Any] | None) -> None:
+        data = record.to_bytes()
+        await write_record(self.client.core, _path_of(key), self._keep_ms, data, grant)
 
 
 def _path_of(key: str) -> str:
@@ -319,7 +247,3 @@ def _path_of(key: str) -> str:
             f"key: expected 1 to {_KEY_CHARACTERS_MAX} characters of text, found {key!r:.60}"
         )
     return path_of(ROOT, key, "key", _KEY_CHARACTERS_MAX)
-
-
-def _done(key: str, record: _Record) -> Done:
-    return Done(key, record.result, record.attempt, is_first=False)

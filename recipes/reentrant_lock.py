@@ -14,11 +14,10 @@
 2. Acquiring again costs no request and returns a grant with the same token. Only the last release
    frees the lock (kazoo 134, 291).
 3. Other owners wait for it as for a ``Lock`` of the same name.
-4. Several tasks or threads with one owner count together, also when they acquire at the same
-   moment: the others wait for the attempt of the first. Each leaves its own body, and each body
-   releases the part that it was entered with. A body whose part was released by hand has nothing to
-   release, unless it has acquired again since. ``release`` releases what was acquired by hand
-   first, then the part of the innermost body.
+4. Several tasks or threads with one owner count together, also when they acquire at once: the
+   others wait for the attempt of the first. Each body releases the part that it was entered with,
+   if it was not released by hand. ``release`` releases what was acquired by hand first, then the
+   part of the innermost body.
 5. Acquiring again after a loss raises LockLostError: the caller is not protected any more either,
    and has to leave its body first.
 """
@@ -28,28 +27,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Unpack
+from typing import Generic, Unpack
 
 from coordinator.client import ClientT, both
 from coordinator.client.locks import current_owner
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from recipes.contender import obtain
-from recipes.context import Context, Holding
+from recipes.context import Context
 from recipes.grant import Grant
-from recipes.hold import Shares
+from recipes.holding import Holding
 from recipes.options import LockOptions, Options, Timeout, name_of, wait_ms_of
-
-
-class _Counts:
-    """What the owners of one client hold: by lock and owner."""
-
-    def __init__(self) -> None:
-        self.held: dict[tuple[str, str], tuple[Grant[Any], Shares]] = {}
-        self.obtaining: dict[tuple[str, str], asyncio.Event] = {}
-        """Whose attempt is under way; set when it has come to its end."""
-
-    def forget(self, key: tuple[str, str]) -> None:
-        self.held.pop(key, None)
+from recipes.shares import OwnersHold, Shares
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +68,7 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
             )
         self._wait_ms = self._options.wait_ms
         self._queue = client.core.lock_queue(self.name)
-        self._counts = client.core.shared(_Counts)
+        self._counts = client.core.shared(OwnersHold)
         self._taken: dict[str, list[_Taken[ClientT]]] = {}
         """By owner, what was acquired by this object and not yet released, the last one last."""
 

@@ -40,7 +40,7 @@ class Taking(Generic[ClientT]):
             return found or self._taken  # which may have come in the instant when time was up
         except BaseException:
             if self._taken is not None:
-                self._taken.keep_giving_back()
+                self._taken._keep_giving_back()
             raise
 
     async def _wait_for_one(self, wait_ms: int | None) -> Delivery[ClientT] | None:

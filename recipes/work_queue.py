@@ -158,7 +158,7 @@ class WorkQueue(Generic[ClientT]):
 
     async def _undo_take(self, delivery: Delivery[ClientT] | None) -> None:
         if delivery is not None:
-            delivery.keep_giving_back()
+            delivery._keep_giving_back()
 
     async def _take(self, timeout: Timeout = 0) -> Delivery[ClientT] | None:
         """Return the next item, None when there was none in time; 0 looks once.

@@ -1,0 +1,92 @@
+"""What is recorded of the work of one key; see ``recipes.once``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from coordinator.client import AsyncClient
+from coordinator.errors import BadArgumentsError, NoNodeError
+from recipes.grant import Grant
+
+
+class NotDone(Exception):
+    """Raised by the work to say that this attempt certainly did nothing; ``run`` raises it on.
+
+    The attempt is forgotten. What became of an earlier one stays unknown: its record is restored.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of the work. ``number`` above 1: an earlier run began and did not come to its end."""
+
+    key: str
+    number: int
+    fencing_token: int
+    """Of the key's lock: pass it to a guard, so that an earlier run that wakes late is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of the work. ``result`` is a JSON value; ``is_first`` if this very call worked."""
+
+    key: str
+    result: Any
+    attempts: int
+    is_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OnceRecord:
+    state: Literal["started", "done"]
+    attempt: int
+    fencing_token: int
+    result: Any = None
+
+    def to_bytes(self) -> bytes:
+        """Return the data of its znode."""
+        said = {
+            "state": self.state,
+            "attempt": self.attempt,
+            "fencing_token": self.fencing_token,
+            "result": self.result,
+        }
+        return json.dumps(said, allow_nan=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def of(cls, path: str, data: bytes) -> OnceRecord:
+        """Return the record that a znode's data is; raises BadArgumentsError if it is none."""
+        try:
+            said = json.loads(data)
+            record = cls(said["state"], said["attempt"], said["fencing_token"], said["result"])
+        except (ValueError, KeyError, TypeError):
+            record = None
+        if record is None or record.state not in ("started", "done"):
+            raise BadArgumentsError(f"{path}: expected a record of Once, found {data[:60]!r}")
+        return record
+
+    def end_of(self, key: str) -> Done:
+        """Return what a later caller gets."""
+        return Done(key, self.result, self.attempt, is_first=False)
+
+
+async def read_record(core: AsyncClient, path: str) -> OnceRecord | None:
+    """Return the record at ``path``, None if there is none."""
+    try:
+        znode = await core.get(path)
+    except NoNodeError:
+        return None
+    return OnceRecord.of(path, znode.data)
+
+
+async def write_record(
+    core: AsyncClient, path: str, keep_ms: int | None, data: bytes, grant: Grant[Any] | None
+) -> None:
+    """Write it if the grant holds; it is forgotten after ``keep_ms``, None keeps it."""
+    try:
+        await core.set(path, data, if_held=grant)
+    except NoNodeError:
+        mode: Literal["persistent", "ttl"] = "persistent" if keep_ms is None else "ttl"
+        await core.create(path, data, mode=mode, ttl_ms=keep_ms, parents="container", if_held=grant)
