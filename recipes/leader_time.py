@@ -4,9 +4,12 @@
    the ``mtime`` of what was written. So it is replicated, and the same for all who read it.
 2. It may jump: a clock is set, or another leader has another clock. What decides by it keeps the
    latest time that it accepted, and never accepts an earlier one (``Ledger.time_ms``).
-3. A jump is noticed by the client's monotonic clock, which is asked nothing else: between two
-   readings both must have moved by the same, but for the time that the requests took.
-4. A time that is a day beyond both the latest accepted one and this machine's clock is refused.
+3. A jump is noticed by the client's monotonic clock: between two readings both must have moved by
+   the same, but for the time that the requests took.
+4. A jump forward is doubted as long as this machine's clock contradicts it. Until then the time is
+   that before the jump, and what has passed since: nothing begins early, and nothing stops. A
+   client whose clock agrees with the leader goes on by the new time, for all.
+5. A time that is a day beyond both the latest accepted one and this machine's clock is refused.
    One of the two clocks is wrong then; a job that believed it would not run again until that day.
 """
 
@@ -26,10 +29,14 @@ _JUMP_MS_MIN = 2_000
 
 @dataclass(frozen=True, slots=True)
 class LeaderTime:
-    """``jump_ms`` is how far it jumped since this client's reading before; 0 if not at all."""
+    """``jump_ms`` is how far it jumped since this client's reading before; 0 if not at all.
+
+    ``doubted_ms`` is how far ahead of ``now_ms`` the leader's clock is; 0 if it is believed.
+    """
 
     now_ms: int
     jump_ms: int
+    doubted_ms: int = 0
 
 
 class LeaderClock:
@@ -38,6 +45,7 @@ class LeaderClock:
     def __init__(self) -> None:
         self._before: tuple[int, int, int] | None = None
         """The last reading: its time, when it was asked and when answered, by our clock."""
+        self._doubted_ms = 0
 
     async def read(self, core: AsyncClient) -> LeaderTime:
         """Write, and return the time of the write.
@@ -54,7 +62,13 @@ class LeaderClock:
         moved_ms = now_ms - before[0]
         most_ms = answered_ms - before[1]
         jump_ms = moved_ms - min(max(moved_ms, asked_ms - before[2]), most_ms)
-        return LeaderTime(now_ms, jump_ms if abs(jump_ms) > _JUMP_MS_MIN + most_ms // 100 else 0)
+        if abs(jump_ms) <= _JUMP_MS_MIN + most_ms // 100:
+            jump_ms = 0
+        self._doubted_ms = max(0, self._doubted_ms + jump_ms)
+        own_ms = core.clock.wall_ms()
+        if abs(own_ms - now_ms) <= abs(own_ms - (now_ms - self._doubted_ms)):
+            self._doubted_ms = 0
+        return LeaderTime(now_ms - self._doubted_ms, jump_ms, self._doubted_ms)
 
 
 def refuse_far_ahead(core: AsyncClient, now_ms: int, accepted_ms: int) -> None:

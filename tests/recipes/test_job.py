@@ -448,11 +448,36 @@ async def test_a_leader_that_goes_back_keeps_nobody_from_trying_again(world: Mem
 
 
 @in_memory
-async def test_a_leader_that_goes_forward_runs_the_next_one_early_and_once(
+async def test_a_leader_that_goes_forward_is_doubted_by_who_has_another_clock(
+    world: MemoryCluster,
+) -> None:
+    """Nothing begins early, and nothing stops: what has passed since is measured here."""
+    async with world.client(clock=LoopClock(asyncio.get_running_loop())) as client:
+        work, job = Work(), each_minute(client)
+        await job.run(work)
+        set_leader(world, MINUTE_MS)
+        reply = await job.run(work)
+        assert (reply.state, work.minutes) == ("done", [0])
+        assert abs(reply.jump_ms - MINUTE_MS) < 2_000
+        await next_minute()
+        await job.run(work)
+        view = await Jobs(client).look("report")
+        assert work.minutes == [0, 1]
+        set_leader(world, 0)
+        await next_minute()
+        await job.run(work)
+
+        assert work.minutes == [0, 1, 2]
+        assert view is not None
+        assert view.runs[0].started_ms < view.runs[0].start_ms + MINUTE_MS
+
+
+@in_memory
+async def test_a_leader_that_goes_forward_with_its_clients_is_believed(
     world: MemoryCluster,
 ) -> None:
     """The jump is written into the ledger; what ran early does not run again."""
-    async with world.client(clock=LoopClock(asyncio.get_running_loop())) as client:
+    async with world.client() as client:  # its clock is set as that of the leader
         work, job = Work(), each_minute(client)
         await job.run(work)
         set_leader(world, MINUTE_MS)
@@ -473,8 +498,9 @@ async def test_a_leader_that_goes_forward_runs_the_next_one_early_and_once(
 
 @in_memory
 async def test_a_leader_years_ahead_is_not_believed(world: MemoryCluster) -> None:
-    """Else no interval would begin for years."""
-    async with world.client(clock=LoopClock(asyncio.get_running_loop())) as client:
+    """Else no interval would begin for years; who has seen the jump goes on as before."""
+    clock = LoopClock(asyncio.get_running_loop())
+    async with world.client(clock=clock) as client, world.client(clock=clock) as other:
         work, job = Work(), each_minute(client)
         await job.run(work)
         set_leader(world, 10 * 366 * 86_400_000)
@@ -482,10 +508,14 @@ async def test_a_leader_years_ahead_is_not_believed(world: MemoryCluster) -> Non
         with pytest.raises(
             UnavailableError, match=r"the leader's clock says 2033-.*, this machine"
         ):
-            await job.run(work)
-
-        set_leader(world, MINUTE_MS)
+            await each_minute(other).run(work)
+        await next_minute()
         assert (await job.run(work)).state == "ran"
+
+        set_leader(world, 0)
+        await next_minute()
+        assert (await each_minute(other).run(work)).state == "ran"
+        assert work.minutes == [0, 1, 2]
 
 
 @in_memory
