@@ -40,8 +40,10 @@ model                 what several rooms speak of: values            errors
                       what networks do                              wire.messages, errors, clock
   learn               stories about locks, played and recorded      client, recipes, model, errors,
                                                                     clock, console.pages
-  cli                 verbs for a shell                             client, recipes, learn, server
+  cli                 verbs for a shell                             client, recipes, learn, server,
+                                                                    recovery
   server              the only place that builds things             all rooms
+  recovery            a cluster begun again from a member's data     all rooms
   testing             a cluster in the user's own tests             all rooms
 recipes               locks, elections                              client, errors
 coordinator           what programs import: this file               client, recipes, errors

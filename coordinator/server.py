@@ -14,13 +14,8 @@ import asyncio
 import logging
 import os
 import resource
-import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import replace
 
 from coordinator import build, log_lines
 from coordinator.audit.event import AuditEvent, Source
@@ -30,21 +25,15 @@ from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.event_loop import MemberLoop
 from coordinator.garbage import SmallSteps
-from coordinator.model.access import MEMBER
 from coordinator.oidc.opening import open_issuer
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.raft.network.agreement import Fact
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.raft.rejoin.refounding import HeldData, Position, read_note, write
+from coordinator.raft.rejoin.refounding import read_note
 from coordinator.raft.storage.disk import OsDisk
-from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
 from coordinator.service.member import Member
-from coordinator.service.replica import MachineReplica
-from coordinator.state.codec import COMMAND_FORMAT, encode_command
-from coordinator.state.commands import CloseSession, Command, FinishSession, Operation, SetAccess
-from coordinator.state.locks.operations import REASON_CHARACTERS_MAX
-from coordinator.state.machine import StateMachine
+from coordinator.state.codec import COMMAND_FORMAT
 from coordinator.state.outcome_codec import OUTCOME_FORMAT
 from coordinator.state.rules import RULES
 from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
@@ -53,6 +42,7 @@ from coordinator.wire.http.app import create_app
 from coordinator.wire.http.server import HttpServer
 
 logger = logging.getLogger("coordinator.server")
+audit = logging.getLogger("coordinator.audit")
 
 _STOP_DEADLINE_S = 10.0
 _THREADS_DEADLINE_S = 1.0
@@ -60,11 +50,6 @@ _FAILED_GRACE_S = 0.5
 """The grace of a member that has failed: it answers nothing useful and must end."""
 _DESCRIPTORS_KEPT = 256
 """For the log, the snapshots, the other members, and connections that are being refused."""
-
-
-ZXIDS_SKIPPED = 10**12
-"""Numbers skipped when a cluster is founded again: more than can be used beyond its data."""
-audit = logging.getLogger("coordinator.audit")
 
 
 class Server:
@@ -221,162 +206,6 @@ def facts_to_agree_on() -> tuple[Fact, ...]:
         Fact("the format of snapshots", str(SNAPSHOT_FORMAT), advice),
         *(Fact(f"the rule {name}", value, advice) for name, value in RULES),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class KeptData:
-    """The data of a member that does not run."""
-
-    data_dir: str
-    owner: Owner | None
-    has_vote: bool
-    differs: bool
-    term: int
-    at: Position
-    machine: StateMachine
-
-    def in_words(self) -> str:
-        """Describe the data for a person who decides whether to keep them."""
-        whose = "of a release before owners were noted" if self.owner is None else str(self.owner)
-        vote = "has its vote" if self.has_vote else "has no vote"
-        if self.differs:
-            vote += ", differed from a quorum (do not take these data if there are others)"
-        return (
-            f"{self.data_dir}: {whose}, {vote}; last term {self.at.term}, last entry"
-            f" {self.at.index}, zxid {self.machine.zxid}, term {self.term} on the disk"
-        )
-
-
-def look_at(config: Config) -> KeptData:
-    """Return what lies in the data directory; like a start it cuts the torn tail of a log.
-
-    Raises:
-        StorageError: the member runs, or what is there cannot be trusted, or is another's."""
-    with _held(config) as held:
-        return held
-
-
-def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = False) -> str:
-    """Begin the cluster again from this member's data (``refounding``); return what was done.
-
-    ``turns_access_off`` is the way back of operators who have lost the last token that may do all.
-
-    The data of before keep their place under another name. Raises StorageError as ``look_at``."""
-    disk, data_dir = OsDisk(), config.member.data_dir.rstrip("/")
-    new, old = f"{data_dir}.recovered", _free_name(f"{data_dir}.before-recovery")
-    shutil.rmtree(new, ignore_errors=True)  # of one that was not finished
-    with _held(config) as held:
-        before, machine = held.machine.zxid, held.machine
-        wall_ms = SystemClock().wall_ms()
-        replica = MachineReplica(machine)
-        ended = begin_again(replica, held.at, wall_ms, by=by, reason=reason)
-        if turns_access_off:
-            off = Command(SetAccess(is_on=False), wall_ms, caller=MEMBER)
-            replica.apply(held.at.index, held.at.term, encode_command(off))
-            assert not machine.access.is_on, "members may do all"
-        member_ids = tuple(sorted(each.member_id for each in config.cluster.members))
-        owner = Owner(
-            config.cluster.name, config.member.member_id, os.urandom(CLUSTER_ID_BYTES), member_ids
-        )
-        now = datetime.fromtimestamp(wall_ms / 1_000, UTC)
-        write(
-            disk, new, owner, held.at, machine.snapshot(),
-            {
-                "time": now.isoformat(timespec="milliseconds"), "by": by, "reason": reason,
-                "last_term": held.at.term, "last_entry": held.at.index,
-                "zxid_before": before, "zxid": machine.zxid, "sessions_ended": ended,
-                "access_turned_off": turns_access_off,
-                "cluster_id_before": held.owner.cluster_id.hex() if held.owner else "",
-                "cluster_id": owner.cluster_id.hex(), "data_before": old,
-            },
-        )  # fmt: skip
-        disk.rename(data_dir, old)
-        disk.rename(new, data_dir)
-        disk.sync_directory(str(Path(data_dir).absolute().parent))
-    _note_recovery(
-        config,
-        {"by": by, "reason": reason, "zxid_before": before, "former": old,
-         "access_turned_off": turns_access_off},
-    )  # fmt: skip
-    others = [each.member_id for each in config.cluster.members
-              if each.member_id != owner.member_id]  # fmt: skip
-    todo = "start it"
-    if others:
-        todo = (
-            f"move the data directories of the other members ({', '.join(others)}) away, then"
-            " start all: the first election needs each of them, with an empty directory"
-        )
-    return (
-        f"{data_dir} begins cluster {owner.cluster!r} again, id {owner.cluster_id.hex()}, at zxid"
-        f" {machine.zxid} (was {before}). Acknowledged writes that were not in these data are lost,"
-        f" and all {ended} sessions have ended, with their locks."
-        f" The former data are in {old}. Now {todo}."
-    )
-
-
-def begin_again(
-    replica: MachineReplica, at: Position, wall_ms: int, *, by: str, reason: str
-) -> int:
-    """Skip zxids and end all sessions in the state after ``at``; return how many were open.
-
-    The last entries of the data may have zxids that others gave out as well, for something else. So
-    a contender that holds or waits in this state must never be granted under such a zxid: its
-    fencing token would come twice. Nobody is asked and nobody is answered meanwhile, so what the
-    commands grant in between is known to nobody.
-    """
-    machine = replica.machine
-    machine.skip_zxids(ZXIDS_SKIPPED)
-    why = f"the cluster was begun again by {by}: {reason}"[:REASON_CHARACTERS_MAX]
-    still_open = [each.session_id for each in machine.sessions()]
-    revoked = machine.revoked_sessions(machine.limits.sessions_max)
-    ends: list[Operation] = [CloseSession(each, failure=why) for each in (*still_open, *revoked)]
-    for each in machine.leaving_sessions():
-        ends.append(FinishSession(each, max(1, machine.ephemeral_count(each))))
-    for end in ends:
-        replica.apply(at.index, at.term, encode_command(Command(end, wall_ms, caller=MEMBER)))
-    assert not machine.session_count, "all sessions have ended"
-    return len(still_open)
-
-
-def _note_recovery(config: Config, detail: dict[str, object]) -> None:
-    clock = SystemClock()
-    audit = open_audit(config, clock)
-    if audit is not None:
-        audit.start()
-        audit.note(
-            AuditEvent(
-                event="cluster.begun_again",
-                source=Source.MEMBER,
-                time_ms=clock.wall_ms(),
-                verb="admin",
-                resource="@members",
-                detail=detail,
-            )
-        )
-        audit.stop()
-
-
-@contextmanager
-def _held(config: Config) -> Iterator[KeptData]:
-    data = HeldData(OsDisk(), config.member.data_dir.rstrip("/"))
-    try:
-        expected = Owner(config.cluster.name, config.member.member_id)
-        found = data.owner
-        if found is not None and str(found) != str(expected):
-            raise StorageError(
-                f"{data.data_dir}: expected the data of {expected}, found those of {found}",
-                path=data.data_dir,
-            )
-        machine = StateMachine()
-        at = data.replay(MachineReplica(machine))
-        yield KeptData(data.data_dir, found, data.has_vote, data.differs, data.term, at, machine)
-    finally:
-        data.close()
-
-
-def _free_name(name: str) -> str:
-    numbers = (f"{name}-{number}" for number in range(1, 1_000))
-    return next(each for each in numbers if not Path(each).exists())
 
 
 def run(config: Config) -> None:

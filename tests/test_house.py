@@ -176,6 +176,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.audit",
         "coordinator.build",
         "coordinator.client",
+        "coordinator.recovery",
         "coordinator.server",
         "coordinator.config",
         "coordinator.config_file",
@@ -209,8 +210,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.__main__": ("coordinator.cli",),
     # What programs import; nothing below imports from it.
     "coordinator": ("coordinator.client", "coordinator.errors", "recipes"),
-    # They put everything together, and nothing of the product imports the second.
+    # They put everything together; of the product only the command line imports the first two.
     "coordinator.server": ("coordinator",),
+    "coordinator.recovery": ("coordinator",),
     "coordinator.testing": ("coordinator", "recipes"),
     # What anybody may import who writes a recipe.
     "recipes": (

@@ -98,10 +98,10 @@ def recover(config_path: Path | None, yes: bool, by: str, reason: str, access_of
       coordinator recover --config member-1.toml --yes --by ops --reason "two disks were lost"
     """
     config = load(config_path)
-    # Imported here: no other verb needs the server, and each starts faster without it.
-    from coordinator import server
+    # Imported here: no other verb needs it, and each starts faster without it.
+    from coordinator import recovery
 
-    found = server.look_at(config)
+    found = recovery.look_at(config)
     click.echo(found.in_words())
     if not yes:
         click.echo(
@@ -110,4 +110,4 @@ def recover(config_path: Path | None, yes: bool, by: str, reason: str, access_of
         return
     if not by or not reason:
         raise click.UsageError("--yes needs --by WHO and --reason WHY: they are kept with the data")
-    click.echo(server.recover(config, by=by, reason=reason, turns_access_off=access_off))
+    click.echo(recovery.recover(config, by=by, reason=reason, turns_access_off=access_off))

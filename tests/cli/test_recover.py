@@ -18,7 +18,8 @@ from coordinator.raft.network.messages import INTEGER_MAX
 from coordinator.raft.rejoin.refounding import Position
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage.disk import OsDisk
-from coordinator.server import ZXIDS_SKIPPED, Server, begin_again
+from coordinator.recovery import ZXIDS_SKIPPED, begin_again
+from coordinator.server import Server
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Create, HeldCondition, OpenSession
 from coordinator.state.locks.grant_history import GrantQuery

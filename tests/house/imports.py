@@ -22,7 +22,7 @@ LEVELS = (
     ("coordinator.client",),
     ("recipes",),
     ("coordinator",),
-    ("coordinator.server",),
+    ("coordinator.server", "coordinator.recovery"),
     ("coordinator.testing",),
     ("coordinator.learn",),
     ("coordinator.cli",),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.raft.rejoin.refounding import Position
-from coordinator.server import ZXIDS_SKIPPED
+from coordinator.recovery import ZXIDS_SKIPPED
 from coordinator.state.commands import Create, SetData
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome

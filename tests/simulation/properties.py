@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.model.events import Event, EventType
-from coordinator.server import ZXIDS_SKIPPED
+from coordinator.recovery import ZXIDS_SKIPPED
 from coordinator.state.commands import (
     Abandon,
     Create,

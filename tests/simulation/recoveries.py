@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from coordinator.raft.rejoin import recovering, refounding
 from coordinator.raft.rejoin.refounding import HeldData, Position
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
-from coordinator.server import begin_again
+from coordinator.recovery import begin_again
 from coordinator.service.replica import MachineReplica
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
