@@ -58,10 +58,11 @@ from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.run_loop import RunLoop
 from coordinator.raft.storage import ownership
 from coordinator.raft.storage.disk import Disk, OsDisk, join
-from coordinator.raft.storage.journal import Journal, salts
+from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.kernel_sync import Syncs
 from coordinator.raft.storage.ownership import Owner, Ownership
 from coordinator.raft.storage.quarantine import quarantine, refuse_quarantined
+from coordinator.raft.storage.segments import salts
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotStore
 from coordinator.raft.storage.sync import TRY_AGAIN_S, LogSync

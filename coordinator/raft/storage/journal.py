@@ -29,11 +29,9 @@ PySyncObj's. No threads here; only a ``SyncToken`` may be called from one.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from random import Random
 from typing import overload
 
 from coordinator.errors import DiskFullError, StorageError
@@ -47,19 +45,6 @@ from coordinator.raft.storage.watermark import Watermark
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 _ROOM_BYTES = 64 * 1024
-
-
-def salts(seeded: Random | None = None) -> Callable[[], int]:
-    """Return a function that draws salts of segments: 32 bits each, which no client can guess.
-
-    In a simulation they come from a copy of its ``seeded`` generator, so that the log changes
-    nothing else that the seed decides.
-    """
-    if seeded is None:
-        return lambda: int.from_bytes(os.urandom(4), "little")
-    chance = Random()  # noqa: S311 - a simulation's
-    chance.setstate(seeded.getstate())
-    return lambda: chance.getrandbits(32)
 
 
 class SyncToken:
@@ -148,14 +133,14 @@ class Journal:
             directory: made if it is not there; locked until ``_destroy``.
             disk: where it is.
             segment_bytes: a segment that has reached this size is followed by a new one.
-            draw_salt: see ``salts``; asked for each new segment.
+            draw_salt: see ``segments.salts``; asked for each new segment.
 
         Raises:
             StorageError: the files cannot be trusted or read, or are another process's."""
         self._directory = directory
         self._disk = disk
         self._segment_bytes = segment_bytes
-        self._draw_salt = draw_salt or salts()
+        self._draw_salt = draw_salt or segments.salts()
         self._failure: StorageError | None = None
         self._pending: list[tuple[RecordKind, int, int, bytes]] = []
         self._in_flight: SyncToken | None = None

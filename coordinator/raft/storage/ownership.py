@@ -103,7 +103,7 @@ class Ownership:
 
     Args:
         member_ids: those of the cluster, as configured, sorted.
-        draw: returns 32 random bits (``journal.salts``).
+        draw: returns 32 random bits (``segments.salts``).
     """
 
     def __init__(

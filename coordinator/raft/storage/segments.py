@@ -15,9 +15,12 @@ gaps, so a missing file is noticed (the index alone would not do: it falls when 
 
 from __future__ import annotations
 
+import os
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from random import Random
 from zlib import crc32
 
 from coordinator.errors import DiskFullError, StorageError
@@ -233,3 +236,16 @@ def damaged(path: str, offset: int, expected: str, found: str) -> StorageError:
         expected=expected,
         found=found,
     )
+
+
+def salts(seeded: Random | None = None) -> Callable[[], int]:
+    """Return a function that draws salts of segments: 32 bits each, which no client can guess.
+
+    In a simulation they come from a copy of its ``seeded`` generator, so that the log changes
+    nothing else that the seed decides.
+    """
+    if seeded is None:
+        return lambda: int.from_bytes(os.urandom(4), "little")
+    chance = Random()  # noqa: S311 - a simulation's
+    chance.setstate(seeded.getstate())
+    return lambda: chance.getrandbits(32)
