@@ -477,7 +477,7 @@ async def test_stopping_lets_requests_finish_and_takes_no_more() -> None:
 
     async def slow(door: Door, request: IncomingRequest) -> Answered:
         entered.set()
-        with door.told_of_closing(go_on.set):
+        with door.closing.ends(go_on.set):
             await go_on.wait()
         return door.reply_now(request, {})
 

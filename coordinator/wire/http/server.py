@@ -132,7 +132,7 @@ class HttpServer:
         await self._streams.closed()
         await self._slim.closed()
         breaking.cancel()
-        await self._app[DOOR].settle()
+        await self._app[DOOR].finish()
 
     def abort(self) -> None:
         """Break every connection and accept none any more; ``stop`` still has to follow."""

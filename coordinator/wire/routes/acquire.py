@@ -123,7 +123,8 @@ class AcquireHandler:
             return await self._answer()
         finally:
             if not self._is_told:
-                self._door.spawn(kept.end, f"end session {kept.session_id}", is_lasting=True)
+                name = f"end session {kept.session_id}"
+                self._door.clean_up.begin(kept.end, name, is_lasting=True)
 
     async def _answer(self) -> Answered:
         accept = (self._request.headers.get("accept") or "").lower()
@@ -147,7 +148,7 @@ class AcquireHandler:
         expiry = Expiry(door.member.access, self._request.caller, cut)
         try:
             async with scope:
-                door.tell_of_closing(cut)
+                door.closing.add_listener(cut)
                 with expiry:
                     return await self._begun(on_position)
         except TimeoutError:
@@ -165,7 +166,7 @@ class AcquireHandler:
                 error.fields["session_id"] = self._queued_as
             raise
         finally:
-            door.tell_no_more(cut)
+            door.closing.remove_listener(cut)
 
     async def _begun(self, on_position: Callable[[int], None] | None) -> GrantReply:
         """Return the grant, with what is promised of its lease when it is one of its own."""
@@ -261,8 +262,8 @@ class AcquireHandler:
     def _give_back(self, grant: GrantReply) -> None:
         # With a request number its client may find the grant at another member, and hold it there.
         is_lasting = self._request_id is None
-        chore = partial(self._give_back_now, grant)
-        self._door.spawn(chore, f"give back {grant.grant_id}", is_lasting=is_lasting)
+        undo = partial(self._give_back_now, grant)
+        self._door.clean_up.begin(undo, f"give back {grant.grant_id}", is_lasting=is_lasting)
 
 
 def _session_label(wanted: Acquire) -> str:

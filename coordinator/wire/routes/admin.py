@@ -67,7 +67,7 @@ class OperationRoutes:
     async def ready(self, request: IncomingRequest) -> Answer:
         """Say whether to send requests here: not while starting, stopping or without a leader."""
         door = self._door
-        if door.is_closing:
+        if door.closing.has_begun:
             reason = "this member is stopping"
         else:
             reason = "" if door.member.is_ready else door.member.not_ready_reason()

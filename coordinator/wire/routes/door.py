@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coordinator.clock import Clock
@@ -20,12 +19,8 @@ from coordinator.errors import (
     ConnectionLostError,
     CoordinatorError,
     DataTooLargeError,
-    OutcomeUnknownError,
-    RequestForgottenError,
-    ShuttingDownError,
     SlowRequestError,
     ThrottledError,
-    UnavailableError,
     forget_frames,
     to_problem,
 )
@@ -41,6 +36,8 @@ from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
 from coordinator.wire.request import Answer, IncomingRequest, LineStream
 from coordinator.wire.routes.accept import MSGPACK_TYPES, encoding_wanted
 from coordinator.wire.routes.bodies import SMALL, BodyBounds, HeavyWork, is_light
+from coordinator.wire.routes.clean_up import CleanUp
+from coordinator.wire.routes.closing import DoorClosing
 from coordinator.wire.routes.queries import parsed_integer
 from coordinator.wire.strict_json import shortened
 
@@ -55,14 +52,9 @@ _RETRY_AFTER_S = "1"
 _CHALLENGE = 'Bearer realm="coordinator"'
 _JSON_TYPES = frozenset({"application/json"})
 _CHUNKED = "chunked"
-_CHORE_AGAIN_MS = 1_000
 _WRITTEN_LATER_BYTES = 1024 * 1024
 """A longer answer is joined in one pass of the loop, and sent in another."""
 _NO_BODY: dict[str, Any] = {}
-
-
-Chore = Callable[[int], Awaitable[object]]
-"""Something to be tidied up by a deadline; doing it twice does no more than once."""
 
 
 class Door:
@@ -72,88 +64,23 @@ class Door:
         self.member = member
         self.config = config
         self.clock = clock
-        self.is_closing = False
+        self.closing = DoorClosing()
+        self.clean_up = CleanUp(self.closing, config, clock)
         self._partial_bytes = 0
         self._heavy = HeavyWork(config.bodies_bytes_max)
         self.turns = ClientTurns(member, config.request_deadline_ms)
-        self._chores: set[asyncio.Future[None]] = set()
-        self._on_closing: set[Callable[[], None]] = set()
         self.member_id = member.labels()[0]
 
     def close(self) -> None:
         """End the streams and give up the waits; what is short goes on. Idempotent."""
-        self.is_closing = True
-        for end in list(self._on_closing):
-            end()
+        self.closing.begin()
 
-    def spawn(self, chore: Chore, name: str, *, is_lasting: bool) -> None:
-        """Tidy up behind a client that has gone; the door owns the task until it ends.
-
-        Args:
-            chore: does it, by the deadline that it is given; again when nobody knows of the first.
-            is_lasting: it is repeated until it is done; else only for as long as a request takes,
-                because its client may have gone on elsewhere. All are when the door has many.
-        """
-        is_lasting = is_lasting and len(self._chores) < self.config.connections_max
-        task = asyncio.ensure_future(self._until_tidied(chore, name, is_lasting=is_lasting))
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
-
-    async def settle(self) -> None:
-        """Wait for what is being tidied up; each chore has a deadline, and is not begun again."""
-        while self._chores:
-            await asyncio.wait(set(self._chores))
+    async def finish(self) -> None:
+        """Wait for what is being cleaned up."""
+        await self.clean_up.finish()
         self._heavy.close()
 
-    async def _until_tidied(self, chore: Chore, name: str, *, is_lasting: bool) -> None:
-        give_up_ms = self.cleanup_deadline_ms()
-        said: CoordinatorError
-        while True:
-            try:
-                await chore(self.cleanup_deadline_ms() if is_lasting else give_up_ms)
-                return
-            except (UnavailableError, OutcomeUnknownError) as error:
-                said, again_ms = error, self.clock.monotonic_ms() + _CHORE_AGAIN_MS
-                is_final = isinstance(error, ShuttingDownError | RequestForgottenError)
-                is_final = is_final or (not is_lasting and again_ms >= give_up_ms)
-            except CoordinatorError as error:
-                said, is_final = error, True
-            if is_final or await self._is_closing_within(_CHORE_AGAIN_MS):
-                # The end of the session tidies up what could not be tidied up now.
-                logger.info("could not %s: %r", name, said.message)
-                return
-
-    async def _is_closing_within(self, wait_ms: int) -> bool:
-        closing = asyncio.Event()
-        with self.told_of_closing(closing.set), suppress(TimeoutError):
-            async with asyncio.timeout(wait_ms / 1_000):
-                await closing.wait()
-        return self.is_closing
-
-    def cleanup_deadline_ms(self) -> int:
-        """Return by when a chore must be done."""
-        return self.clock.monotonic_ms() + self.config.request_deadline_ms
-
-    @contextmanager
-    def told_of_closing(self, end: Callable[[], None]) -> Iterator[None]:
-        """Have ``end`` called when the door closes while the block runs (or at once)."""
-        self.tell_of_closing(end)
-        try:
-            yield
-        finally:
-            self.tell_no_more(end)
-
-    def tell_of_closing(self, end: Callable[[], None]) -> None:
-        """Have ``end`` called when the door closes, or at once, until ``tell_no_more``."""
-        self._on_closing.add(end)
-        if self.is_closing:
-            end()
-
-    def tell_no_more(self, end: Callable[[], None]) -> None:
-        """Forget ``end``."""
-        self._on_closing.discard(end)
-
-    # --- what was asked
+    # --- requests
 
     def deadline_ms(self, request: IncomingRequest) -> int:
         """Return when this request must be answered, on the member's clock."""

@@ -130,7 +130,7 @@ class ElectionRoutes(QueueRoutes):
         expiry = Expiry(member.access, caller, lambda: scope.reschedule(0))
         try:
             async with aclosing(views), scope:
-                with self._door.told_of_closing(lambda: scope.reschedule(0)), expiry:
+                with self._door.closing.ends(lambda: scope.reschedule(0)), expiry:
                     async for view in views:
                         if isinstance(view, Bookmark):
                             await stream.keep_alive()

@@ -108,7 +108,7 @@ class WatchRoutes:
         stream = door.lines(request, is_sse=is_sse)
         try:
             expiry = Expiry(door.member.access, request.caller, watch.close)
-            with door.told_of_closing(watch.close), expiry:
+            with door.closing.ends(watch.close), expiry:
                 await stream.send(to_body(Watching(watch.start_zxid), stream.encoding))
                 watch.hand_to(partial(self._sent_at_once, stream))
                 async for item in watch:

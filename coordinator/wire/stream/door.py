@@ -82,7 +82,7 @@ class StreamDoor:
     def enter(self, connection: ServedConnection) -> None:
         """A connection was made."""
         self._connections.add(connection)
-        if self._door.is_closing:
+        if self._door.closing.has_begun:
             connection.go_away(_stopping())
 
     def leave(self, connection: ServedConnection) -> None:

@@ -1,4 +1,4 @@
-"""What the door tidies up behind clients that have gone: until it is done, or the door closes."""
+"""What the door cleans up behind clients that have gone: until it is done, or the door closes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.client.virtual_time import LoopClock, run
 HTTP = HttpConfig(request_deadline_ms=5_000, connections_max=2)
 
 
-class Chore:
+class Undo:
     """Fails with ``errors``, one after the other, and ``then`` for ever."""
 
     def __init__(self, *errors: CoordinatorError, then: CoordinatorError | None = None) -> None:
@@ -43,35 +43,35 @@ def door() -> Door:
 
 
 @pytest.mark.parametrize("is_lasting", [False, True])
-def test_a_chore_that_was_refused_for_a_moment_is_done_again(is_lasting: bool) -> None:
+def test_what_was_refused_for_a_moment_is_done_again(is_lasting: bool) -> None:
     """Too much was under way, and then nobody knew."""
 
     async def scene() -> None:
-        chore, front = Chore(ThrottledError("too much"), OutcomeUnknownError("who knows")), door()
+        undo, front = Undo(ThrottledError("too much"), OutcomeUnknownError("who knows")), door()
 
-        front.spawn(chore, "tidy", is_lasting=is_lasting)
-        await front.settle()
+        front.clean_up.begin(undo, "clean up", is_lasting=is_lasting)
+        await front.finish()
 
-        assert chore.count == 3
+        assert undo.count == 3
 
     run(scene())
 
 
-def test_only_a_lasting_chore_goes_on_beyond_a_request_s_time() -> None:
+def test_only_a_lasting_clean_up_goes_on_beyond_a_request_s_time() -> None:
     """A client with a request number may have gone on elsewhere since."""
 
     async def scene() -> None:
         front = door()
-        chore, lasting = (Chore(then=ThrottledError("too much")) for _ in range(2))
+        undo, lasting = (Undo(then=ThrottledError("too much")) for _ in range(2))
 
-        front.spawn(chore, "tidy", is_lasting=False)
-        front.spawn(lasting, "tidy", is_lasting=True)
+        front.clean_up.begin(undo, "clean up", is_lasting=False)
+        front.clean_up.begin(lasting, "clean up", is_lasting=True)
         await asyncio.sleep(60)
 
-        assert chore.count == 5
+        assert undo.count == 5
         assert lasting.count == 60
         front.close()
-        await front.settle()
+        await front.finish()
 
     run(scene())
 
@@ -80,17 +80,17 @@ def test_a_door_that_closes_waits_for_no_further_try() -> None:
     """Settling ends as soon as what runs has ended."""
 
     async def scene() -> None:
-        front, chore = door(), Chore(then=ThrottledError("too much"))
-        front.spawn(chore, "tidy", is_lasting=True)
+        front, undo = door(), Undo(then=ThrottledError("too much"))
+        front.clean_up.begin(undo, "clean up", is_lasting=True)
         await asyncio.sleep(10.5)
-        count, began = chore.count, asyncio.get_running_loop().time()
+        count, began = undo.count, asyncio.get_running_loop().time()
 
         front.close()
-        front.spawn(chore, "tidy", is_lasting=True)
-        await front.settle()
+        front.clean_up.begin(undo, "clean up", is_lasting=True)
+        await front.finish()
 
         assert asyncio.get_running_loop().time() == began
-        assert chore.count == count + 1
+        assert undo.count == count + 1
 
     run(scene())
 
@@ -100,28 +100,28 @@ def test_what_cannot_succeed_is_not_done_again(error: CoordinatorError) -> None:
     """It is answered for good, or this member never will do it."""
 
     async def scene() -> None:
-        front, chore = door(), Chore(error)
+        front, undo = door(), Undo(error)
 
-        front.spawn(chore, "tidy", is_lasting=True)
-        await front.settle()
+        front.clean_up.begin(undo, "clean up", is_lasting=True)
+        await front.finish()
 
-        assert chore.count == 1
+        assert undo.count == 1
 
     run(scene())
 
 
-def test_lasting_chores_are_bounded() -> None:
+def test_lasting_clean_ups_are_bounded() -> None:
     """Beyond as many as there may be connections, they last as long as a request."""
 
     async def scene() -> None:
-        front, chores = door(), [Chore(then=ThrottledError("too much")) for _ in range(4)]
+        front, clean_ups = door(), [Undo(then=ThrottledError("too much")) for _ in range(4)]
 
-        for each in chores:
-            front.spawn(each, "tidy", is_lasting=True)
+        for each in clean_ups:
+            front.clean_up.begin(each, "clean up", is_lasting=True)
         await asyncio.sleep(30)
 
-        assert [each.count > 5 for each in chores] == [True, True, False, False]
+        assert [each.count > 5 for each in clean_ups] == [True, True, False, False]
         front.close()
-        await front.settle()
+        await front.finish()
 
     run(scene())
