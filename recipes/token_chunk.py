@@ -3,8 +3,9 @@
 ::
 
     with TokenBucket(client, "mail", rate=5000, burst=10_000).chunk(200) as permits:
-        while permits.take(timeout=1):            # one request for 200 of these
-            send()
+        for mail in mails:
+            if permits.take(timeout=1):           # one request for 200 of these
+                send(mail)
 
 1. A client has at most ``size`` permits at hand. So N clients exceed the rate by N x ``size`` at
    most, in any span of time: what was taken from the bucket may be spent later.

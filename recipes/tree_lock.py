@@ -1,5 +1,10 @@
 """The same fair lock, made by the client alone from nothing but znodes (ZooKeeper, "Locks").
 
+::
+
+    with TreeLock(client, "daily-report", timeout=10) as grant:
+        save(report, token=grant.fencing_token)
+
 It is queued with the contenders that the server runs: the znodes are the same,
 ``/locks/<name>/lock-0000000042``, and so is the decision (``place_of``). Prefer ``Lock``:
 it waits in one request. This one shows that the plain tree is enough.

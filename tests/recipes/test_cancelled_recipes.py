@@ -17,6 +17,7 @@ from recipes import (
     CommitSite,
     Condition,
     Configuration,
+    Counter,
     DoubleBarrier,
     Election,
     Flag,
@@ -26,14 +27,17 @@ from recipes import (
     Latch,
     Lock,
     ManualLock,
+    Once,
     Owned,
     Partitioner,
     Pool,
     Revoker,
     Run,
+    TokenBucket,
     Transaction,
     TreeCache,
     WorkQueue,
+    execute_exclusive,
 )
 from tests.client.memory_cluster import MemoryCluster
 from tests.recipes.cancelling import (
@@ -232,6 +236,45 @@ async def extended(client: AsyncClient) -> None:
         await grant.renew_to(60)
 
 
+async def exclusively(client: AsyncClient) -> None:
+    """Run a function under a lock."""
+
+    async def task(_: object) -> None:
+        await client.get("/worked")
+
+    await execute_exclusive(client, "exclusive", task)
+
+
+async def worked_once(client: AsyncClient) -> None:
+    """Do the work of a key, see that it is done, forget it."""
+
+    async def one(_: object) -> str:
+        await client.get("/worked")
+        return "done"
+
+    once = Once(client)
+    assert (await once.run("key", one)).result == "done"
+    assert (await once.run("key", one)).result == "done"
+    await once.forget("key")
+
+
+async def spent(client: AsyncClient) -> None:
+    """Take permits, and a chunk of them, and return what is left."""
+    bucket = TokenBucket(client, "mail", rate=1_000, burst=1_000)
+    await bucket.take(timeout=5)
+    async with bucket.chunk(10) as permits:
+        assert await permits.take(3, timeout=5)
+        assert permits.left == 7
+
+
+async def counted(client: AsyncClient) -> None:
+    """Add one, and set back."""
+    counter = Counter(client, "n")
+    number = await counter.add()
+    assert number is not None
+    assert await counter.compare_and_set(number, number + 5)
+
+
 WAITS: dict[str, Work] = {
     "Flag": lambda client: Flag(client, "never").wait(0.05),
     "Barrier": lambda client: Barrier(client, "closed").wait(0.05),
@@ -248,6 +291,10 @@ WAITS: dict[str, Work] = {
     "Job": worked,
     "CommitLog": agreed,
     "TreeCache": copied,
+    "exclusive": exclusively,
+    "Once": worked_once,
+    "TokenBucket": spent,
+    "Counter": counted,
     "a pair at a DoubleBarrier": in_pairs,
     "ManualLock": by_hand,
     "Revoker": asked_for_a_lock,
@@ -270,6 +317,9 @@ LATER = {
         "Revoker",
         "an Election handed over",
         "TreeCache",
+        "Once",
+        "exclusive",
+        "TokenBucket",
     ),  # many steps
 }
 """Those that ``make check`` tries."""

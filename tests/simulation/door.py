@@ -33,6 +33,7 @@ from coordinator.model.grants import (
     ReleaseReply,
     SizeRequest,
 )
+from coordinator.model.history import GrantPage
 from coordinator.model.sessions import (
     HeartbeatsRequest,
     SessionClosed,
@@ -40,10 +41,14 @@ from coordinator.model.sessions import (
     SessionLeases,
     SessionRequest,
 )
-from coordinator.model.znodes import Children, Written, Znode
+from coordinator.model.znodes import Child, Children, Subtree, Written, Znode
+from coordinator.service.locks.contenders import ELECTIONS, LOCKS
+from coordinator.service.locks.history import GrantsWanted
 from coordinator.service.member import Member
 from coordinator.service.proposals import RequestContext
 from coordinator.service.reads import ReadReply
+from coordinator.service.subtree_reads import PAGE_MAX as SUBTREE_PAGE_MAX
+from coordinator.service.watch_stream import Wanted
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.codec import encoded, from_body, to_body
@@ -60,6 +65,8 @@ KEEP_ALIVE_S = 2.0
 
 _SESSION_ID = messages.SESSION_ID_HEADER.lower()
 _SAFE = messages.SAFE_HEADER.lower()
+
+_READ_QUERY = (*READ_MODES, "children", "after", "limit", "stat", "subtree")
 
 Lines = AsyncGenerator[bytes, None]
 
@@ -176,6 +183,9 @@ class Door:
                 return SessionClosed(ended.session_id, ended.was_open)
             case "GET", ["status"]:
                 return {}
+            case "GET", ["grants"]:
+                asks = Query(query, (*READ_MODES, "election", "lock", "after", "limit"))
+                return await self._grants(asks, self._deadline(request))
             case _, ["locks" | "elections", name, *rest]:
                 return await self._contend(request, segments[0], unquote(name), rest, query)
         raise UnknownRouteError(f"{request.method} {request.target}")
@@ -201,6 +211,10 @@ class Door:
                 return await member.elections.proclaim(
                     name, grant_id, value, _request_id(request), deadline_ms
                 )
+            case "GET", [] if room == "elections":
+                mode = Query(query, READ_MODES).read_mode()
+                seen = await member.elections.who(name, mode, deadline_ms)
+                return _Shown(to_body(seen.value), seen)
             case "GET", []:
                 mode = Query(query, READ_MODES).read_mode()
                 view = await member.lock_views.query(name, mode, deadline_ms)
@@ -238,11 +252,11 @@ class Door:
         operation: commands.Operation
         match request.method:
             case "GET":
-                query = Query(raw_query, (*READ_MODES, "children"))
+                query = Query(raw_query, _READ_QUERY)
+                if query.flag("subtree"):
+                    return await self._subtree(path, query, deadline_ms)
                 if query.flag("children"):
-                    listed = await member.children(path, query.read_mode(), deadline_ms)
-                    page = Children(path, listed.value.names, listed.value.stat)
-                    return _Shown(page, listed)
+                    return await self._children(path, query, deadline_ms)
                 read = await member.get(path, query.read_mode(), deadline_ms)
                 data, found = read.value
                 return _Shown(Znode(path, data, found), read)
@@ -266,6 +280,47 @@ class Door:
         if isinstance(operation, commands.Delete):
             return to_body(done, given=("op",))
         return Written(done.path, done.stat)
+
+    async def _children(self, path: str, query: Query, deadline_ms: int) -> Any:
+        read = await self._member.children(
+            path,
+            query.read_mode(),
+            deadline_ms,
+            after=query.text("after"),
+            limit=query.integer("limit", minimum=1, maximum=1_000) or 1_000,
+            with_stat=query.flag("stat"),
+        )
+        page = read.value
+        listed: tuple[str | Child, ...] = page.names
+        if query.flag("stat"):
+            each = zip(page.names, page.stats, strict=True)
+            listed = tuple([Child(name, stat) for name, stat in each])
+        return _Shown(Children(path, listed, page.stat, page.next), read)
+
+    async def _subtree(self, path: str, query: Query, deadline_ms: int) -> Any:
+        limit = query.integer("limit", minimum=0, maximum=SUBTREE_PAGE_MAX)
+        read = await self._member.subtrees.page(
+            path,
+            query.read_mode(),
+            deadline_ms,
+            after=query.text("after"),
+            limit=SUBTREE_PAGE_MAX if limit is None else limit,
+        )
+        page = read.value
+        return _Shown(Subtree(path, tuple(page.znodes), page.zxid, page.next), read)
+
+    async def _grants(self, query: Query, deadline_ms: int) -> Any:
+        election, lock = query.text("election"), query.text("lock")
+        assert election is not None or lock is not None, "a world asks for the grants of one"
+        room, name = (LOCKS, lock) if election is None else (ELECTIONS, election)
+        assert name is not None, "checked"
+        wanted = GrantsWanted(
+            room.directory(name),
+            after=query.integer("after", minimum=0) or 0,
+            limit=query.integer("limit", minimum=1) or 1_000,
+        )
+        read = await self._member.grant_history.page(wanted, query.read_mode(), deadline_ms)
+        return _Shown(GrantPage(tuple(read.value.grants), read.value.next), read)
 
     async def _done(self, request: Request, operation: commands.Operation, deadline_ms: int) -> Any:
         committed = await self._member.proposer.submit(
@@ -305,6 +360,8 @@ class Door:
             asked.watches,
             from_zxid=asked.from_zxid,
             is_one_shot=asked.is_one_shot,
+            wanted=Wanted(asked.has_values, frozenset(asked.only), asked.prefix),
+            bookmark_ms=asked.bookmark_ms,
         )
 
         async def lines() -> Lines:
