@@ -82,7 +82,7 @@ class Reader(Protocol):
         ...
 
 
-class Mortal(Protocol):
+class LosableSession(Protocol):
     """A session, as far as a wait for it is concerned."""
 
     @property
@@ -272,7 +272,7 @@ class CallDelivery:
         return isinstance(self._transport, StreamTransport)
 
     async def line(
-        self, stream: ResponseStream, limit_ms: int, session: Mortal | None = None
+        self, stream: ResponseStream, limit_ms: int, session: LosableSession | None = None
     ) -> bytes | None:
         """Return the next line, None at the end of the stream; TimeoutError after ``limit_ms``.
 

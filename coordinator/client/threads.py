@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.delivery import CallDelivery, Mortal
+from coordinator.client.delivery import CallDelivery, LosableSession
 from coordinator.client.deputy import wait_cancellably
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.renewal import Renewal
@@ -107,7 +107,9 @@ class BlockingDelivery(CallDelivery):
             step_s = min(left_ms, _STEP_MS) / 1000
             wait_cancellably(self._is_over.wait, _nothing_to_wake, step_s)
 
-    async def line(self, stream: Any, limit_ms: int, session: Mortal | None = None) -> bytes | None:
+    async def line(
+        self, stream: Any, limit_ms: int, session: LosableSession | None = None
+    ) -> bytes | None:
         """Return the next line; the end of ``session`` ends the wait.
 
         Raises:

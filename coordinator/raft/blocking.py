@@ -93,7 +93,7 @@ class _Signal:
 
 
 class _Desk:
-    """What the caller and the thread share; not the ``StandingThread``, which ends the thread.
+    """What the caller and the thread share; not the ``WorkerThread``, which ends the thread.
 
     A call is followed by one signal, and so is the end: a thread that the machine lets run only
     after both runs the call first. One that was dropped would be waited for in vain."""
@@ -137,7 +137,7 @@ class _Desk:
         self.wanted.give()
 
 
-class StandingThread:
+class WorkerThread:
     """Runs calls in one thread that waits for them, from the first call until ``close``.
 
     For a sync of 0.2 ms an executor costs half as much again: a future with a condition, a queue,

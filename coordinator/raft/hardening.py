@@ -130,7 +130,7 @@ class PeerNode(Node):  # type: ignore[misc]  # the library is untyped
     id = property(attrgetter("_id"))  # read in each pass: without a call of a Python function
 
 
-class _Mouth(Transport):  # type: ignore[misc]  # the library is untyped
+class _LibraryTransport(Transport):  # type: ignore[misc]  # the library is untyped
     """The transport of the library: passes its messages to consensus."""
 
     core: HardenedSyncObj
@@ -144,7 +144,7 @@ class _Mouth(Transport):  # type: ignore[misc]  # the library is untyped
         self.core.translate(node.id, message)
         return True
 
-    def hear(self, node: PeerNode, message: dict[str, Any]) -> None:
+    def deliver(self, node: PeerNode, message: dict[str, Any]) -> None:
         """Deliver ``message`` as if it came from a socket."""
         self._onMessageReceived(node, message)
 
@@ -203,7 +203,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
                 list(self._nodes.values()),
                 conf,
                 nodeClass=PeerNode,
-                transportClass=_Mouth,
+                transportClass=_LibraryTransport,
             )
         self._poller = _NoPoller()
         self._SyncObj__serializer = None  # Nothing of ours may reach it (row 28).
@@ -379,7 +379,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
 
     def _hear(self, member_id: str, message: dict[str, Any]) -> None:
         with self._driving:
-            self._SyncObj__transport.hear(self._nodes[member_id], message)
+            self._SyncObj__transport.deliver(self._nodes[member_id], message)
 
     def _on_state(self, _old: int, new: int) -> None:
         self.role = _ROLES[new]

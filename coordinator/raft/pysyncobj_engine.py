@@ -24,7 +24,7 @@ from typing import Any
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import NoLeaderError, ShuttingDownError, StorageError
-from coordinator.raft import status as facts
+from coordinator.raft import status
 from coordinator.raft.blocking import (
     RunBlocking,
     run_in_thread,
@@ -355,8 +355,8 @@ class PySyncObjEngine:
     def status(self) -> EngineStatus:
         """Return what this member knows of itself and of the others now."""
         if self._consensus is None or self._snapshots is None:
-            return facts.status_before_start(self._member_id, self._others)
-        return facts.status(
+            return status.status_before_start(self._member_id, self._others)
+        return status.status(
             self._consensus, self._transport, self._trust, self._others, self._incarnations,
             snapshot_index=self._snapshots.snapshot_index, is_running=self._is_running,
             is_ready=self._is_running and self._is_ready(self._consensus),
@@ -366,13 +366,13 @@ class PySyncObjEngine:
     def is_in_contact(self) -> bool:
         """Whether this member reaches its leader, or leads and reaches a quorum."""
         consensus = self._consensus if self._is_running else None
-        return consensus is not None and facts.is_in_contact(consensus, self._transport)
+        return consensus is not None and status.is_in_contact(consensus, self._transport)
 
     def metrics(self) -> Mapping[str, float]:
         """Return counters and gauges by name; times in seconds, sizes in bytes."""
-        found = facts.figures_of_traffic(self._entries, self._trust)
+        found = status.figures_of_traffic(self._entries, self._trust)
         if self._consensus and self._log_sync and self._snapshots and self._disk_health:
-            found |= facts.figures_of_storage(
+            found |= status.figures_of_storage(
                 self._consensus, self._log_sync, self._snapshots, self._disk_health, self._log
             )
         return found

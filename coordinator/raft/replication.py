@@ -36,7 +36,11 @@ from coordinator.raft.network.messages import (
     ProbeReply,
 )
 from coordinator.raft.notice_pacing import NoticePacing
-from coordinator.raft.rejoin.acknowledgement_seals import NOTHING_SAID, SEAL_BYTES, Said
+from coordinator.raft.rejoin.acknowledgement_seals import (
+    NO_ACKNOWLEDGEMENT,
+    SEAL_BYTES,
+    Acknowledgement,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +61,7 @@ class Progress:
     match_index: int = 0
     kept_index: int = 0
     """Acknowledged and committed, in any term: the follower has it, or its log was lost."""
-    said: Said = NOTHING_SAID
+    acknowledged: Acknowledgement = NO_ACKNOWLEDGEMENT
     """The acknowledgement of that, with the follower's seal."""
     epoch: int = 0
     heard_ms: int = 0
@@ -68,10 +72,10 @@ class Progress:
     """(last index, bytes) of each append that is not answered yet."""
     in_flight_bytes: int = 0
 
-    def keep(self, said: Said) -> None:
+    def keep(self, acknowledged: Acknowledgement) -> None:
         """Keep the acknowledgement that proves what the follower must have."""
-        if said.last_index >= max(self.match_index, self.kept_index):
-            self.said = said._replace(seal=said.seal[:SEAL_BYTES])
+        if acknowledged.last_index >= max(self.match_index, self.kept_index):
+            self.acknowledged = acknowledged._replace(seal=acknowledged.seal[:SEAL_BYTES])
 
     def keep_committed(self, commit_index: int) -> None:
         """Note what is both acknowledged and committed."""
@@ -194,7 +198,7 @@ class Replication:
             progress.next_index = max(progress.next_index, progress.match_index + 1)
             progress.keep_committed(commit_index)
             progress.is_doubted = False
-            progress.keep(Said(reply.term, reply.next_index - 1, reply.seal))
+            progress.keep(Acknowledgement(reply.term, reply.next_index - 1, reply.seal))
             self._land(progress)
         else:
             self._on_refused(progress, reply, term)
@@ -213,9 +217,9 @@ class Replication:
                 "member %s lost entries %d to %d, which it had acknowledged",
                 progress.member_id, reply.next_index, floor,
             )  # fmt: skip
-            self._send(progress.member_id, LogLost(term, floor, *progress.said))
+            self._send(progress.member_id, LogLost(term, floor, *progress.acknowledged))
             progress.match_index = progress.kept_index = 0
-            progress.said = NOTHING_SAID
+            progress.acknowledged = NO_ACKNOWLEDGEMENT
             progress.is_doubted = False
             progress.step_back(reply.next_index)
 
@@ -226,11 +230,11 @@ class Replication:
         progress.step_back(progress.match_index + 1 if is_known else progress.next_index)
         progress.sent_commit_index = 0
 
-    def on_snapshot_installed(self, member_id: str, said: Said) -> None:
+    def on_snapshot_installed(self, member_id: str, acknowledged: Acknowledgement) -> None:
         """The follower holds everything up to an index."""
         progress = self.followers[member_id]
-        progress.match_index = max(progress.match_index, said.last_index)
-        progress.keep(said)
+        progress.match_index = max(progress.match_index, acknowledged.last_index)
+        progress.keep(acknowledged)
         progress.step_back(max(progress.next_index, progress.match_index + 1))
 
     def _send_to(self, progress: Progress, term: int, commit_index: int) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from coordinator.audit.event import Audit
 from coordinator.service.context import MemberContext
 from coordinator.service.limits import LimitsService
-from coordinator.service.locks.hold_times import Holds
+from coordinator.service.locks.hold_times import HoldTimes
 
 
 def show_figures(
     context: MemberContext,
-    holds: Holds,
+    holds: HoldTimes,
     limits: LimitsService,
     audit: Audit,
     is_ready: Callable[[], bool],

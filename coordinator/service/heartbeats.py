@@ -42,7 +42,7 @@ from coordinator.model.sessions import HEARTBEATS_MAX, LostGrant, SessionLease
 from coordinator.service.context import MemberContext
 from coordinator.service.leases import Leases
 from coordinator.service.locks.hold_timers import HoldTimers
-from coordinator.service.locks.revocations import TakenGrants
+from coordinator.service.locks.revocations import Revocations
 from coordinator.service.slices import in_slices
 from coordinator.waiting import OneByOne, wake_in_turns
 
@@ -174,7 +174,7 @@ class Heartbeats:
     """Takes the heartbeats of clients and, on the leader, those of the other members."""
 
     def __init__(
-        self, context: MemberContext, leases: Leases, hold_timers: HoldTimers, taken: TakenGrants
+        self, context: MemberContext, leases: Leases, hold_timers: HoldTimers, taken: Revocations
     ) -> None:
         self._reply_bytes_max = context.config.raft.frame_bytes_max - _FRAME_OVERHEAD_BYTES
         self._engine = context.engine
@@ -183,7 +183,7 @@ class Heartbeats:
         self._leadership = context.leadership
         self._leases = leases
         self._hold_timers = hold_timers
-        self._taken = taken
+        self._revocations = taken
         self._replica = context.replica
         self._metrics = context.metrics
         self._here = _Rounds(self._confirm, context, "confirm heartbeats")
@@ -321,7 +321,7 @@ class Heartbeats:
             session_id,
             session.timeout_ms,
             self._hold_timers.holds_of(session_id, arrived_ms),
-            self._taken.of(session_id),
+            self._revocations.of(session_id),
         )
         return ((session_id, ack),)
 

@@ -21,7 +21,6 @@ from coordinator.clock import Clock
 from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, NoNodeError, StorageError
 from coordinator.model.access import NOBODY, Caller, Verb
-from coordinator.model.events import WatchSelector
 from coordinator.model.sessions import SessionLease
 from coordinator.model.status import Status
 from coordinator.raft.engine import Engine, Role
@@ -44,14 +43,14 @@ from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.history import GrantReads
 from coordinator.service.locks.hold_timers import HoldTimers
-from coordinator.service.locks.hold_times import LOOK_EVERY_MS, Holds, LockClasses
+from coordinator.service.locks.hold_times import LOOK_EVERY_MS, HoldTimes, LockClasses
 from coordinator.service.locks.later_grants import LaterGrants
-from coordinator.service.locks.lease_remaining import Promises
+from coordinator.service.locks.lease_remaining import RemainingTimes
 from coordinator.service.locks.lost_rights import LostRights
 from coordinator.service.locks.manual_holds import ManualHolds
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.refused_deadlocks import RefusedDeadlocks
-from coordinator.service.locks.revocations import TakenGrants
+from coordinator.service.locks.revocations import Revocations
 from coordinator.service.locks.service import LockService
 from coordinator.service.locks.views import LockViews
 from coordinator.service.members import MemberReports
@@ -75,7 +74,6 @@ from coordinator.service.subtree_reads import SubtreeReads
 from coordinator.service.tasks import Tasks
 from coordinator.service.timers import Every, Timers
 from coordinator.service.turns import Turns
-from coordinator.service.watch_stream import EVERYTHING, Wanted, WatchStream
 from coordinator.service.watches import WatchHub
 from coordinator.state import paths
 from coordinator.state.commands import (
@@ -148,7 +146,7 @@ class Member:
         self.leader_address = LeaderAddress(engine, config.cluster)
         self.proposer = Proposer(context)
         self._reads = Reads(context)
-        self._hub = WatchHub(context)
+        self.watches = WatchHub(context)
         self.access = AccessService(context, self._reads, issuer=issuer)
         self.sessions = SessionReads(self._reads, replica)
         self.subtrees = SubtreeReads(self._reads, replica)
@@ -164,32 +162,33 @@ class Member:
         self._audit_trail = AuditTrail(context, self.audit)
         if self.audit.is_kept:
             replica.add_listener(self._audit_trail)
-        show_figures(context, self._holds, self.limits, self.audit, lambda: self.is_ready)
+        show_figures(context, self._hold_times, self.limits, self.audit, lambda: self.is_ready)
 
     def _build_sessions_and_locks(self, context: MemberContext) -> None:
         proposer, reads, replica = self.proposer, self._reads, self._replica
-        taken, classes, denials = TakenGrants(replica), LockClasses(), Denials(context.clock)
+        revocations, classes, denials = Revocations(replica), LockClasses(), Denials(context.clock)
         self._leases = Leases(context)
         self._session_ends = SessionEnds(context)
         self._later_grants = LaterGrants(context)
         self._in_pieces = (self._session_ends, self._later_grants, LostRights(context))
         self._reaper = Reaper(context)
         self._hold_timers = HoldTimers(context)
-        self._heartbeats = Heartbeats(context, self._leases, self._hold_timers, taken)
+        self._heartbeats = Heartbeats(context, self._leases, self._hold_timers, revocations)
         self.kept_sessions = KeptSessions(context, proposer, self._heartbeats)
         self._queues = Queues(context, proposer=proposer, reads=reads, classes=classes)
-        self._holds = Holds(context, classes, denials)
+        self._hold_times = HoldTimes(context, classes, denials)
         self._manual_holds = ManualHolds(context)
-        promises = Promises(context, self._leases, self._hold_timers)
+        remaining_times = RemainingTimes(context, self._leases, self._hold_timers)
         self.locks = LockService(proposer, replica, self._queues)
-        self.elections = ElectionService(proposer, reads, replica, self._queues, self._hub)
-        self.lock_views = LockViews(reads, replica, self._holds, denials, promises)
+        self.elections = ElectionService(proposer, reads, replica, self._queues, self.watches)
+        self.lock_views = LockViews(reads, replica, self._hold_times, denials, remaining_times)
         self.holding = HoldingService(proposer, reads, replica, self._leadership)
         self.grant_history = GrantReads(reads, replica)
         self.deadlocks = RefusedDeadlocks(replica)
         for listener in (
-            self._hub, reads, self._leases, self._hold_timers, taken, self._queues, self._holds,
-            denials, self.holding, self.limits, *self._in_pieces, self._reaper, self.deadlocks,
+            self.watches, reads, self._leases, self._hold_timers, revocations, self._queues,
+            self._hold_times, denials, self.holding, self.limits, *self._in_pieces, self._reaper,
+            self.deadlocks,
         ):  # fmt: skip
             replica.add_listener(listener)
 
@@ -201,9 +200,9 @@ class Member:
         tick_ms, every = self._config.sessions.tick_ms, self.timers.every
         leases = every(tick_ms, self._leases.tick)
         every(tick_ms, self._leadership.observe)
-        every(self._config.limits.bookmark_interval_ms, self._hub.bookmark)
+        every(self._config.limits.bookmark_interval_ms, self.watches.bookmark)
         every(ASKING_EVERY_MS, self._asking.look)
-        every(LOOK_EVERY_MS, self._holds.look)
+        every(LOOK_EVERY_MS, self._hold_times.look)
         every(ManualHolds.LOOK_EVERY_MS, self._manual_holds.look)
         every(LOOK_EVERY_MS, self.limits.look)
         if self.audit.is_kept:
@@ -274,6 +273,24 @@ class Member:
         if page is None:
             raise self._no_node(path)
         return self._reads.reply(page, age_ms)
+
+    async def reached(self, zxid: int, deadline_ms: int) -> None:
+        """Return once ``zxid`` is applied here; any zxid that a client received is committed.
+
+        Raises:
+            BadArgumentsError: it has happened nowhere yet, as a quorum has confirmed.
+            NoLeaderError: this member was behind, and none confirmed it by the deadline.
+        """
+        machine = self._replica.machine
+        if machine.zxid < zxid:
+            # A zxid that a client knows was committed before this call: the barrier covers it.
+            await self._reads.fresh(LINEARIZABLE, deadline_ms)
+        if machine.zxid < zxid:
+            raise BadArgumentsError(
+                f"zxid {zxid} has not happened yet; the newest is {machine.zxid}",
+                zxid=zxid,
+                newest_zxid=machine.zxid,
+            )
 
     # --- sessions
 
@@ -353,44 +370,7 @@ class Member:
         await self._check_own(session_ids, caller, deadline_ms)
         return await self._heartbeats.heartbeats(session_ids, deadline_ms)
 
-    # --- watches
-
-    def watch(
-        self,
-        selectors: Sequence[WatchSelector],
-        *,
-        from_zxid: int | None = None,
-        is_one_shot: bool = False,
-        wanted: Wanted = EVERYTHING,
-        bookmark_ms: int | None = None,
-        caller: Caller = NOBODY,
-    ) -> WatchStream:
-        """Return a stream of changes; ``watches`` says what it promises and what is refused."""
-        self._leadership.refuse_when_stopping()
-        return self._hub.watch(
-            selectors, from_zxid=from_zxid, is_one_shot=is_one_shot, wanted=wanted,
-            bookmark_ms=bookmark_ms, caller=caller,
-        )  # fmt: skip
-
-    async def reached(self, zxid: int, deadline_ms: int) -> None:
-        """Return once ``zxid`` is applied here; any zxid that a client received is committed.
-
-        Raises:
-            BadArgumentsError: it has happened nowhere yet, as a quorum has confirmed.
-            NoLeaderError: this member was behind, and none confirmed it by the deadline.
-        """
-        machine = self._replica.machine
-        if machine.zxid < zxid:
-            # A zxid that a client knows was committed before this call: the barrier covers it.
-            await self._reads.fresh(LINEARIZABLE, deadline_ms)
-        if machine.zxid < zxid:
-            raise BadArgumentsError(
-                f"zxid {zxid} has not happened yet; the newest is {machine.zxid}",
-                zxid=zxid,
-                newest_zxid=machine.zxid,
-            )
-
-    # --- what it says of itself
+    # --- status
 
     def status(self) -> Status:
         """Return what this member knows, without asking the others."""
@@ -490,7 +470,7 @@ class Member:
         self._session_ends.close()
         for each in self._in_pieces:
             each.stop()
-        self._hub.close()
+        self.watches.close()
         self._leases.stop()
         self._hold_timers.stop()
 

@@ -131,9 +131,11 @@ class WatchHub:
             BadArgumentsError: no selectors, an unknown kind, a path that cannot be.
             QuotaExceededError: more selectors than one stream may have.
             ThrottledError: this member serves its maximum of streams, or of selectors in all.
+            ShuttingDownError: this member is stopping.
             CompactedError: changes after ``from_zxid`` are no longer kept, or their values; or
                 access rights have changed since, and values are wanted.
         """
+        self._leadership.refuse_when_stopping()
         keys = self._checked(selectors)
         longest = self._replica.machine.limits.path_bytes_max
         if paths.utf8_length(wanted.prefix) > longest:

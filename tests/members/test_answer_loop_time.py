@@ -78,7 +78,7 @@ ROWS: dict[str, dict[str, Callable[[], Row]]] = {
         "of nothing": lambda: (proposals._decode_reply, OUTCOME + PACKED_NOTHING),
         "a problem of nothing": lambda: (proposals._decode_reply, b"\x01" + NAMED % b"code"),
     },
-    "promises": {
+    "remaining_times": {
         "of all": lambda: (
             lease_remaining._decoded,
             json.dumps(

@@ -168,7 +168,7 @@ STORMS: dict[type, dict[str, Said]] = {
         "large, of no kind": _request("none", b"p" * LARGEST),
         "heartbeats": _request("heartbeat", b'["s1"]'),
         "heartbeat of one with all holds": _request("heartbeat", b'["s0"]'),
-        "promises": _request("promises", b'{"sessions": ["s1"], "paths": ["/locks"]}'),
+        "remaining_times": _request("promises", b'{"sessions": ["s1"], "paths": ["/locks"]}'),
         "read indexes": _request("raft.read_index"),
         "digests": lambda stage: say.MemberRequest(
             10**6, DIGEST_KIND, pack((FORMAT, stage.core.term, (stage.last[0], (0, 0, "", 0))))

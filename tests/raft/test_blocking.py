@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from coordinator.raft.blocking import StandingThread
+from coordinator.raft.blocking import WorkerThread
 
 
 def _threads(name: str) -> int:
@@ -18,7 +18,7 @@ def _threads(name: str) -> int:
 
 def test_calls_run_one_after_the_other_in_one_thread() -> None:
     """The same one each time; each is done when the wait says so, and an error is its own."""
-    thread, ran = StandingThread("one"), []
+    thread, ran = WorkerThread("one"), []
 
     for number in range(100):
         assert thread(lambda number=number: ran.append((number, threading.get_ident()))).wait(5)
@@ -35,7 +35,7 @@ def test_calls_run_one_after_the_other_in_one_thread() -> None:
 
 async def test_a_call_that_takes_long_is_waited_for_on_the_loop() -> None:
     """It is not done before it is; its error comes there, too; the next call is as any other."""
-    thread, gate = StandingThread("long"), threading.Event()
+    thread, gate = WorkerThread("long"), threading.Event()
 
     def wait_and_fail() -> None:
         gate.wait(10)
@@ -55,7 +55,7 @@ async def test_a_call_that_takes_long_is_waited_for_on_the_loop() -> None:
 
 async def test_a_call_that_nobody_waited_for_ends_no_other() -> None:
     """Its signal comes when the next call is under way, whose sync is not done then."""
-    thread, first, second = StandingThread("late"), threading.Event(), threading.Event()
+    thread, first, second = WorkerThread("late"), threading.Event(), threading.Event()
     waiting = asyncio.ensure_future(thread(lambda: first.wait(10) and None).done())
     await asyncio.sleep(0.01)
     waiting.cancel()
@@ -77,7 +77,7 @@ async def test_a_call_that_nobody_waited_for_ends_no_other() -> None:
 def test_nothing_is_left_of_it() -> None:
     """Neither the thread nor a descriptor, once it is not used any more; not before a call ends."""
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    thread, gate, ended = StandingThread("left"), threading.Event(), threading.Event()
+    thread, gate, ended = WorkerThread("left"), threading.Event(), threading.Event()
 
     def wait() -> None:
         gate.wait(10)
@@ -101,7 +101,7 @@ def test_nothing_is_left_of_it() -> None:
 def test_a_call_is_run_though_the_end_follows_at_once() -> None:
     """Before the thread has looked: both signals were one, and the call was dropped."""
     for _ in range(20):
-        thread, ran = StandingThread("ended"), threading.Event()
+        thread, ran = WorkerThread("ended"), threading.Event()
         thread(ran.set)
         thread.close()
 
@@ -114,7 +114,7 @@ def test_a_call_is_run_though_the_end_follows_at_once() -> None:
 
 def test_it_ends_when_it_is_told_to_whoever_still_refers_to_it() -> None:
     """A stopped member may be referred to for long: caches of libraries keep what they met."""
-    thread = StandingThread("told")
+    thread = WorkerThread("told")
     assert thread(lambda: None).wait(5)
     thread.close()
     thread.close()

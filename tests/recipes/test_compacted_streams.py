@@ -17,7 +17,7 @@ async def overtaken(world: MemoryCluster, network: Network, other: AsyncClient) 
     the zxid of each watch that is refused as too old."""
     assert network.is_cut
     await asyncio.sleep(30)  # its watches are broken by now
-    history = world.member._hub._history
+    history = world.member.watches._history
     refused: list[int] = []
     history._changes_max = 3
     refuse = history.refuse_compacted
@@ -74,7 +74,7 @@ async def test_a_configuration_whose_watch_begins_too_late_is_read_again(
     async with world.client() as client, world.client() as other:
         shop = Configuration(other, "shop")
         await shop.change({"a": 1})
-        history = world.member._hub._history
+        history = world.member.watches._history
         refuse = history.refuse_compacted
         refused: list[int] = []
 

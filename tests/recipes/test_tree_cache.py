@@ -125,7 +125,7 @@ def _forget(life: Life) -> None:
     if life.random.random() < 0.3:
         member._replica.restore(list(member._replica.snapshot()))
     else:
-        member._hub._values.restart(member._replica.machine.zxid)
+        member.watches._values.restart(member._replica.machine.zxid)
 
 
 @seeds

@@ -288,7 +288,7 @@ class Trace:
         is_one_shot, is_unread = words.has("one-shot"), words.has("unread")
         name, *selectors = words.given
         try:
-            stream = member.watch(
+            stream = member.watches.watch(
                 [selector_of(each) for each in selectors],
                 from_zxid=words.maybe_number("from"),
                 is_one_shot=is_one_shot,

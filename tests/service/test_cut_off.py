@@ -122,14 +122,14 @@ async def test_watches_end_after_what_was_buffered() -> None:
     """Their readers go on elsewhere from the last zxid; one that comes later has as long."""
     async with cluster() as world:
         member = world.members["3"]
-        busy, idle = (member.watch([WatchSelector("/a")]) for _ in range(2))
+        busy, idle = (member.watches.watch([WatchSelector("/a")]) for _ in range(2))
         observed = member.elections.observe("boss")
         assert (await soon(anext(observed))).elected is None
         await world.leader.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
         assert isinstance(await soon(anext(idle)), Change)
         world.elect(None)
         await world.advance(1_000)
-        later = asyncio.create_task(rest(member.watch([WatchSelector("/a")])))
+        later = asyncio.create_task(rest(member.watches.watch([WatchSelector("/a")])))
         ends = [asyncio.create_task(rest(each)) for each in (idle, observed)]
         await world.advance(LEADER_WITHIN_MS - 1_200)
         assert not any(each.done() for each in ends)
@@ -150,7 +150,7 @@ async def test_an_election_sends_nobody_away() -> None:
     async with cluster() as world:
         grant = await held(world)
         waiting = contending(world, await opened(world, 3_600_000), "3")
-        watch = asyncio.create_task(anext(world.members["3"].watch([WatchSelector("/a")])))
+        watch = asyncio.create_task(anext(world.members["3"].watches.watch([WatchSelector("/a")])))
         await settle()
         for leader_id in ("2", "1", "2"):
             world.elect(None)

@@ -217,7 +217,7 @@ async def test_a_member_that_differs_answers_nothing_more_and_says_why() -> None
         await filled(world)
         member, deadline = world.members["2"], world.deadline()
         session = next(iter(machine_of(world, "2").sessions()))
-        stream = member.watch([WatchSelector("/app")])
+        stream = member.watches.watch([WatchSelector("/app")])
 
         znode_data(machine_of(world, "2"))
         await world.advance(FOUND_WITHIN_MS)
@@ -230,7 +230,7 @@ async def test_a_member_that_differs_answers_nothing_more_and_says_why() -> None
         with pytest.raises(ShuttingDownError):
             await soon(member.heartbeat(session.session_id, deadline))
         with pytest.raises(ShuttingDownError):
-            member.watch([WatchSelector("/app")])
+            member.watches.watch([WatchSelector("/app")])
         assert await soon(anext(stream, None)) is None
         status = member.status()
         assert not status.is_ready

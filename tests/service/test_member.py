@@ -132,7 +132,7 @@ async def test_nobody_waits_at_a_member_that_has_failed() -> None:
             for each in ids
         ]
         await soon(acquires[0])
-        stream = member.watch([WatchSelector("/a", "znode")])
+        stream = member.watches.watch([WatchSelector("/a", "znode")])
         await settle()
         world.confirming.clear()
         waits = [
@@ -233,7 +233,7 @@ async def test_a_stopping_member_refuses_everything_in_one_way() -> None:
             with pytest.raises(ShuttingDownError):
                 await soon(work)
         with pytest.raises(ShuttingDownError):
-            member.watch([])
+            member.watches.watch([])
         assert member.not_ready_reason() == "member 2 is stopping"
 
 

@@ -112,8 +112,8 @@ async def test_what_is_strange_about_promises_is_not_known(garbage: bytes) -> No
             await soon(world.leader.open_session(2_000, "", None, world.deadline()))
         ).session_id
         await soon(acquired(world, session_id))
-        reply = json.loads(await soon(handler_of(world, "promises")("2", garbage)))
-        answer_with(world, "promises", garbage)
+        reply = json.loads(await soon(handler_of(world, "remaining_times")("2", garbage)))
+        answer_with(world, "remaining_times", garbage)
 
         assert reply["problem"]["code"] == "BadArguments"
         assert [each.safe_ms for each in (await looked(world)).holders] == [None]

@@ -62,7 +62,7 @@ def watching(
     bookmark_ms: int | None = None,
     caller: Caller | None = None,
 ) -> WatchStream:
-    return member.watch(
+    return member.watches.watch(
         [WatchSelector(path, WatchKind.SUBTREE)],
         from_zxid=from_zxid,
         wanted=wanted,
@@ -219,7 +219,7 @@ async def test_a_restored_snapshot_forgets_values() -> None:
         replica = world.leader._replica
         replica.restore(list(replica.snapshot()))
 
-        assert world.leader._hub._values.bytes_count == 0
+        assert world.leader.watches._values.bytes_count == 0
 
         with pytest.raises(CompactedError):
             watching(world.leader, from_zxid=0)
@@ -475,7 +475,7 @@ async def test_bookmarks_of_many_watches_come_less_often() -> None:
         assert len(found) == 10
         streams[0].close()
         await asyncio.wait(waiting)
-        assert world.leader._hub._bookmarked == 0
+        assert world.leader.watches._bookmarked == 0
 
 
 async def test_what_is_handed_out_is_bounded_in_each_pass_of_the_loop() -> None:

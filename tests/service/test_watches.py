@@ -43,7 +43,7 @@ async def write(world: World, *operations: Operation) -> None:
 
 
 def watching(world: World, path: str, kind: str = "znode", **options: int | bool) -> WatchStream:
-    return world.leader.watch([WatchSelector(path, kind)], **options)  # type: ignore[arg-type]
+    return world.leader.watches.watch([WatchSelector(path, kind)], **options)  # type: ignore[arg-type]
 
 
 async def taken(stream: WatchStream, count: int) -> list[WatchItem]:
@@ -118,7 +118,7 @@ async def test_streams_that_are_told_the_same_share_it() -> None:
 async def test_the_events_of_one_zxid_come_together_and_once() -> None:
     """Several selectors that match one event tell it once; a multi is never split."""
     async with cluster(1) as world:
-        stream = world.leader.watch(
+        stream = world.leader.watches.watch(
             [WatchSelector("/a"), WatchSelector("/", "children"), WatchSelector("/", "subtree")]
         )
 
@@ -198,7 +198,7 @@ async def test_the_history_is_bounded_in_bytes() -> None:
         path = "/" + "x" * 600
         await write(world, Create(path), *(SetData(path, b"") for _ in range(9)))
 
-        assert world.leader._hub.floor_zxid == 6
+        assert world.leader.watches.floor_zxid == 6
 
 
 async def test_a_reader_too_slow_for_replay_is_told_to_resync() -> None:
@@ -225,7 +225,7 @@ async def test_a_slow_reader_gets_what_was_buffered_and_then_a_resync() -> None:
 
         assert [item.zxid for item in items] == [1, 2, 3, 4]
         assert isinstance(items[-1], Resync)
-        assert world.leader._hub._streams == {}
+        assert world.leader.watches._streams == {}
 
 
 async def test_a_change_larger_than_the_buffer_is_still_told_whole() -> None:
@@ -252,7 +252,7 @@ async def test_a_one_shot_watch_ends_after_one_change(from_zxid: int | None) -> 
         items = [item async for item in stream]
 
         assert told(items) == [(1, ("NodeCreated /a",))]
-        assert world.leader._hub._streams == {}
+        assert world.leader.watches._streams == {}
 
 
 async def test_an_idle_stream_is_told_how_far_it_is() -> None:
@@ -283,7 +283,7 @@ async def test_a_snapshot_ends_live_streams_with_a_resync() -> None:
         lagging = world.engines["3"]
         lagging.is_applying = False
         member = world.members["3"]
-        stream = member.watch([WatchSelector("/a")])
+        stream = member.watches.watch([WatchSelector("/a")])
         await write(world, Create("/a"), SetData("/a", b"x"))
         leader_replica = world.engines["1"].replica
         assert leader_replica is not None
@@ -292,7 +292,7 @@ async def test_a_snapshot_ends_live_streams_with_a_resync() -> None:
 
         assert [item async for item in stream] == [Resync(2)]
         with pytest.raises(CompactedError):
-            member.watch([WatchSelector("/a")], from_zxid=1)
+            member.watches.watch([WatchSelector("/a")], from_zxid=1)
         assert (await member.get("/a", STALE, world.deadline())).value[0] == b"x"
 
 
@@ -302,16 +302,16 @@ async def test_limits_and_mistakes_are_refused() -> None:
         member = world.leader
         for wrong in ([], [WatchSelector("/a", "tree")], [WatchSelector("a")]):
             with pytest.raises(BadArgumentsError):
-                member.watch(wrong)
+                member.watches.watch(wrong)
         with pytest.raises(QuotaExceededError):
-            member.watch([WatchSelector(f"/{n}") for n in range(3)])
-        stream = member.watch([WatchSelector("/a")])
+            member.watches.watch([WatchSelector(f"/{n}") for n in range(3)])
+        stream = member.watches.watch([WatchSelector("/a")])
         with pytest.raises(ThrottledError):
-            member.watch([WatchSelector("/b")])
+            member.watches.watch([WatchSelector("/b")])
 
         stream.close()
 
-        member.watch([WatchSelector("/b")])
+        member.watches.watch([WatchSelector("/b")])
 
 
 async def test_a_change_for_a_crowd_is_handed_out_in_pieces_in_order_and_once() -> None:
@@ -319,7 +319,7 @@ async def test_a_change_for_a_crowd_is_handed_out_in_pieces_in_order_and_once() 
     async with cluster(1) as world:
         await write(world, Create("/a"))
         early = [watching(world, "/a") for _ in range(HANDED_AT_ONCE)]
-        hub, replica = world.leader._hub, world.leader._replica
+        hub, replica = world.leader.watches, world.leader._replica
         for number in range(3):
             command = encode_command(Command(SetData("/a", b"%d" % number), 1))
             replica.apply(len(world.log) + number + 1, 1, command)
@@ -347,13 +347,13 @@ async def test_a_snapshot_ends_a_crowd_of_streams_in_turns_and_tells_them_nothin
     async with cluster(3) as world:
         world.engines["3"].is_applying = False
         lagging = world.members["3"]
-        streams = [lagging.watch([WatchSelector("/a")]) for _ in range(3 * AT_ONCE)]
+        streams = [lagging.watches.watch([WatchSelector("/a")]) for _ in range(3 * AT_ONCE)]
         await write(world, Create("/a"), SetData("/a", b"missed"))
         leader_replica = world.engines["1"].replica
         assert leader_replica is not None
 
         world.engines["3"].install(leader_replica.snapshot(), index=len(world.log))
-        hub = lagging._hub
+        hub = lagging.watches
         later = encode_command(Command(SetData("/a", b"later"), 1))
         lagging._replica.apply(len(world.log) + 1, 1, later)
         hub.bookmark(0)
@@ -368,10 +368,10 @@ async def test_the_selectors_of_all_streams_together_are_bounded(ending: str) ->
     async with cluster(1, config=limited(watch_selectors_max=4, watch_buffer_changes=1)) as world:
         member = world.leader
         three, two = ([WatchSelector(f"/{n}") for n in range(count)] for count in (3, 2))
-        stream = member.watch(three, is_one_shot=ending == "one shot")
+        stream = member.watches.watch(three, is_one_shot=ending == "one shot")
         with pytest.raises(ThrottledError):
-            member.watch(two)
-        member.watch([WatchSelector("/a"), WatchSelector("/a")]).close()  # it is one
+            member.watches.watch(two)
+        member.watches.watch([WatchSelector("/a"), WatchSelector("/a")]).close()  # it is one
 
         if ending == "closed":
             stream.close()
@@ -379,10 +379,10 @@ async def test_the_selectors_of_all_streams_together_are_bounded(ending: str) ->
         await write(world, Create("/1"))
         stream.close()
 
-        member.watch(two)
-        member.watch(two)
+        member.watches.watch(two)
+        member.watches.watch(two)
         with pytest.raises(ThrottledError):
-            member.watch([WatchSelector("/a")])
+            member.watches.watch([WatchSelector("/a")])
 
 
 async def test_a_change_costs_only_those_who_watch_it() -> None:

@@ -356,7 +356,7 @@ class Door:
 
     def _watch(self, request: Request) -> Lines:
         asked = from_body(WatchRequest, _body(request))
-        stream = self._member.watch(
+        stream = self._member.watches.watch(
             asked.watches,
             from_zxid=asked.from_zxid,
             is_one_shot=asked.is_one_shot,

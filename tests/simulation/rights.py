@@ -161,7 +161,8 @@ class Rights(AccessOperator):
         return done.outcome.zxid
 
     async def _watch(self, member: SimulatedMember, caller: Caller, deadline_ms: int) -> int | None:
-        stream = member.service.watch([WatchSelector("/r", WatchKind.SUBTREE)], caller=caller)
+        below = WatchSelector("/r", WatchKind.SUBTREE)
+        stream = member.service.watches.watch([below], caller=caller)
         try:
             async with asyncio.timeout(1.0):
                 while True:

@@ -126,7 +126,7 @@ class Restored:
         self.loop.loop.longest_ms = 0.0
         self.loop.run(self._do(replace_state))
         deadline = time.monotonic() + 60
-        while former() is not None or self.member._hub._streams:
+        while former() is not None or self.member.watches._streams:
             assert time.monotonic() < deadline, "the former state is kept"
             time.sleep(0.01)
 
@@ -150,7 +150,7 @@ class Restored:
 
     async def _watch(self) -> None:
         for _ in range(self._watched):
-            self.member.watch([WatchSelector("/a")])
+            self.member.watches.watch([WatchSelector("/a")])
 
     async def _do(self, replace_state: Replace) -> None:
         replace_state()

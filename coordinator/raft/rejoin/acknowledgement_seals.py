@@ -21,7 +21,7 @@ SEAL_BYTES = 16
 _SAID = struct.Struct(">QQ")
 
 
-class Said(NamedTuple):
+class Acknowledgement(NamedTuple):
     """This member durably holds all entries of the leader of ``term`` up to ``last_index``."""
 
     term: int = 0
@@ -29,7 +29,7 @@ class Said(NamedTuple):
     seal: bytes = b""
 
 
-NOTHING_SAID = Said()
+NO_ACKNOWLEDGEMENT = Acknowledgement()
 
 
 def sealed(key: bytes, message: Message) -> Message:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from coordinator.raft.blocking import StandingThread, Started
+from coordinator.raft.blocking import Started, WorkerThread
 
 _NUMBERS = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
 """Of io_setup, io_destroy, io_getevents and io_submit, by machine."""
@@ -156,7 +156,7 @@ class Syncs:
         self._open = opened
         self._is_open = False
         self._kernel: KernelSyncs | None = None
-        self._thread = StandingThread("sync")
+        self._thread = WorkerThread("sync")
 
     def __call__(self, call: SyncCall, /) -> Started:
         """Start ``call``; what was started before it must have ended."""

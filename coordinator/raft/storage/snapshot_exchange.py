@@ -28,7 +28,7 @@ from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import InvariantError, Replace, Replica
 from coordinator.raft.entries import NO_OP
 from coordinator.raft.network.messages import SnapshotPiece, SnapshotReply
-from coordinator.raft.rejoin.acknowledgement_seals import Said
+from coordinator.raft.rejoin.acknowledgement_seals import Acknowledgement
 from coordinator.raft.storage.snapshot_store import (
     SnapshotInfo,
     SnapshotReader,
@@ -308,8 +308,8 @@ class SnapshotExchange:
             self.forget(member_id)
             self._kept_for[member_id] = _Kept(reply.snapshot_index, 1)  # for what comes behind it
             self.sent_total += 1
-            said = Said(reply.term, reply.snapshot_index, reply.seal)
-            consensus.replication.on_snapshot_installed(member_id, said)
+            acknowledged = Acknowledgement(reply.term, reply.snapshot_index, reply.seal)
+            consensus.replication.on_snapshot_installed(member_id, acknowledged)
             consensus.send_entries()
         elif reply.next_offset == stream.offset:
             return  # that piece is under way: this answers one that was sent again

@@ -5,7 +5,7 @@ The history of grants has only grants; contention also shows in attempts that go
 1. Every member counts what it has seen applied since it started, so all that ran equally long
    agree. The counts are for people; nothing is decided by them.
 2. A waiter that left timed out, was cancelled, or its session ended: the log does not say which.
-3. ``Holds`` knows the holders, and reports each contender that leaves without having held.
+3. ``HoldTimes`` knows the holders, and reports each contender that leaves without having held.
 4. Bounded: of more than ``_LOCKS_MAX`` locks the one that was denied longest ago is forgotten.
 """
 

@@ -91,7 +91,7 @@ class LockClasses:
         return found
 
 
-class Holds:
+class HoldTimes:
     """The holds of all locks, as this member sees them."""
 
     hears: ClassVar[Hears] = Hears.QUEUES

@@ -1,6 +1,6 @@
-"""What the leader still promises of holders, asked from any member: leases, and bounds of holds.
+"""The time that is left of leases and of bounded holds, as the leader knows it, at any member.
 
-Only for people and programs that look ("safe for so long"); no decision of the service rests on it.
+For people and programs that look ("safe for so long"); no decision of the service rests on it.
 
 1. The leader answers only after a quorum confirmed, in a round that began after the question came,
    that it leads: a deposed one may have extended leases that a later one never knew of.
@@ -22,7 +22,7 @@ from coordinator.service.leases import Leases
 from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.waiting import OneByOne
 
-REQUEST_KIND = "promises"
+REQUEST_KIND = "remaining_times"
 
 _DEADLINE_MS = 1_000
 _NAMES_MAX = 100
@@ -30,17 +30,17 @@ _QUESTION_BYTES_MAX = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Promised:
+class Remaining:
     """What is left in ms: of the leases of sessions, and of bounded holds and delays by path."""
 
     leases: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
 
 
-NOTHING_KNOWN = Promised()
+NOTHING_KNOWN = Remaining()
 
 
-class Promises:
+class RemainingTimes:
     """Asks the leader, and answers as the leader."""
 
     def __init__(self, context: MemberContext, leases: Leases, hold_timers: HoldTimers) -> None:
@@ -55,8 +55,8 @@ class Promises:
 
     async def ask(
         self, session_ids: Iterable[str], paths: Iterable[str], deadline_ms: int
-    ) -> Promised:
-        """Return what the leader promises of the first hundred of each; nothing if not in time."""
+    ) -> Remaining:
+        """Return the times of the first hundred of each; nothing if the leader is not in time."""
         question = {
             "sessions": list(session_ids)[:_NAMES_MAX],
             "paths": list(paths)[:_NAMES_MAX],
@@ -70,7 +70,7 @@ class Promises:
         try:
             async with self._timers.deadline(deadline_ms):
                 if leader_id == self._engine.member_id:
-                    return await self._promised(question)
+                    return await self._remaining(question)
                 payload = json.dumps(question).encode()
                 return _decoded(await self._engine.request(leader_id, REQUEST_KIND, payload))
         except (TimeoutError, CoordinatorError):
@@ -80,17 +80,17 @@ class Promises:
         self, session_id: str, bounded_paths: Sequence[str], deadline_ms: int
     ) -> int | None:
         """Return what is left, now and at least, of a lease and of these bounded holds; None if
-        the leader does not promise all of it in time."""
+        the leader does not know all of it, or does not say so in time."""
         sent_ms = self._clock.monotonic_ms()
-        promised = await self.ask([session_id], bounded_paths, deadline_ms)
-        left_ms = [promised.leases.get(session_id), *map(promised.bounds.get, bounded_paths)]
+        remaining = await self.ask([session_id], bounded_paths, deadline_ms)
+        left_ms = [remaining.leases.get(session_id), *map(remaining.bounds.get, bounded_paths)]
         known_ms = [each for each in left_ms if each is not None]
         if len(known_ms) < len(left_ms):
             return None
         on_the_way_ms = self._clock.monotonic_ms() - sent_ms
         return max(0, min(known_ms) - on_the_way_ms)
 
-    async def _promised(self, question: Mapping[str, list[str]]) -> Promised:
+    async def _remaining(self, question: Mapping[str, list[str]]) -> Remaining:
         term = self._leases.term
         if term is None or await self._engine.confirm_leadership() != term:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead")
@@ -98,7 +98,7 @@ class Promises:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead any more")
         leases = {each: self._leases.remaining_ms(each) for each in question["sessions"]}
         bounds = {each: self._hold_timers.remaining_ms(each) for each in question["paths"]}
-        return Promised(
+        return Remaining(
             {key: value for key, value in leases.items() if value is not None},
             {key: value for key, value in bounds.items() if value is not None},
         )
@@ -107,14 +107,14 @@ class Promises:
         try:
             question = _decoded_question(payload)
             async with self._timers.deadline(self._clock.monotonic_ms() + _DEADLINE_MS):
-                promised = await self._promised(question)
+                remaining = await self._remaining(question)
                 await self._answers.turn()  # many may have waited for the same round
         except TimeoutError:
             return json.dumps({"problem": to_problem(NoLeaderError("not confirmed"))}).encode()
         except CoordinatorError as error:
             return json.dumps({"problem": to_problem(error)}).encode()
         return json.dumps(
-            {"leases": dict(promised.leases), "bounds": dict(promised.bounds)}
+            {"leases": dict(remaining.leases), "bounds": dict(remaining.bounds)}
         ).encode()
 
 
@@ -146,14 +146,14 @@ class _Reply(Struct):
 _READER = Decoder(_Reply)
 
 
-def _decoded(reply: bytes) -> Promised:
+def _decoded(reply: bytes) -> Remaining:
     """Return the leader's answer; one that cannot be decoded says nothing."""
     try:
         answer = _READER.decode(reply)
     except (DecodeError, RecursionError):
         return NOTHING_KNOWN
-    return Promised(_remaining(answer.leases), _remaining(answer.bounds))
+    return Remaining(_plausible(answer.leases), _plausible(answer.bounds))
 
 
-def _remaining(said: dict[str, int]) -> dict[str, int]:
-    return {key: each for key, each in said.items() if each >= 0}
+def _plausible(times: dict[str, int]) -> dict[str, int]:
+    return {key: each for key, each in times.items() if each >= 0}

@@ -34,7 +34,7 @@ _TAKING = frozenset({Revoke, EndHold, Delete, Multi, Guarded, Reap})
 _TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
 
 
-class TakenGrants:
+class Revocations:
     """The latest grants taken from each open session."""
 
     hears: ClassVar[Hears] = Hears.REST

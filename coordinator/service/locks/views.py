@@ -32,9 +32,9 @@ from coordinator.service.locks.contenders import (
     queued,
 )
 from coordinator.service.locks.denials import Denials
-from coordinator.service.locks.hold_times import Holds
+from coordinator.service.locks.hold_times import HoldTimes
 from coordinator.service.locks.holder_info import said_in
-from coordinator.service.locks.lease_remaining import NOTHING_KNOWN, Promised, Promises
+from coordinator.service.locks.lease_remaining import NOTHING_KNOWN, Remaining, RemainingTimes
 from coordinator.service.locks.sight import LOOKING, Sight
 from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads, names_shown
 from coordinator.service.replica import MachineReplica
@@ -111,15 +111,15 @@ class LockViews:
         self,
         reads: Reads,
         replica: MachineReplica,
-        holds: Holds,
+        holds: HoldTimes,
         denials: Denials,
-        promises: Promises,
+        remaining_times: RemainingTimes,
     ) -> None:
         self._reads = reads
         self._replica = replica
         self._holds = holds
         self._denials = denials
-        self._promises = promises
+        self._remaining_times = remaining_times
 
     async def query(
         self,
@@ -154,7 +154,7 @@ class LockViews:
         waits, holds = self._spreads(directory)
         view = with_fields(read.value, waits=waits, holds=holds)
         if mode.consistency is not Consistency.STALE:
-            view = await self._with_promises(view, directory, deadline_ms)
+            view = await self._with_safe_times(view, directory, deadline_ms)
         return replace(read, value=await _shown_to(sight, view))
 
     async def _look(self, name: str, directory: str, session_id: str | None = None) -> LockView:
@@ -198,26 +198,26 @@ class LockViews:
         session = self._replica.machine.session(session_id)
         if session is None:
             return None
-        left_ms = await self._promises.remaining_ms(session_id, bounded_paths, deadline_ms)
+        left_ms = await self._remaining_times.remaining_ms(session_id, bounded_paths, deadline_ms)
         return None if left_ms is None else (session.timeout_ms, left_ms)
 
-    async def _with_promises(self, view: LockView, directory: str, deadline_ms: int) -> LockView:
+    async def _with_safe_times(self, view: LockView, directory: str, deadline_ms: int) -> LockView:
         closing_paths = [each.path for each in self._replica.machine.locks.closed(directory)]
         paths = [each.path for each in view.holders if each.max_hold_ms]
-        promised = await self._promises.ask(
+        remaining = await self._remaining_times.ask(
             [each.session_id for each in view.holders], [*closing_paths, *paths], deadline_ms
         )
-        if promised is NOTHING_KNOWN:
+        if remaining is NOTHING_KNOWN:
             return view
         closed = view.closed
-        left_ms = [promised.bounds.get(path) for path in closing_paths]
+        left_ms = [remaining.bounds.get(path) for path in closing_paths]
         known_ms = [each for each in left_ms if each is not None]
         if closed is not None and known_ms and len(known_ms) == len(left_ms):
             closed = with_fields(closed, remaining_ms=max(known_ms))
         holders = tuple(
             await in_slices(
                 view.holders,
-                lambda each: with_fields(each, safe_ms=_safe_ms(each, promised)),
+                lambda each: with_fields(each, safe_ms=_safe_ms(each, remaining)),
             )
         )
         holder = holders[0] if holders else None
@@ -293,12 +293,12 @@ def _spread(lengths_ms: Iterable[int]) -> Spread | None:
     )
 
 
-def _safe_ms(holder: Contender, promised: Promised) -> int | None:
+def _safe_ms(holder: Contender, remaining: Remaining) -> int | None:
     """Return for how long no other client can be granted, unless this one releases."""
-    left_ms = promised.leases.get(holder.session_id)
+    left_ms = remaining.leases.get(holder.session_id)
     if left_ms is None or not holder.max_hold_ms:
         return left_ms
-    bound_ms = promised.bounds.get(holder.path)
+    bound_ms = remaining.bounds.get(holder.path)
     return None if bound_ms is None else min(left_ms, bound_ms)
 
 

@@ -91,7 +91,7 @@ class WatchRoutes:
         from_zxid = _resumed(request, watch_request.from_zxid)
         if from_zxid is not None:
             await door.member.reached(from_zxid, door.deadline_ms(request))
-        return door.member.watch(
+        return door.member.watches.watch(
             watch_request.watches,
             from_zxid=from_zxid,
             is_one_shot=watch_request.is_one_shot,

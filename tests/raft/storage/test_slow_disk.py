@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.errors import LeaderChangedError
-from coordinator.raft.blocking import StandingThread, run_in_thread
+from coordinator.raft.blocking import WorkerThread, run_in_thread
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.storage.disk import DiskFile, OsDisk, OsFile
@@ -71,7 +71,7 @@ def test_the_loop_never_waits_long_for_a_sync(what: str, tmp_path: Path) -> None
         log_sync = LogSync(
             log,
             send=lambda _member_id, message: sent.append(message) is None,
-            start_blocking=StandingThread("sync"),
+            start_blocking=WorkerThread("sync"),
             run_blocking=run_in_thread,
             in_place_seconds_max=0.005,
             slow_seconds=0.2,
@@ -117,7 +117,7 @@ def test_what_is_held_never_leaves_after_a_failure_and_the_file_stays_open(tmp_p
         log_sync = LogSync(
             log,
             send=lambda _member_id, message: sent.append(message) is None,
-            start_blocking=StandingThread("sync"),
+            start_blocking=WorkerThread("sync"),
             run_blocking=run_in_thread,
             in_place_seconds_max=0.005,
             slow_seconds=0.2,

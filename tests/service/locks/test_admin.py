@@ -22,7 +22,8 @@ from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import LOST_MAX
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.locks.history import GrantsWanted
-from coordinator.service.locks.revocations import TakenGrants
+from coordinator.service.locks.lease_remaining import REQUEST_KIND
+from coordinator.service.locks.revocations import Revocations
 from coordinator.service.proposals import RequestContext
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.service.replica import MachineReplica
@@ -171,7 +172,7 @@ async def test_what_was_taken_is_forgotten_with_its_session() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         replica = world.engines["1"].replica
         assert isinstance(replica, MachineReplica)
-        taken = TakenGrants(replica)
+        taken = Revocations(replica)
         replica.add_listener(taken)
         session_id = await opened(world)
         await soon(acquired(world, session_id))
@@ -435,7 +436,7 @@ async def test_what_the_leader_does_not_say_is_not_known() -> None:
         await soon(acquired(world, session_id))
         view = (await soon(world.follower.lock_views.query("daily", STALE, world.deadline()))).value
         assert [each.safe_ms for each in view.holders] == [None]
-        world.fault = lambda _sender, _receiver, kind: "frozen" if kind == "promises" else None
+        world.fault = lambda *way: "frozen" if way[-1] == REQUEST_KIND else None
 
         looking = asyncio.create_task(looked(world, at=world.follower))
         await world.advance(1_200)

@@ -215,7 +215,7 @@ async def test_an_observer_sees_each_change_of_the_elected_and_its_value() -> No
             assert not isinstance(view, Bookmark)
             values.append(None if view.elected is None else view.elected.value)
         assert values == [None, b"1", b"1b", b"2"]
-        assert world.follower._hub._streams == {}
+        assert world.follower.watches._streams == {}
 
 
 async def test_an_observer_goes_on_after_a_snapshot() -> None:

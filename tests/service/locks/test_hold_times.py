@@ -10,7 +10,7 @@ from coordinator.clock import ManualClock
 from coordinator.config import Config, MemberLimits
 from coordinator.raft.engine import Role
 from coordinator.service.locks.denials import Denials
-from coordinator.service.locks.hold_times import Holds, LockClasses
+from coordinator.service.locks.hold_times import HoldTimes, LockClasses
 from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
@@ -38,7 +38,7 @@ class Room:
         context.leadership.on_role_change(Role.LEADER, 1)
         self.metrics = context.metrics
         self.denials = Denials(self.clock)
-        self.holds = Holds(context, LockClasses(), self.denials)
+        self.holds = HoldTimes(context, LockClasses(), self.denials)
         self.replica.add_listener(self.holds)
         self._index = 0
         self.apply(OpenSession("0000000000000001", 10_000))
