@@ -42,8 +42,8 @@ def read(path: str, data: bytes, zxid: int, at_ms: int) -> Snapshot:
         BadArgumentsError: it has none.
     """
     try:
-        said = json.loads(data)
-        version, values, note, by = (said[each] for each in ("version", "values", "note", "by"))
+        document = json.loads(data)
+        version, values, note, by = (document[each] for each in ("version", "values", "note", "by"))
         if not (isinstance(version, int) and isinstance(note, str) and isinstance(by, str)):
             raise TypeError("version, note, by")
         if not isinstance(values, dict):

@@ -55,8 +55,8 @@ class GroupMember:
     ) -> GroupMember | None:
         """Return the member that a znode with these facts is, None if it is not one."""
         try:
-            said = json.loads(data)
-            state, reason, metadata = said["state"], said["reason"], said["metadata"]
+            document = json.loads(data)
+            state, reason, metadata = document["state"], document["reason"], document["metadata"]
         except (ValueError, KeyError, TypeError):
             return None
         if owner is None or state not in ("up", "draining", "down"):

@@ -142,10 +142,10 @@ class Ledger:
 
         ``next_ms`` is there for those who know no schedules, such as the console: nothing of ours
         reads it back. It lies in the past once an interval is due that nobody has run."""
-        said = {name: getattr(self, name) for name in (*_NUMBERS, "failed_ms")}
-        said["next_ms"] = self.next_ms(self.time_ms)
-        said |= {"catch_up": self.catch_up, "guarantee": self.guarantee}
-        return _bytes_of({"schedule": self.schedule.to_json(), **said})
+        document = {name: getattr(self, name) for name in (*_NUMBERS, "failed_ms")}
+        document["next_ms"] = self.next_ms(self.time_ms)
+        document |= {"catch_up": self.catch_up, "guarantee": self.guarantee}
+        return _bytes_of({"schedule": self.schedule.to_json(), **document})
 
     @classmethod
     def of(cls, path: str, data: bytes) -> Ledger:
@@ -154,16 +154,16 @@ class Ledger:
         Raises:
             BadArgumentsError: the znode ``path`` is no ledger, or its schedule cannot be read here.
         """
-        said = _said(path, data, "ledger of a job")
+        document = _document(path, data, "ledger of a job")
         try:
-            numbers = {name: said[name] for name in _NUMBERS}
-            numbers["failed_ms"] = said.get("failed_ms")
+            numbers = {name: document[name] for name in _NUMBERS}
+            numbers["failed_ms"] = document.get("failed_ms")
             least = {"jump_by_ms": -TIME_MS_MAX}
             for name, each in numbers.items():
                 if each is not None and not _is_number(each, least.get(name, 0)):
                     raise TypeError
-            schedule = Schedule.of_json(said["schedule"])
-            return cls(schedule, said["catch_up"], said["guarantee"], **numbers)
+            schedule = Schedule.of_json(document["schedule"])
+            return cls(schedule, document["catch_up"], document["guarantee"], **numbers)
         except (KeyError, TypeError):
             raise _not(path, data, "ledger of a job") from None
 
@@ -201,9 +201,9 @@ class JobRun:
     @classmethod
     def of(cls, path: str, data: bytes, mtime_ms: int) -> JobRun:
         """Return what ``to_bytes`` wrote; raises BadArgumentsError."""
-        said = _said(path, data, "run of a job")
+        document = _document(path, data, "run of a job")
         try:
-            run = cls(int(path.rpartition("/")[2]), **{name: said[name] for name in _OF_RUN})
+            run = cls(int(path.rpartition("/")[2]), **{name: document[name] for name in _OF_RUN})
             numbers = (run.start_ms, run.attempt, run.fencing_token, run.started_ms)
             is_text = isinstance(run.by, str) and isinstance(run.reason, str)
             if not (all(map(_is_number, numbers)) and is_text and run.state in get_args(State)):
@@ -226,18 +226,18 @@ def _is_number(value: Any, least: int = 0) -> bool:
     return isinstance(value, int) and least <= value < TIME_MS_MAX
 
 
-def _bytes_of(said: dict[str, Any]) -> bytes:
-    return json.dumps(said, allow_nan=False, separators=(",", ":")).encode()
+def _bytes_of(document: dict[str, Any]) -> bytes:
+    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _said(path: str, data: bytes, what: str) -> dict[str, Any]:
+def _document(path: str, data: bytes, what: str) -> dict[str, Any]:
     try:
-        said = json.loads(data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict):
+        document = None
+    if not isinstance(document, dict):
         raise _not(path, data, what)
-    return said
+    return document
 
 
 def _not(path: str, data: bytes, what: str) -> BadArgumentsError:

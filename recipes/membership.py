@@ -196,9 +196,10 @@ class Membership(Generic[ClientT]):
                 await core.wait(core.retry_delay_ms(failures))
 
     def _data(self) -> bytes:
-        said = {"state": _checked(self._state), "reason": self._reason, "metadata": self._metadata}
+        state = _checked(self._state)
+        document = {"state": state, "reason": self._reason, "metadata": self._metadata}
         try:
-            return json.dumps(said, allow_nan=False).encode()
+            return json.dumps(document, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise BadArgumentsError(f"metadata: expected JSON values: {error}") from None
 

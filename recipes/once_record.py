@@ -47,20 +47,21 @@ class OnceRecord:
 
     def to_bytes(self) -> bytes:
         """Return the data of its znode."""
-        said = {
+        document = {
             "state": self.state,
             "attempt": self.attempt,
             "fencing_token": self.fencing_token,
             "result": self.result,
         }
-        return json.dumps(said, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
 
     @classmethod
     def of(cls, path: str, data: bytes) -> OnceRecord:
         """Return the record that a znode's data is; raises BadArgumentsError if it is none."""
         try:
-            said = json.loads(data)
-            record = cls(said["state"], said["attempt"], said["fencing_token"], said["result"])
+            document = json.loads(data)
+            token, result = document["fencing_token"], document["result"]
+            record = cls(document["state"], document["attempt"], token, result)
         except (ValueError, KeyError, TypeError):
             record = None
         if record is None or record.state not in ("started", "done"):

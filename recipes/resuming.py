@@ -78,9 +78,11 @@ class LeadershipFile:
             return None
         assert self._number is not None, "opened just now"
         try:
-            said = json.loads(os.pread(self._number, _BYTES_MAX, 0))
-            left = Left(str(said["election"]), int(said["epoch"]), str(said["session_id"]))
-            is_this = said["boot_id"] == _boot_id() and said["file"] == _file_id(self._number)
+            document = json.loads(os.pread(self._number, _BYTES_MAX, 0))
+            election, epoch = str(document["election"]), int(document["epoch"])
+            left = Left(election, epoch, str(document["session_id"]))
+            is_file = document["file"] == _file_id(self._number)
+            is_this = is_file and document["boot_id"] == _boot_id()
             return left if is_this else None
         except (ValueError, TypeError, KeyError, RecursionError):
             return None  # empty, or torn
@@ -90,10 +92,10 @@ class LeadershipFile:
         if self._number is None and not self._open():
             return False
         assert self._number is not None, "opened just now"
-        said = {**asdict(left), "boot_id": _boot_id(), "file": _file_id(self._number)}
+        document = {**asdict(left), "boot_id": _boot_id(), "file": _file_id(self._number)}
         # Nothing is synced: after a crash of the machine it is another boot.
         os.ftruncate(self._number, 0)
-        os.pwrite(self._number, json.dumps(said).encode(), 0)
+        os.pwrite(self._number, json.dumps(document).encode(), 0)
         self._epoch = left.epoch
         return True
 

@@ -35,19 +35,19 @@ class RequestRecord:
 
     def to_bytes(self) -> bytes:
         """Return what the znode holds."""
-        said = [self.by, self.reason, self.within_ms, self.answer, self.answer_reason]
-        return json.dumps(said).encode()
+        values = [self.by, self.reason, self.within_ms, self.answer, self.answer_reason]
+        return json.dumps(values).encode()
 
     @classmethod
     def of(cls, data: bytes) -> RequestRecord | None:
         """Return what ``data`` says, None if it is no request."""
         try:
             by, reason, within_ms, answer, why = json.loads(data)
-            said = cls(str(by)[:WHO_CHARACTERS_MAX], str(reason)[:WHY_CHARACTERS_MAX],
+            values = cls(str(by)[:WHO_CHARACTERS_MAX], str(reason)[:WHY_CHARACTERS_MAX],
                        int(within_ms), str(answer), str(why)[:WHY_CHARACTERS_MAX])  # fmt: skip
         except (ValueError, TypeError, RecursionError):
             return None
-        return said
+        return values
 
 
 class RevokeRequest:

@@ -61,16 +61,16 @@ class Wish:
 
     def to_bytes(self) -> bytes:
         """Return it as the data of a znode."""
-        said = {"epoch": self.epoch, "to": self.to, "by": self.by, "reason": self.reason}
-        return json.dumps(said).encode()
+        document = {"epoch": self.epoch, "to": self.to, "by": self.by, "reason": self.reason}
+        return json.dumps(document).encode()
 
     @classmethod
     def of(cls, data: bytes) -> Wish | None:
         """Return what was written; None if it is something else."""
         try:
-            said = json.loads(data)
-            to, by, reason = [str(said.get(key, ""))[:_WISH_CHARACTERS_MAX] for key in _TEXTS]
-            return cls(int(said["epoch"]), to, by, reason)
+            document = json.loads(data)
+            to, by, reason = [str(document.get(key, ""))[:_WISH_CHARACTERS_MAX] for key in _TEXTS]
+            return cls(int(document["epoch"]), to, by, reason)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 

@@ -53,8 +53,8 @@ class _Level:
     @classmethod
     def of(cls, path: str, data: bytes, stat: Stat) -> _Level:
         try:
-            said = json.loads(data)
-            milli, at_ms = said["milli"], said["at_ms"]
+            document = json.loads(data)
+            milli, at_ms = document["milli"], document["at_ms"]
         except (ValueError, KeyError, TypeError):
             milli = at_ms = None
         if type(milli) is not int or type(at_ms) is not int:

@@ -29,17 +29,17 @@ class WorkItem:
 
     def to_bytes(self) -> bytes:
         """Return the data of its znode."""
-        said = {_MARK: 1, "attempts": self.attempts, "reason": self.reason}
-        return json.dumps(said).encode() + b"\n" + self.body
+        document = {_MARK: 1, "attempts": self.attempts, "reason": self.reason}
+        return json.dumps(document).encode() + b"\n" + self.body
 
     @classmethod
     def of(cls, data: bytes) -> WorkItem:
         """Return the item that a znode's data is."""
         line, _, body = data.partition(b"\n")
         try:
-            said = json.loads(line)
-            if said[_MARK] == 1:
-                return cls(body, int(said["attempts"]), str(said["reason"]))
+            document = json.loads(line)
+            if document[_MARK] == 1:
+                return cls(body, int(document["attempts"]), str(document["reason"]))
         except (ValueError, KeyError, TypeError):
             pass
         return cls(data)

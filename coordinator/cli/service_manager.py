@@ -22,12 +22,12 @@ class ServiceManager:
         self._every_s = _watchdog_s(environ)
         for name in _VARIABLES:  # a command is another process, which is not asked
             environ.pop(name, None)
-        self._said = ""
+        self._sent = ""
 
     def say(self, status: str, *states: str) -> None:
         """Report ``status``, for people, and states such as ``READY=1``."""
-        if (lines := "\n".join([*states, f"STATUS={status}"])) != self._said:
-            self._said = lines
+        if (lines := "\n".join([*states, f"STATUS={status}"])) != self._sent:
+            self._sent = lines
             self._send(lines)
 
     async def keep_alive(self) -> None:

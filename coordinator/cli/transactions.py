@@ -7,7 +7,6 @@ from typing import Any, BinaryIO
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import document
 from coordinator.cli.znodes import if_held_option
 from coordinator.client import AsyncClient, IfHeld
 from coordinator.model.operations import Guarded, MultiReply, Result
@@ -36,9 +35,9 @@ def multi(settings: Settings, file: BinaryIO, if_held: tuple[IfHeld, ...]) -> No
               {"op": "delete", "path": "/app/b"}]}' | coordinator multi
       coordinator multi move-the-job.json --json
     """
-    said = decode(file.read())
-    request = read_multi(said)
-    if_held = (*read_if_held(said), *if_held)
+    document = decode(file.read())
+    request = read_multi(document)
+    if_held = (*read_if_held(document), *if_held)
 
     async def work(client: AsyncClient) -> MultiReply:
         if isinstance(request, Guarded):

@@ -193,7 +193,7 @@ class CallDelivery:
         if sent_ms is None:
             sent_ms = self.clock.monotonic_ms()
         try:
-            request = self._said(call, _server_ms(timeout_ms), ids)
+            request = self._request(call, _server_ms(timeout_ms), ids)
             renewal = None if call.renews else self.renewal(sent_ms)
             if renewal is not None:
                 request = renewal.added_to(request)
@@ -227,10 +227,10 @@ class CallDelivery:
         arrive.
         """
         endpoint = self._endpoint(call)
-        request = self._said(call, _server_ms(timeout_ms) if is_bounded else None, ids)
+        request = self._request(call, _server_ms(timeout_ms) if is_bounded else None, ids)
         return Streaming(self, endpoint, request, timeout_ms)
 
-    def _said(self, call: Call, timeout_ms: int | None, ids: RequestIds | None) -> Request:
+    def _request(self, call: Call, timeout_ms: int | None, ids: RequestIds | None) -> Request:
         """Return ``call`` as a request, with what it proves its identity by."""
         return call.request(timeout_ms, ids, self._encoding, self.credentials.authorization())
 

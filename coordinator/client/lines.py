@@ -139,12 +139,12 @@ class Lines(Generic[T]):
                 raise ConnectionLostError("the stream ended")
             if not raw.strip():
                 continue  # a keep-alive
-            said = self._said(raw, encoding_of(self._stream.headers))
-            if isinstance(said, StreamError):
-                raise said.error
-            return said
+            parsed = self._parsed(raw, encoding_of(self._stream.headers))
+            if isinstance(parsed, StreamError):
+                raise parsed.error
+            return parsed
 
-    def _said(self, raw: bytes, encoding: Encoding) -> T | StreamError:
+    def _parsed(self, raw: bytes, encoding: Encoding) -> T | StreamError:
         """Return what a line says; many streams of a client get the same, which is read once.
 
         What is read never changes, so they may share it."""
@@ -154,9 +154,9 @@ class Lines(Generic[T]):
             shared: T | StreamError = kept[1]
             return shared
         try:
-            said = self._parse(decode(raw, encoding))
+            parsed = self._parse(decode(raw, encoding))
         except BadArgumentsError as error:
             raise ConnectionLostError(f"a line could not be read: {error.message}") from error
-        if not isinstance(said, StreamError):  # which is raised, and keeps where it was
-            self._delivery.latest_line = key, said
-        return said
+        if not isinstance(parsed, StreamError):  # which is raised, and keeps where it was
+            self._delivery.latest_line = key, parsed
+        return parsed

@@ -101,7 +101,7 @@ async def connect_secured(
         raise
 
 
-def said_of(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return why there is no connection to a member, or why it has ended."""
     if isinstance(error, ssl.SSLError):
         return why_no_tls(error, TO_CLIENTS)

@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 import aiohttp
 from yarl import URL
 
-from coordinator.client.securing import ClientTls, cannot_connect, said_of
+from coordinator.client.securing import ClientTls, cannot_connect, reason_of
 from coordinator.errors import ClientClosedError, ConnectionLostError, UnavailableError
 from coordinator.tls.wording import is_refusal
 
@@ -145,7 +145,7 @@ class _HttpStream:
             try:
                 piece = await self._response.content.readany()
             except (aiohttp.ClientError, OSError) as error:
-                raise ConnectionLostError(f"the stream broke: {_said(error)}") from error
+                raise ConnectionLostError(f"the stream broke: {_reason(error)}") from error
             if not piece:
                 return self._rest()
             self._buffer += piece
@@ -162,7 +162,7 @@ class _HttpStream:
         try:
             return bytes(self._buffer) + await self._response.read()
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionLostError(f"the stream broke: {_said(error)}") from error
+            raise ConnectionLostError(f"the stream broke: {_reason(error)}") from error
 
 
 class _BrokenError(Exception):
@@ -187,7 +187,7 @@ async def _send_once(
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
         raise  # there was no connection to send on
     except (aiohttp.ClientError, OSError) as error:
-        broken = _BrokenError(_said(error))
+        broken = _BrokenError(_reason(error))
         broken.is_refusal = is_refusal(error.__cause__ or error.__context__)
         raise broken from error
 
@@ -266,9 +266,9 @@ class HttpTransport:
             raise UnavailableError(f"{endpoint}: not a URL of a member") from error
         except (_BrokenError, aiohttp.ClientError, OSError) as error:
             if isinstance(error, _BrokenError) and error.is_refusal:
-                raise cannot_connect(endpoint, _said(error)) from None
+                raise cannot_connect(endpoint, _reason(error)) from None
             raise ConnectionLostError(
-                f"{endpoint}: the connection broke before the answer: {_said(error)}",
+                f"{endpoint}: the connection broke before the answer: {_reason(error)}",
                 endpoint=endpoint,
             ) from None
 
@@ -329,7 +329,7 @@ async def _whole_body(endpoint: str, response: aiohttp.ClientResponse) -> bytes:
             body += await response.content.readany()
     except (aiohttp.ClientError, OSError) as error:
         raise ConnectionLostError(
-            f"{endpoint}: the connection broke within the answer: {_said(error)}"
+            f"{endpoint}: the connection broke within the answer: {_reason(error)}"
         ) from error
     if len(body) > _RESPONSE_BYTES_MAX:
         raise ConnectionLostError(f"{endpoint}: the answer is over {_RESPONSE_BYTES_MAX}")
@@ -350,12 +350,12 @@ def _why_not(error: aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutErro
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         reason = error.certificate_error  # type: ignore[assignment]
     if isinstance(reason, ssl.SSLError):
-        return said_of(reason)
+        return reason_of(reason)
     if isinstance(reason, OSError) and reason.errno is not None and reason.errno > 0:
         return os.strerror(reason.errno)
-    return _said(error)
+    return _reason(error)
 
 
-def _said(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     cause = error.__cause__ or error.__context__
-    return said_of(cause if isinstance(cause, ssl.SSLError) else error)
+    return reason_of(cause if isinstance(cause, ssl.SSLError) else error)

@@ -56,7 +56,7 @@ class AcquireRequest(HolderInfo, frozen=True, forbid_unknown_fields=True):
     value: Annotated[bytes | None, described("what the election publishes")] = None
 
 
-def said_of(request: AcquireRequest) -> dict[str, Any]:
+def fields_of(request: AcquireRequest) -> dict[str, Any]:
     """Return the fields of ``request`` that a body has to say: those without their default."""
     return {
         name: value for name, default in _DEFAULTS if (value := getattr(request, name)) != default

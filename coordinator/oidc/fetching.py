@@ -44,10 +44,11 @@ def fetch_keys(config: OidcConfig, clock: Clock) -> dict[str, Any]:
     url = config.jwks_url
     if url is None:
         assert config.issuer is not None, "asked for only with an issuer"
-        said = _fetch(config.issuer.rstrip("/") + _DISCOVERY, config, clock)
-        if said.get("issuer") != config.issuer:
-            raise FetchError(f"its discovery document is of the issuer {said.get('issuer')!a:.200}")
-        url = said.get("jwks_uri")
+        document = _fetch(config.issuer.rstrip("/") + _DISCOVERY, config, clock)
+        if document.get("issuer") != config.issuer:
+            found = document.get("issuer")
+            raise FetchError(f"its discovery document is of the issuer {found!a:.200}")
+        url = document.get("jwks_uri")
     if not isinstance(url, str) or not is_safe_url(url):
         raise FetchError(f"expected the keys at an https address, found {url!a:.200}")
     return _fetch(url, config, clock)
@@ -76,9 +77,9 @@ def _fetch(url: str, config: OidcConfig, clock: Clock) -> dict[str, Any]:
                     raise FetchError(f"{url}: expected at most {DOCUMENT_BYTES_MAX} bytes")
                 if clock.monotonic_ms() > end_ms:
                     raise FetchError(f"{url}: expected it whole within {DEADLINE_MS} ms")
-        said = json.loads(bytes(body))
+        document = json.loads(bytes(body))
     except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         raise FetchError(f"{url}: {type(error).__name__}: {error}") from None
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         raise FetchError(f"{url}: expected a JSON object")
-    return said
+    return document

@@ -37,7 +37,7 @@ class DiskHealth:
         self._log_sync = log_sync
         self._snapshots = snapshots
         self._slow_ms = slow_ms
-        self._said = ""
+        self._logged = ""
 
     @property
     def trouble(self) -> str:
@@ -74,7 +74,7 @@ class DiskHealth:
     def observe(self) -> None:
         """Log what has changed."""
         trouble = self.trouble
-        if trouble == self._said:
+        if trouble == self._logged:
             return
         if self.is_disk_full:
             logger.error(
@@ -85,4 +85,4 @@ class DiskHealth:
             logger.warning("member %s: %s", self._member_id, trouble)
         else:
             logger.warning("member %s: its disk is well again", self._member_id)
-        self._said = trouble
+        self._logged = trouble

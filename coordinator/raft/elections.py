@@ -58,7 +58,7 @@ class Elections:
         self._counts_until_ms = 0
         self._pre_votes: set[str] = set()
         self._pre_vote_term = 0
-        self._said_missing: set[str] = set()
+        self._logged_missing: set[str] = set()
         self._is_handed_over = False
         self._has_yielded = False
         self._late_until_ms: int | None = None
@@ -151,8 +151,8 @@ class Elections:
         missing = {each for each in self._others if each not in self._pre_votes}
         is_first = self._recovering.is_new or self._recovering.is_founding
         is_waiting = is_first and self._pre_vote_term and missing
-        if is_waiting and missing != self._said_missing:
-            self._said_missing = missing
+        if is_waiting and missing != self._logged_missing:
+            self._logged_missing = missing
             logger.warning(
                 "the first leader of a cluster is elected by all of its members, with empty disks;"
                 " member %s waits for %s", self._member_id, ", ".join(sorted(missing)),
@@ -166,7 +166,7 @@ class Elections:
         needed = len(self._others) + 1 if is_first else self._majority
         if len(self._pre_votes) >= needed:
             self._pre_vote_term = 0
-            self._said_missing.clear()
+            self._logged_missing.clear()
             if not self._others:
                 self._recovering.end()  # no other member could know better
             self._core.campaign()

@@ -75,7 +75,7 @@ class LimitsService:
         self._rules = rules
         self._proposed = context.config.first_limits
         self._term: int | None = None
-        self._said = ""
+        self._logged = ""
 
     # --- the first ones
 
@@ -270,7 +270,7 @@ class LimitsService:
         if not self._engine.status().is_ready:
             return
         difference = self.difference()
-        if difference != self._said:
-            self._said = difference
+        if difference != self._logged:
+            self._logged = difference
             if difference:
                 logger.warning("%s", difference)

@@ -53,7 +53,7 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from coordinator.model.acquire import Acquire, AcquireRequest, said_of
+from coordinator.model.acquire import Acquire, AcquireRequest, fields_of
 from coordinator.model.contention import WAIT_MS_MAX
 from coordinator.model.grants import (
     AbandonReply,
@@ -111,7 +111,7 @@ class LockQueue(HeldVerbs):
         self._leftovers = leftovers
         self._sessions = sessions
         self._timeout_ms = timeout_ms
-        self._said: tuple[AcquireRequest | None, dict[str, Any]] = None, {}
+        self._known_fields: tuple[AcquireRequest | None, dict[str, Any]] = None, {}
         """The request that was sent last, and what its body says of it: mostly the next one's."""
 
     async def acquire(
@@ -357,11 +357,11 @@ class LockQueue(HeldVerbs):
     def _call(
         self, attempt: AcquireAttempt, request: AcquireRequest, remaining_ms: int, accept: str
     ) -> Call:
-        said = self._said
-        if said[0] is not request:
-            said = self._said = request, said_of(request)
+        known = self._known_fields
+        if known[0] is not request:
+            known = self._known_fields = request, fields_of(request)
         fields = {
-            **said[1],
+            **known[1],
             **attempt.in_session(),
             "timeout_ms": 0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
             "on_disconnect": "stay",

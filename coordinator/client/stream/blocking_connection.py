@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 
 from coordinator.client.deputy import wait_cancellably
-from coordinator.client.securing import cannot_connect, said_of
+from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
 from coordinator.client.stream.sockets import PlainBytes, SecuredBytes, prepare
 from coordinator.client.stream.waiters import AnswerAwaited, LinesRead
@@ -285,7 +285,7 @@ class BlockingConnection:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self.close(said_of(error))
+            self.close(reason_of(error))
             sent = len(data)
         if sent == len(data):
             self._sending.release()
@@ -370,7 +370,7 @@ class BlockingConnection:
 
     def _broke(self, error: OSError) -> None:
         """End it; a server that ends TLS before it has said anything takes no requests."""
-        said = said_of(error)
+        said = reason_of(error)
         if self._conversation.welcome is None and isinstance(error, ssl.SSLError):
             self._conversation.problem = cannot_connect(self.endpoint, said)
         self.close(said)

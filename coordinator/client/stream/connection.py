@@ -15,7 +15,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from coordinator.client.securing import cannot_connect, said_of
+from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
 from coordinator.client.stream.waiters import AnswerAwaited, LinesRead
 from coordinator.client.transport import Request, Response
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
         """Fail all requests that are under way."""
         conversation = self._conversation
         self.is_http = self.is_http or (conversation.welcome is None and exc is None)
-        said = "" if exc is None else said_of(exc)
+        said = "" if exc is None else reason_of(exc)
         if conversation.welcome is None and isinstance(exc, ssl.SSLError):
             conversation.problem = cannot_connect(self.endpoint, said)
         self._lose(said or "the server closed it")

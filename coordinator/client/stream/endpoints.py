@@ -7,7 +7,7 @@ import os
 import ssl
 from urllib.parse import urlsplit
 
-from coordinator.client.securing import said_of
+from coordinator.client.securing import reason_of
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -24,4 +24,4 @@ def why_not(error: OSError | ValueError) -> str:
     is_tls = isinstance(error, ssl.SSLError)
     if not is_tls and number is not None and number in errno.errorcode:
         return os.strerror(number)
-    return said_of(error)
+    return reason_of(error)

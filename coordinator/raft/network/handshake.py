@@ -163,8 +163,8 @@ class Acceptor:
 
     def _answer_hello(self, payload: bytes) -> bytes:
         me = self._identity
-        said = _unpack(payload, _HELLO, (int, str, str, str, bytes))
-        version, cluster, peer_id, own_id, nonce = said
+        fields = _unpack(payload, _HELLO, (int, str, str, str, bytes))
+        version, cluster, peer_id, own_id, nonce = fields
         if version != PROTOCOL_VERSION:
             raise HandshakeError(
                 f"expected member protocol {PROTOCOL_VERSION}, found {version}: run the same"
@@ -210,9 +210,9 @@ class _Transcript:
         drawn = hmac.new(self._salt, self._secret, hashlib.sha256).digest()
         return Keys(*(self._key(drawn, label) for label in ("frames dial", "frames accept")))
 
-    def _proof(self, label: str, *said: Any) -> bytes:
+    def _proof(self, label: str, *fields: Any) -> bytes:
         # An empty key: a cluster of one, or a test; then a proof only ties the words together.
-        return hmac.new(self._secret, _pack(label, *self._words, *said), hashlib.sha256).digest()
+        return hmac.new(self._secret, _pack(label, *self._words, *fields), hashlib.sha256).digest()
 
     def _key(self, drawn: bytes, label: str) -> bytes:
         return hmac.new(drawn, _pack(label, *self._words) + b"\x01", hashlib.sha256).digest()
@@ -241,14 +241,14 @@ def _pack(kind: str, *fields: Any) -> bytes:
 
 def _unpack(payload: bytes, kind: str, types: tuple[type, ...]) -> tuple[Any, ...]:
     try:
-        said = msgpack.unpackb(payload, use_list=False, strict_map_key=True)
+        fields = msgpack.unpackb(payload, use_list=False, strict_map_key=True)
     except Exception as error:  # msgpack raises a dozen kinds for bytes that are not msgpack
         raise HandshakeError(f"expected a {kind}, found {type(error).__name__}") from None
-    if type(said) is not tuple or not said or said[0] != kind or len(said) != len(types) + 1:
+    if type(fields) is not tuple or len(fields) != len(types) + 1 or fields[0] != kind:
         raise HandshakeError(f"expected a {kind}, found something else")
-    if any(type(value) is not wanted for value, wanted in zip(said[1:], types, strict=True)):
+    if any(type(value) is not wanted for value, wanted in zip(fields[1:], types, strict=True)):
         raise HandshakeError(f"expected other types in a {kind}")
-    return said[1:]
+    return fields[1:]
 
 
 def _short(text: str) -> str:

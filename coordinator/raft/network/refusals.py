@@ -42,7 +42,7 @@ class Disagreements:
         self._clock = clock
         self._found: dict[str, tuple[str, int]] = {}
         """By member: the sentence, and when it was last found."""
-        self._said: dict[str, tuple[str, int]] = {}
+        self._logged: dict[str, tuple[str, int]] = {}
 
     def add(self, member_id: str, why: str) -> None:
         """Keep ``why`` for the status; say it in the log at once, then once a minute."""
@@ -50,15 +50,15 @@ class Disagreements:
         if member_id not in self._found and len(self._found) >= DISAGREEING_MAX:
             return
         self._found[member_id] = (why, now_ms)
-        said, said_ms = self._said.get(member_id, ("", 0))
-        if said != why or now_ms - said_ms >= DISAGREEMENT_LOG_INTERVAL_MS:
-            self._said[member_id] = (why, now_ms)
+        logged, logged_ms = self._logged.get(member_id, ("", 0))
+        if logged != why or now_ms - logged_ms >= DISAGREEMENT_LOG_INTERVAL_MS:
+            self._logged[member_id] = (why, now_ms)
             logger.error("member %s refused: %s", member_id, why)
 
     def end(self, member_id: str) -> None:
         """It agrees now."""
         self._found.pop(member_id, None)
-        self._said.pop(member_id, None)
+        self._logged.pop(member_id, None)
 
     def all(self) -> Mapping[str, str]:
         """Return why each member is refused that has called or was called lately."""

@@ -130,7 +130,7 @@ class Incarnations:
         """Those who do, of what this member cannot check; each counts once in its life."""
         self._vouched: dict[tuple[str, bytes], set[str]] = {}
         """By member and life: the asked members that hear it."""
-        self._said_ms: dict[str, int] = {}
+        self._logged_ms: dict[str, int] = {}
         self._slowly_ms = 0
         self._shown_by: dict[str, Shown] = {}
         """What the connected members show of their data."""
@@ -338,8 +338,8 @@ class Incarnations:
         self._heard.discard(member_id)
         self._accused.add(member_id)
         now_ms = self._now_ms()
-        if now_ms - self._said_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
-            self._said_ms[member_id] = now_ms
+        if now_ms - self._logged_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
+            self._logged_ms[member_id] = now_ms
             logger.error(
                 "member %s runs on an older copy of its data: in incarnation %d, it was in %d",
                 member_id, number, met.number,
@@ -428,8 +428,8 @@ class Incarnations:
 
     def _say_accused(self, member_id: str) -> None:
         now_ms = self._now_ms()
-        if now_ms - self._said_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
-            self._said_ms[member_id] = now_ms
+        if now_ms - self._logged_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
+            self._logged_ms[member_id] = now_ms
             logger.error(
                 "member %s says that this member's data are an older copy, and cannot show it; it"
                 " does not count on what this member says", member_id,

@@ -49,7 +49,7 @@ class Alarms:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._raised: dict[str, tuple[str, int]] = {}
-        self._said_ms: dict[str, int] = {}
+        self._logged_ms: dict[str, int] = {}
         self.raised_total = 0
 
     def add(self, member_id: str, why: str) -> None:
@@ -57,9 +57,9 @@ class Alarms:
         now_ms = self._clock.monotonic_ms()
         self.raised_total += 1
         self._raised[member_id] = (why, now_ms)
-        said_ms = self._said_ms.get(member_id)
-        if said_ms is None or now_ms - said_ms >= LOG_INTERVAL_MS:
-            self._said_ms[member_id] = now_ms
+        logged_ms = self._logged_ms.get(member_id)
+        if logged_ms is None or now_ms - logged_ms >= LOG_INTERVAL_MS:
+            self._logged_ms[member_id] = now_ms
             logger.error("ALARM: member %s %s; its connection was dropped", member_id, why)
 
     def all(self) -> Mapping[str, str]:

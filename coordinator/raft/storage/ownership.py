@@ -88,13 +88,13 @@ def load(disk: Disk, directory: str) -> Owner | None:
 
 def save(disk: Disk, directory: str, owner: Owner) -> None:
     """Replace the file; returns when that is stable."""
-    said = {
+    document = {
         "cluster": owner.cluster,
         "member": owner.member_id,
         "cluster_id": owner.cluster_id.hex(),
         "members": owner.member_ids,
     }
-    line = json.dumps(said).encode()
+    line = json.dumps(document).encode()
     replace_file(disk, directory, NAME, line + b"\n" + _checksum(line) + b"\n")
 
 

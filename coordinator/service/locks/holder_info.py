@@ -25,9 +25,9 @@ def holder_data(holder: HolderInfo) -> bytes:
 @lru_cache(1_000, typed=True)  # a holder says the same of itself whenever it asks
 def _data_of(*values: Any) -> bytes:
     pairs = zip(_KINDS, values, strict=True)
-    said = {name: value for name, value in pairs if value not in ("", None)}
+    document = {name: value for name, value in pairs if value not in ("", None)}
     try:
-        data = _ENCODER.encode(said).encode()
+        data = _ENCODER.encode(document).encode()
     except UnicodeEncodeError:
         raise BadArgumentsError("holder: expected text without lone surrogates") from None
     if len(data) > _HOLDER_BYTES_MAX:
@@ -41,12 +41,16 @@ def said_in(data: bytes) -> dict[str, Any]:
     """Return the fields of a HolderInfo that a znode's data says; what another program wrote in
     another form is left out."""
     try:
-        said = json.loads(data)
+        document = json.loads(data)
     except ValueError:
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(document, dict):
         return {}
-    return {name: said[name] for name, kind in _KINDS.items() if type(said.get(name)) is kind}
+    return {
+        name: document[name]
+        for name, kind in _KINDS.items()
+        if type(document.get(name)) is kind
+    }
 
 
 _KINDS = {name: int if value is None else str for name, value in asdict(HolderInfo()).items()}

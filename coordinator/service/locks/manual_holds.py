@@ -34,9 +34,9 @@ class ManualHolds:
         """The last name that was looked at in this round."""
         self._overdue = 0
         self._in_round = 0
-        self._said: dict[tuple[str, int, int], None] = {}
+        self._warned: dict[tuple[str, int, int], None] = {}
         """Of which holds it was said, as they were planned then."""
-        self._said_before: dict[tuple[str, int, int], None] = {}
+        self._warned_before: dict[tuple[str, int, int], None] = {}
 
     def look(self, now_ms: int) -> None:
         """Look at the next of them; a round is over when all were looked at."""
@@ -56,11 +56,11 @@ class ManualHolds:
                 continue
             self._in_round += 1
             key = (path, stat.czxid, hold.alarm_after_ms)
-            if key in self._said_before:
-                self._said[key] = None
+            if key in self._warned_before:
+                self._warned[key] = None
             elif said < _SAID_AT_ONCE and self._leadership.is_leader:
                 said += 1
-                self._said[key] = None
+                self._warned[key] = None
                 self._say(name, hold, held_ms)
         self._after = names[-1] if len(names) == _LOOKED_AT_ONCE else ""
         if not self._after:
@@ -75,7 +75,7 @@ class ManualHolds:
 
     def _end_round(self) -> None:
         self._overdue, self._in_round = self._in_round, 0
-        self._said_before, self._said = self._said, {}
+        self._warned_before, self._warned = self._warned, {}
         stat = self._replica.machine.stat(ROOT)
         self._metrics.manual_locks.set(0 if stat is None else stat.num_children)
         self._metrics.manual_locks_overdue.set(self._overdue)
