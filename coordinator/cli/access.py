@@ -111,7 +111,7 @@ _expires_in = click.option(
 def access(context: click.Context) -> None:
     """Say who may do what: roles, identities and their tokens.
 
-    Until `coordinator access init` everybody who reaches a member may do everything. From then on
+    Until `coordinator access init`, anyone on a member's machine may do everything. From then on
     each client needs a token (--token-file, COORDINATOR_TOKEN_FILE) or a certificate of an
     identity, and may do what a role of that identity allows.
 
@@ -130,7 +130,7 @@ def access(context: click.Context) -> None:
 @access.command()
 @verb
 def whoami(settings: Settings) -> None:
-    """Show whether access rights are on, who this client is, and what it may do."""
+    """Show which identity this client has, and what it may do."""
     me = settings.run(lambda client: client.caller())
     if settings.is_json:
         click.echo(document(to_body(me)))
@@ -154,7 +154,7 @@ def whoami(settings: Settings) -> None:
 def init(
     settings: Settings, identity: str, expires_in: int, out: Path | None, replace: bool
 ) -> None:
-    """Turn access rights on, with a first identity that may do everything.
+    """Turn access rights on, and make the first administrator.
 
     From then on every client needs a token. This one's is shown once, or written to --out.
     """
@@ -170,14 +170,17 @@ def init(
 @access.command()
 @verb
 def on(settings: Settings) -> None:
-    """Turn access rights on again, with the roles and identities that there are."""
+    """Turn access rights on again, with the present roles."""
     show_change(settings, settings.run(lambda client: client.set_access(True)))
 
 
 @access.command()
 @verb
 def off(settings: Settings) -> None:
-    """Turn access rights off: everybody who reaches a member may do everything."""
+    """Turn access rights off: anyone on a member's machine may do anything.
+
+    Clients on other machines then get only /health, unless http.access is "off".
+    """
     show_change(settings, settings.run(lambda client: client.set_access(False)))
 
 
@@ -191,7 +194,7 @@ def role() -> None:
 @click.argument("rules", type=RuleText(), nargs=-1, required=True, metavar="VERBS:PREFIX...")
 @verb
 def put_role(settings: Settings, name: str, rules: tuple[Rule, ...]) -> None:
-    """Make a role with these rules, or give it these in place of its own.
+    """Make a role with these rules, or replace its rules.
 
     Verbs are read, write, lock, watch and admin, separated by commas. A prefix covers a znode and
     all below it; with * at its end all paths that begin so; / covers all paths, and @ the things
@@ -222,13 +225,13 @@ def list_roles(settings: Settings) -> None:
 @click.argument("name")
 @verb
 def drop_role(settings: Settings, name: str) -> None:
-    """Forget a role that no identity has."""
+    """Remove a role that no identity has."""
     show_change(settings, settings.run(lambda client: client.drop_role(name)))
 
 
 @access.group()
 def identity() -> None:
-    """Make, list and drop identities: the programs and people that have roles."""
+    """Make, list and drop identities: programs and people."""
 
 
 @identity.command(name="put")
@@ -244,7 +247,7 @@ def identity() -> None:
 def put_identity(
     settings: Settings, name: str, roles: tuple[str, ...], subjects: tuple[str, ...]
 ) -> None:
-    """Make an identity with these roles, or give it these in place of its own.
+    """Make an identity with these roles, or replace its roles.
 
     Its tokens stay. The name `anonymous` stands for clients that show no credential.
     """
@@ -275,7 +278,7 @@ def list_identities(settings: Settings) -> None:
 @click.argument("name")
 @verb
 def drop_identity(settings: Settings, name: str) -> None:
-    """Forget an identity: its credentials are worth nothing, its sessions end."""
+    """Remove an identity with its credentials, and end its sessions."""
     show_change(settings, settings.run(lambda client: client.drop_identity(name)))
 
 
@@ -322,7 +325,7 @@ def drop_token(settings: Settings, token_id: str) -> None:
 @click.argument("resource", type=Resource(), metavar="RESOURCE")
 @verb
 def can(settings: Settings, who: str, verb_: str, resource: str) -> None:
-    """Say whether WHO may do VERB at a path or a thing of the cluster; exit code 1 if not.
+    """Say whether WHO may do VERB at a path; exit code 1 if not.
 
     \b
     Examples:
@@ -344,7 +347,7 @@ def can(settings: Settings, who: str, verb_: str, resource: str) -> None:
 @click.argument("resource", type=Resource(), metavar="RESOURCE")
 @verb
 def explain(settings: Settings, who: str, verb_: str, resource: str) -> None:
-    """Show every rule by which WHO may do VERB there, or what is missing."""
+    """Show the rules by which WHO may do VERB, or what is missing."""
 
     def show(verdict: Verdict) -> None:
         if settings.is_json:

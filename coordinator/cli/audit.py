@@ -53,7 +53,9 @@ def audit() -> None:
 )
 @failing_well
 def verify(file: Path, known: ChainHead | None) -> None:
-    """Say whether FILE, and the files it was rotated into, are as a member wrote them.
+    """Say whether an audit log is as its member wrote it.
+
+    It checks FILE, and the files it was rotated into.
 
     Each line has the SHA-256 of the line before. The first one that does not is named, and the exit
     code is 1.

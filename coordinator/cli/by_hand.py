@@ -41,7 +41,7 @@ _DIGITS_MAX = 19
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait for the turn; 0 tries once.",
+    help="How long to wait in the queue; 0 tries once.",
 )
 @click.option(
     "--alarm-after",
@@ -49,7 +49,7 @@ _DIGITS_MAX = 19
     type=Seconds(max=366 * 24 * 3600),
     default=0.0,
     metavar="SECONDS",
-    help="Held for longer, it is in the log, the metrics, `status` and `diagnose`; 0: never.",
+    help="Report longer holds in log, metrics, `status` and `diagnose`; 0: never.",
 )
 @click.option("--history", is_flag=True, help="Show the last holds of NAME that were released.")
 @verb
@@ -62,7 +62,9 @@ def hold(
     alarm_s: float,
     history: bool,
 ) -> None:
-    """Hold the lock NAME until `unlock`, and print its fencing token; without --note, list.
+    """Hold the lock NAME by hand until `unlock`, or list such holds.
+
+    It prints the fencing token. Without --note it lists what is held by hand.
 
     No process keeps it, and no lost session ends it. It waits for its turn in the queue of the lock
     NAME. While it is held, `coordinator lock NAME` waits; a program that uses Lock has to ask, see
@@ -111,7 +113,9 @@ def hold(
 @click.option("--by", default="", help="Who releases it.")
 @verb
 def unlock(settings: Settings, name: str, token: str, text: str, by: str) -> None:
-    """Release the lock NAME that is held by hand with this fencing token, or grant id.
+    """Release the lock NAME that is held by hand under this TOKEN.
+
+    TOKEN is the fencing token or the grant id.
 
     Exit code 1 says that it is not held with that token any more: nothing was released.
 
@@ -136,13 +140,15 @@ def unlock(settings: Settings, name: str, token: str, text: str, by: str) -> Non
 @click.command()
 @click.argument("name")
 @click.argument("token")
-@click.option("--by", "by_s", type=Seconds(), metavar="SECONDS", help="So much later than it was.")
-@click.option("--to", "to_s", type=Seconds(), metavar="SECONDS", help="So long from now.")
+@click.option("--by", "by_s", type=Seconds(), metavar="SECONDS", help="Later by this.")
+@click.option("--to", "to_s", type=Seconds(), metavar="SECONDS", help="This long from now.")
 @verb
 def extend(
     settings: Settings, name: str, token: str, by_s: float | None, to_s: float | None
 ) -> None:
-    """Move the end of a hold of the lock NAME that has this fencing token, or grant id.
+    """Move the end of the hold of the lock NAME with this TOKEN.
+
+    TOKEN is the fencing token or the grant id.
 
     Of a lock that is held by hand, that is its alarm. Of one that is held with --max-hold, it is
     the time at which it ends; the command under `coordinator lock` finds its token in

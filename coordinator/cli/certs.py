@@ -74,7 +74,9 @@ def certs(
     renew: bool,
     revoked: tuple[str, ...],
 ) -> None:
-    """Make a CA for a cluster in DIRECTORY, and certificates for its members and clients.
+    """Make a CA and certificates for a cluster in DIRECTORY.
+
+    There is one for each member, and one for each --client.
 
     What exists stays: run it again with --client to add one. --renew makes the certificates of all
     members and clients in DIRECTORY again, with the hosts that they have. The CA is made once, for

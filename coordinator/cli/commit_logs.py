@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 )
 @verb
 def commit_log(settings: Settings, name: str, recover: bool, site: str | None) -> None:
-    """Show the transactions of the commit log NAME, oldest first, and what each site has done.
+    """Show the transactions of the commit log NAME, oldest first.
+
+    It shows what each site has done.
 
     `--write-off` prints what the site has left, as far as the log knows: apply it, or make good for
     it, by hand. `--recover` prints what it decided.

@@ -22,17 +22,17 @@ _EXPECTED = click.option(
     "--expected-version",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Refuse if another version is there; 0: if there is any.",
+    help="Refuse if the present version is another; 0: if there is any.",
 )
-_NOTE = click.option("--note", "said", default="", metavar="TEXT", help="Why; in the history.")
-_BY = click.option("--by", metavar="NAME", help="Who; in the history.")
+_NOTE = click.option("--note", "said", default="", metavar="TEXT", help="Why; kept in the history.")
+_BY = click.option("--by", metavar="NAME", help="Who; kept in the history.")
 
 
 @click.group(invoke_without_command=True)
 @shared_options
 @click.pass_context
 def config(context: click.Context) -> None:
-    """Read and change shared configurations: values that change together, with versions.
+    """Read and change configurations: values that change together.
 
     Without a verb of its own it lists the configurations.
 
@@ -65,7 +65,7 @@ def _list(settings: Settings) -> None:
 @config.command()
 @click.argument("name")
 @click.argument("key", required=False)
-@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Not the current one.")
+@click.option("--version", type=click.IntRange(min=1), metavar="N", help="Not the current version.")
 @verb
 def get(settings: Settings, name: str, key: str | None, version: int | None) -> None:
     """Show the values of the configuration NAME, or one of them.
@@ -99,7 +99,7 @@ def get(settings: Settings, name: str, key: str | None, version: int | None) -> 
 @click.argument("pairs", nargs=-1, metavar="[KEY=TEXT|KEY:=JSON]...")
 @click.option("--remove", multiple=True, metavar="KEY", help="Remove a value. May be repeated.")
 @click.option("--file", type=click.File("rb"), help="Values as one object of JSON; - is stdin.")
-@click.option("--replace", is_flag=True, help="Leave nothing of what is there.")
+@click.option("--replace", is_flag=True, help="Remove all other values.")
 @_EXPECTED
 @_NOTE
 @_BY
@@ -115,7 +115,9 @@ def set_(
     said: str,
     by: str | None,
 ) -> None:
-    """Change values of the configuration NAME, all at once, and show its version.
+    """Change values of the configuration NAME, all at once.
+
+    It shows the new version.
 
     \b
     Examples:
@@ -148,7 +150,10 @@ def set_(
 @click.argument("after", type=click.IntRange(min=1), required=False)
 @verb
 def diff(settings: Settings, name: str, before: int | None, after: int | None) -> None:
-    """Show what changed from version BEFORE to AFTER: the current one, and the one before it."""
+    """Show what changed between two versions.
+
+    By default from the version before the current one to the current one.
+    """
     from recipes.configuration import Configuration
     from recipes.configuration_snapshot import Snapshot
 

@@ -130,8 +130,8 @@ def endpoint_options(function: F) -> F:
 
 
 _FILES = {
-    "ca": "CA that the members' certificates are from, for https:// endpoints.",
-    "cert": "Certificate to show members that want one.",
+    "ca": "The CA of the members' certificates, for https:// endpoints.",
+    "cert": "This client's certificate, if members require one.",
     "key": "Its key, readable by you alone.",
     "token": "A file with the token that proves who you are.",
 }

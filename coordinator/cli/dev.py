@@ -59,7 +59,7 @@ _LOG_TAIL_LINES = 15
     type=click.Choice(["1", "3", "5"]),
     default="1",
     show_default=True,
-    help="How many; one runs inside this process, more are processes of their own.",
+    help="How many; a single one runs inside this process.",
 )
 @click.option(
     "--data",
@@ -82,9 +82,9 @@ _LOG_TAIL_LINES = 15
     type=click.IntRange(1, 65_531),
     default=7171,
     show_default=True,
-    help="The members reach each other here and above.",
+    help="Members reach member 1 here, member 2 one above, and so on.",
 )
-@click.option("--tls", is_flag=True, help="Talk over TLS, by certificates of a CA made there.")
+@click.option("--tls", is_flag=True, help="Use TLS, with a CA and certificates made in --data.")
 @failing_well
 def dev(members: str, directory: Path, client_port: int, member_port: int, tls: bool) -> None:
     """Run a cluster on this machine, on loopback, until Ctrl-C.

@@ -60,7 +60,7 @@ def _supervising_options(function: Any) -> Any:
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="The longest pause. A COMMAND that ran for so long begins at --backoff again.",
+            help="The longest pause. After a run of this length the pause is --backoff again.",
         ),
         click.option(
             "--restarts",
@@ -68,25 +68,25 @@ def _supervising_options(function: Any) -> Any:
             type=click.IntRange(min=0, max=10**6),
             default=5,
             show_default=True,
-            help="After so many in a row resign, and let others try.",
+            help="After this many in a row, resign and let another host try.",
         ),
         click.option(
             "--weight",
             type=click.IntRange(min=0, max=WEIGHT_MAX),
-            help="Of those who wait the heaviest is elected; 0 is never elected.",
+            help="The waiting candidate with the highest weight is elected; 0: never.",
         ),
-        click.option("--give-way", is_flag=True, help="Hand over when a heavier candidate waits."),
+        click.option("--give-way", is_flag=True, help="Hand over to a higher weight."),
         click.option(
             "--resume",
             type=click.Path(dir_okay=False),
             metavar="FILE",
-            help="If this program is killed and started again, lead on at once; a local file.",
+            help="A local file, with which a restart of this program is elected again at once.",
         ),
         click.option(
             "--ready-file",
             type=click.Path(dir_okay=False),
             metavar="FILE",
-            help="Is there, with the epoch in it, while COMMAND runs and is not being ended.",
+            help="A file that exists, with the epoch in it, while COMMAND runs.",
         ),
         click.option(
             "--http",
@@ -109,7 +109,7 @@ def _supervising_options(function: Any) -> Any:
     show_default=True,
     help="How long to wait to be elected; 0 tries once.",
 )
-@click.option("--value", help="What the election publishes while we are elected, e.g. our URL.")
+@click.option("--value", help="Published while this host is elected, such as its URL.")
 @click.option("--keep", is_flag=True, help="Contend again when COMMAND ends by itself.")
 @_supervising_options
 @holding_options
@@ -123,14 +123,15 @@ def elect(
 ) -> None:
     """Run COMMAND while elected in the election NAME; contend again after a loss.
 
-    Of all programs that run this, one is elected at a time. COORDINATOR_FENCING_TOKEN is its epoch.
-    When it can no longer be sure that it is elected, its command is ended before another can be
-    elected, and it contends again. When the command ends by itself, it resigns and exits with the
-    command's exit code (with --keep it contends again, with --restart it is started again). See
-    `coordinator lock --help` for how the command is run, and for the exit codes.
+    Of all hosts that run this, one is elected at a time. COMMAND gets the epoch, which is the
+    fencing token, in COORDINATOR_FENCING_TOKEN. If the leadership is about to be lost, COMMAND is
+    ended before another host can be elected, and this one contends again. When COMMAND ends by
+    itself, this program resigns and exits with its exit code (with --keep it contends again, with
+    --restart it starts COMMAND again). See `coordinator lock --help` for how COMMAND is run, and
+    for the exit codes.
 
-    `coordinator hand-over NAME` moves the leadership without a gap. Under systemd (Type=notify) it
-    reports that it stands or leads, and answers WatchdogSec=.
+    `coordinator hand-over NAME` moves the leadership to another host without waiting for a lease.
+    Under systemd (Type=notify) this reports whether it waits or leads, and answers WatchdogSec=.
 
     \b
     Examples:

@@ -22,15 +22,18 @@ _PATIENCE_S = 30.0
 @click.argument("name")
 @click.option("--to", default="", metavar="CANDIDATE", help="Its label, session id or grant id.")
 @click.option("--by", default="", metavar="WHO", help="Your name, for its log.")
-@click.option("--reason", default="", help="Why, for its log.")
+@click.option("--reason", default="", help="Why, for the log of the elected program.")
 @verb
 def hand_over(settings: Settings, name: str, to: str, by: str, reason: str) -> None:
-    """Ask who is elected in NAME to hand over, and wait until another one is elected.
+    """Move the leadership of the election NAME to another candidate.
 
-    It ends its command first. Then one command of the log ends its leadership and begins that of
-    the candidate: in between nobody is elected, and never are two. Without --to it is the heaviest
-    that waits, and of equal ones who waits longest. It is done by `coordinator elect`, and by
-    programs that listen to `Election.asked()`; others do not answer.
+    It asks the elected program, and waits until another candidate is elected.
+
+    The elected program ends its work first. Then one command of the log ends its leadership and
+    begins that of the candidate, so there are never two. Without --to, that is the waiting
+    candidate with the highest weight, and of several the one that has waited longest. Programs
+    under `coordinator elect`, and those that use `Election.asked()`, hand over; others do not
+    answer.
 
     \b
     Exit codes, beside the usual ones:

@@ -77,7 +77,9 @@ def grants(
     limit: int,
     is_election: bool,
 ) -> None:
-    """List who held which lock and how it ended, of all locks or of NAME, the oldest first.
+    """List who held which lock, and how each grant ended.
+
+    It shows the grants of all locks, or of NAME, the oldest first.
 
     With --json each grant is a document on a line of its own. The cluster keeps a bounded history:
     the oldest grants are forgotten first.

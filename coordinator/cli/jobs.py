@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 @click.option("--forget", is_flag=True, help="Remove the ledger of NAME: it begins again.")
 @verb
 def jobs(settings: Settings, name: str | None, forget: bool) -> None:
-    """List the jobs that run once in each interval; of NAME, its last runs.
+    """List the jobs that run once in each interval, or the runs of NAME.
 
-    LATE is how long ago an interval began that nobody runs. STATE: ok, running, failing (the last
-    attempt failed), crashed (it did not come to its end), lost (so, and nobody repeats it), behind
-    (the leader's clock is behind a time by which the job was decided). A ledger that cannot be read
-    is named on standard error, the others are listed, and the exit code is 1.
+    LATE is how long ago an interval began that no host runs. STATE: ok, running, failing (the last
+    attempt failed), crashed (the last attempt did not end), lost (the same, and it is not
+    repeated), behind (the leader's clock is behind the time of an earlier decision). If a ledger
+    cannot be read, it is named on standard error, the others are listed, and the exit code is 1.
 
     \b
     Examples:

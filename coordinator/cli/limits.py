@@ -40,8 +40,8 @@ class Limit(click.ParamType[tuple[str, int]]):
 def limits(context: click.Context) -> None:
     """Show the limits of the cluster; `coordinator limits set` changes them.
 
-    They hold for all members alike. A configuration file proposes only the first ones of a new
-    cluster. Where there is more than a lower limit allows nothing is lost: only growth is refused.
+    They hold for all members alike. A configuration file sets only the first ones of a new
+    cluster. A lower limit deletes nothing: only growth is refused.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ _wait_option = click.option(
     "wait_s",
     type=Seconds(),
     metavar="SECONDS",
-    help=f"Wait for so long; exit code {EXIT_NOT_IN_TIME} if it was not in time.",
+    help=f"Wait up to this long; exit code {EXIT_NOT_IN_TIME} if it was not in time.",
 )
 
 
@@ -35,7 +35,7 @@ _wait_option = click.option(
 def counter(
     settings: Settings, name: str, add: int | None, at_least: int | None, at_most: int | None
 ) -> None:
-    """Show the counter NAME, or add to it: each addition is done exactly once.
+    """Show the counter NAME, or add to it exactly once.
 
     Exit code 1 says that the sum would be out of bounds; nothing was added.
 
@@ -66,14 +66,14 @@ def counter(
 
 @click.command()
 @click.argument("name")
-@click.option("--set", "value", metavar="VALUE", help="Set it; all who wait get VALUE.")
+@click.option("--set", "value", metavar="VALUE", help="Set it; all waiting clients get VALUE.")
 @click.option("--clear", is_flag=True, help="Clear it.")
 @_wait_option
 @verb
 def flag(
     settings: Settings, name: str, value: str | None, clear: bool, wait_s: float | None
 ) -> None:
-    """Show the value of the flag NAME, set it, clear it, or wait until it is set.
+    """Show, set or clear the flag NAME, or wait until it is set.
 
     Without an option: exit code 1 if it is not set.
 
@@ -106,8 +106,8 @@ def flag(
 
 @click.command()
 @click.argument("name")
-@click.option("--close", is_flag=True, help="Let all who come wait.")
-@click.option("--open", "is_opened", is_flag=True, help="Let all go on.")
+@click.option("--close", is_flag=True, help="Close it: clients that wait stay.")
+@click.option("--open", "is_opened", is_flag=True, help="Open it: all waiting clients continue.")
 @_wait_option
 @verb
 def barrier(
@@ -155,7 +155,9 @@ def latch(
     part: str | None,
     wait_s: float | None,
 ) -> None:
-    """Show how many are left of the COUNT of the latch NAME, count down, or wait for 0.
+    """Count down the latch NAME of COUNT, or wait until it is open.
+
+    Without an option it shows how many counts are left.
 
     \b
     Examples:

@@ -146,16 +146,16 @@ class Runner:
 @click.command()
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--every", metavar="LENGTH", help="90s, 15m, 6h; 1d, 1w or 1mo.")
-@click.option("--at", metavar="TIME", help="With 1d: 02:00; 1w: 'mon 02:00'; 1mo: '1 02:00'.")
-@click.option("--tz", metavar="ZONE", help="Of days and cron expressions.  [default: UTC]")
+@click.option("--every", metavar="LENGTH", help="The interval: 90s, 15m, 6h; 1d, 1w or 1mo.")
+@click.option("--at", metavar="TIME", help="Of 1d '02:00', of 1w 'mon 02:00', of 1mo '1 02:00'.")
+@click.option("--tz", metavar="ZONE", help="Zone of --at and --cron.  [default: UTC]")
 @click.option("--cron", metavar="EXPRESSION", help="Instead of --every: '0 2 * * MON-FRI'.")
 @click.option(
     "--catch-up",
     type=click.Choice(["last", "all", "skip"]),
     default="last",
     show_default=True,
-    help="Of missed intervals run the latest, all, or none.",
+    help="Which missed intervals to run: the latest, all, or none.",
 )
 @click.option(
     "--grace",
@@ -163,7 +163,7 @@ class Runner:
     default=3_600.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --catch-up skip: later than this is missed.",
+    help="With --catch-up skip: an interval is missed after this time.",
 )
 @click.option("--at-most-once", is_flag=True, help="Never repeat a run that crashed or failed.")
 @click.option(
@@ -187,7 +187,7 @@ class Runner:
     type=WaitTime(),
     default=0.0,
     show_default=True,
-    help="How long to wait while another host is at it; if that one dies, take over.",
+    help="How long to wait while another host runs it; if that host dies, take over.",
 )
 @click.option("--keep", is_flag=True, help="Stay, and run each interval when it begins.")
 @click.option(
@@ -216,7 +216,9 @@ def once(
     is_quiet: bool,
     **options: Any,
 ) -> None:
-    """Run COMMAND once in each interval of the job NAME, on the first host that comes.
+    """Run COMMAND once in each interval of the job NAME, on one host.
+
+    The first host that calls this in an interval runs it.
 
     Start it on each host, by the cron of each. The interval is decided by the leader's time, not
     by this host's clock. A run that crashed or failed is repeated by the next call, with a higher

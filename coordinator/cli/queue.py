@@ -41,7 +41,7 @@ def queue(
     dead: bool,
     revive: str | None,
 ) -> None:
-    """Count what is in the queue of work NAME, put an item, or look at the dead ones.
+    """Show the queue of work NAME, put an item, or list the dead ones.
 
     \b
     Examples:

@@ -52,7 +52,7 @@ class QuotaOf(click.ParamType[int]):
 
 @click.group()
 def quota() -> None:
-    """Show how much identities have of how much they may have, and change that.
+    """Show and change how much each identity may have.
 
     A znode, with its bytes, counts against the identity that created it; so does a place in the
     queue of a lock while it waits. Without a quota of its own the limits znodes_per_identity_max,

@@ -68,12 +68,14 @@ def render(
     once: bool,
     argv: tuple[str, ...],
 ) -> None:
-    """Write FILE from TEMPLATE and the values of a configuration, now and after each change.
+    """Write a file from TEMPLATE and a configuration, after each change.
+
+    It writes FILE (--out) now, and again after each change of the configuration.
 
     {{KEY}} in TEMPLATE is replaced by that value: text as it is, anything else as JSON. COMMAND is
-    run after the first write and after each that changed FILE. With --signal it is run once, gets
-    the signal after each change, and its end is the end. A version that lacks a value, or a FILE
-    that cannot be written, is said and leaves FILE as it was; with --once it is an error.
+    run after the first write and after each that changed FILE. With --signal it is started once and
+    gets the signal after each change; when it ends, this ends. If a version lacks a value, or FILE
+    cannot be written, that is reported and FILE stays as it was; with --once it is an error.
 
     \b
     Examples:

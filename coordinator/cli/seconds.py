@@ -18,6 +18,12 @@ class Seconds(click.FloatRange):
     ) -> None:
         super().__init__(min=min, max=max, min_open=min_open)
 
+    def _describe_range(self) -> str:
+        """Leave the upper end out of the help where it is only the largest number that fits."""
+        if self.max != SECONDS_MAX:
+            return super()._describe_range()
+        return f"x{'>' if self.min_open else '>='}{self.min:g}"
+
     def convert(self, value: Any, param: Any, ctx: Any) -> float:
         """Return the number; refuse what is no time."""
         seconds: float = super().convert(value, param, ctx)

@@ -74,7 +74,7 @@ def secret(path: Path) -> None:
 @click.option("--access-off", is_flag=True, help="Turn access rights off, too.")
 @failing_well
 def recover(config_path: Path | None, yes: bool, by: str, reason: str, access_off: bool) -> None:
-    """Begin a cluster again from one member's data, if it can never elect a leader again.
+    """Begin a cluster again from the data of one member.
 
     This is the last resort, if `coordinator status` says that members have no vote and starting all
     members does not help. Acknowledged writes that are not in these data are lost. All sessions
@@ -84,9 +84,10 @@ def recover(config_path: Path | None, yes: bool, by: str, reason: str, access_of
     \b
     1. Stop all members.
     2. On each machine: coordinator recover --config FILE
-       It changes nothing and says what is there. The best data have the highest last term, then
+       It changes nothing and describes the data. The best data have the highest last term, then
        the highest last entry.
-    3. There: coordinator recover --config FILE --yes --by WHO --reason WHY
+    3. On the machine with the best data:
+       coordinator recover --config FILE --yes --by WHO --reason WHY
     4. Move the data directories of all the others away, and start all members.
 
     It is also the way back if no token is left that may change access rights: --access-off turns

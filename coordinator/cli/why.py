@@ -264,7 +264,9 @@ def _waiting(view: LockView, now_ms: int) -> list[str]:
 @click.option("--election", "is_election", is_flag=True, help="NAME is an election.")
 @verb
 def why_lost(settings: Settings, name: str, grant: str | None, is_election: bool) -> None:
-    """Say how a grant of the lock NAME ended, when its holder was last heard of, and who was next.
+    """Say how and why a grant of the lock NAME ended.
+
+    It says when its holder was last heard of, and which client was next.
 
     GRANT is its grant id (42-1337) or its fencing token (1337). Without one it is the last grant
     that did not end by its holder's release.

@@ -128,7 +128,9 @@ def create(
 @click.option("--at-least-zxid", type=click.IntRange(min=0), help="See everything up to this zxid.")
 @verb
 def get(settings: Settings, path: str, stale: bool, at_least_zxid: int | None) -> None:
-    """Print the data of a znode, byte for byte; to a terminal with control characters escaped.
+    """Print the data of a znode, byte for byte.
+
+    On a terminal, control characters are escaped.
 
     \b
     Examples:
