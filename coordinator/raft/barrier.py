@@ -22,7 +22,8 @@ class QuorumRounds:
     def __init__(self, member_ids: Sequence[str]) -> None:
         self._answered = dict.fromkeys(member_ids, 0)
         self._others_needed = (len(member_ids) + 1) // 2
-        self._joining: asyncio.Future[int] | None = None
+        self.joining: asyncio.Future[int] | None = None
+        """What those share who wait for the next round to begin; None if nobody does."""
         self._in_flight: deque[tuple[int, int, asyncio.Future[int]]] = deque()
         self._round_number = 0
 
@@ -30,14 +31,14 @@ class QuorumRounds:
         """Return the result of the next round to begin: the commit index at its beginning.
 
         Shared: wait on it shielded."""
-        if self._joining is None:
-            self._joining = asyncio.get_running_loop().create_future()
-        return self._joining
+        if self.joining is None:
+            self.joining = asyncio.get_running_loop().create_future()
+        return self.joining
 
     @property
     def has_joined(self) -> bool:
         """Whether a caller waits for a round that may begin now."""
-        return self._joining is not None and len(self._in_flight) < ROUNDS_IN_FLIGHT_MAX
+        return self.joining is not None and len(self._in_flight) < ROUNDS_IN_FLIGHT_MAX
 
     @property
     def is_waiting(self) -> bool:
@@ -51,10 +52,10 @@ class QuorumRounds:
 
     def begin(self, commit_index: int) -> None:
         """Begin a round for those who have joined; ``current``, its number, is sent to all."""
-        assert self._joining is not None
+        assert self.joining is not None
         self._round_number += 1
-        self._in_flight.append((self._round_number, commit_index, self._joining))
-        self._joining = None
+        self._in_flight.append((self._round_number, commit_index, self.joining))
+        self.joining = None
         self._finish()
 
     def on_reply(self, member_id: str, round_number: int) -> None:
@@ -67,9 +68,9 @@ class QuorumRounds:
     def fail(self) -> None:
         """Fail all waiters: this member does not lead. Answers to old rounds no longer count."""
         waiting = [future for _, _, future in self._in_flight]
-        if self._joining is not None:
-            waiting.append(self._joining)
-        self._joining = None
+        if self.joining is not None:
+            waiting.append(self.joining)
+        self.joining = None
         self._in_flight.clear()
         for member_id in self._answered:
             self._answered[member_id] = self._round_number

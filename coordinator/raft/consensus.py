@@ -113,6 +113,10 @@ class Consensus:
             return self.member_id
         return self.core.leader_id if self._elections.is_leader_in_sight else None
 
+    def position(self) -> tuple[object, ...]:
+        """Return role, term, leader, whether it is in sight, and commit index, for comparing."""
+        return (*self.core.position(), self._elections.is_leader_in_sight)
+
     @property
     def last_index(self) -> int:
         """The index of the last entry of this log."""
@@ -162,7 +166,8 @@ class Consensus:
         self.core.tick()
         if self.core.role is Role.LEADER:
             self.replication.send_commit_index(self.core.term, self.core.commit_index)
-            self._maybe_begin_round()
+            if self.rounds.joining is not None:
+                self._maybe_begin_round()
 
     def _is_alone_and_dirty(self) -> bool:
         return not self._others and bool(self._log.durable_index < self._log.last_index)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
@@ -82,14 +83,8 @@ def hash_library(folder: Path) -> str:
     return digest.hexdigest()
 
 
-class _Driven(threading.local):
-    """The time of the member that is being driven in this thread, in seconds."""
-
-    def __init__(self) -> None:
-        self.now: float | None = None
-
-
-_driven_member = _Driven()
+_driven_member = threading.local()
+"""``now``: the time of the member that is being driven in this thread, in seconds; else missing."""
 
 
 class _Driving:
@@ -103,22 +98,20 @@ class _Driving:
         self._outer: list[float | None] = []
 
     def __enter__(self) -> None:
-        self._outer.append(_driven_member.now)
+        self._outer.append(getattr(_driven_member, "now", None))
         _driven_member.now = self._now_ms() / 1000
 
     def __exit__(self, *_exception: object) -> None:
-        _driven_member.now = self._outer.pop()
-
-
-def _driven_now() -> float:
-    now = _driven_member.now
-    if now is None:
-        raise InvariantError("the library read a clock while no member drove it")
-    return now
+        outer = self._outer.pop()
+        if outer is None:
+            del _driven_member.now  # to read the clock now is an error
+        else:
+            _driven_member.now = outer
 
 
 check_library()
-library.monotonicTime = _driven_now
+# Read several times in each pass: without a call of a Python function.
+library.monotonicTime = partial(getattr, _driven_member, "now")
 
 
 class PeerNode(Node):  # type: ignore[misc]  # the library is untyped

@@ -19,7 +19,8 @@ class Listeners:
 
     def __init__(self, member_id: str) -> None:
         self._member_id = member_id
-        self._role = Role.FOLLOWER
+        self.role = Role.FOLLOWER
+        """What they were notified of last."""
         self._leader: tuple[str | None, int] = (None, 0)
         self.of_role: list[RoleListener] = []
         self.of_leader: list[LeaderListener] = []
@@ -27,9 +28,9 @@ class Listeners:
 
     def tell_role(self, role: Role, term: int) -> None:
         """Call the listeners if the role has changed."""
-        if role is self._role:
+        if role is self.role:
             return
-        self._role = role
+        self.role = role
         logger.info("member %s is %s in term %d", self._member_id, role, term)
         for listener in self.of_role:
             listener(role, term)

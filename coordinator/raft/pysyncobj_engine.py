@@ -139,7 +139,7 @@ class PySyncObjEngine:
         self._disk_health: DiskHealth | None = None
         self._incarnations: Incarnations | None = None
         self._run_loop = RunLoop(self._pass, clock.monotonic_ms)
-        self._last_pass: tuple[object, ...] = ()  # role, term, leader and commit index after it
+        self._last_pass: tuple[object, ...] = ()  # the position after it
         self._trust = Trust(self._transport, clock, len(self._member_ids))
         self._entries = Entries(
             Proposals(raft, command_bytes_max=raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES),
@@ -385,9 +385,12 @@ class PySyncObjEngine:
     def _on_heard(self, is_routine: bool) -> None:
         if self._run_loop.is_woken:
             return
-        assert self._consensus is not None
-        self._tell_leader(self._consensus)
-        if not is_routine or not self._is_settled(self._consensus):
+        consensus = self._consensus
+        assert consensus is not None
+        has_moved = self._last_pass != consensus.position()
+        if has_moved:
+            self._tell_leader(consensus)
+        if has_moved or not is_routine or not self._is_settled(consensus):
             self._wake()
 
     def _on_role(self, role: Role) -> None:
@@ -440,26 +443,29 @@ class PySyncObjEngine:
             self._fail(error)
 
     def _is_settled(self, consensus: Consensus) -> bool:
-        """Whether a pass would find nothing to do: all is as the last one left it."""
+        """Whether a pass would find nothing to do, where all is as the last one left it."""
         snapshots, incarnations, log_sync = self._snapshots, self._incarnations, self._log_sync
         return bool(
-            self._last_pass == consensus.core.position() and consensus.is_settled()
+            consensus.is_settled()
             and log_sync and log_sync.is_settled and snapshots and snapshots.is_settled
             and incarnations and incarnations.is_settled and not self._handovers.is_under_way
         )  # fmt: skip
 
     def _after_pass(self, consensus: Consensus, snapshots: SnapshotExchange) -> None:
         self._reads.on_applied(consensus.core.applied_index)
-        self._tell_leader(consensus)
-        if consensus.is_leader_ready:
+        position = consensus.position()
+        if position != self._last_pass:
+            self._tell_leader(consensus)
+        if self._listeners.role is not Role.LEADER and consensus.is_leader_ready:
             self._tell_role(Role.LEADER)
-        consensus.recovering.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
+        if consensus.recovering.caught_up is not None:
+            consensus.recovering.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
         if not self._is_caught_up:
             self._is_ready(consensus)
         if self._entries.is_between_entries and self._ownership and self._ownership.is_noted:
             snapshots.maybe_make(consensus.core.applied_index)
         snapshots.resend(consensus)
-        self._last_pass = consensus.core.position()
+        self._last_pass = position
         if consensus.has_more_to_do() or self._entries.proposals.is_cut_off:
             self._wake()
         due_ms = consensus.due_ms()

@@ -75,7 +75,8 @@ class Progress:
     def keep(self, acknowledged: Acknowledgement) -> None:
         """Keep the acknowledgement that proves what the follower must have."""
         if acknowledged.last_index >= max(self.match_index, self.kept_index):
-            self.acknowledged = acknowledged._replace(seal=acknowledged.seal[:SEAL_BYTES])
+            term, last_index, seal = acknowledged
+            self.acknowledged = Acknowledgement(term, last_index, seal[:SEAL_BYTES])
 
     def keep_committed(self, commit_index: int) -> None:
         """Note what is both acknowledged and committed."""
@@ -153,7 +154,8 @@ class Replication:
         """Send the commit index to followers that have the entries, if no append carries it."""
         owed = []
         for progress in self.followers.values():
-            progress.keep_committed(commit_index)
+            if progress.kept_index < commit_index:
+                progress.keep_committed(commit_index)
             if progress.sent_commit_index < commit_index <= progress.match_index:
                 owed.append(progress)
         if not owed:
@@ -196,7 +198,8 @@ class Replication:
             match_index = min(reply.next_index - 1, last_index)
             progress.match_index = max(progress.match_index, match_index)
             progress.next_index = max(progress.next_index, progress.match_index + 1)
-            progress.keep_committed(commit_index)
+            if progress.kept_index < commit_index:
+                progress.keep_committed(commit_index)
             progress.is_doubted = False
             progress.keep(Acknowledgement(reply.term, reply.next_index - 1, reply.seal))
             self._land(progress)

@@ -23,6 +23,7 @@ class RunLoop:
         self._is_woken = False
         self._at_end: Callable[[Callable[[], None]], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._soon: asyncio.TimerHandle | None = None
         self._due_ms = 0
 
@@ -50,10 +51,10 @@ class RunLoop:
         loop = self._loop or self._running_loop()
         at = loop.time() + max(1, due_ms - self._now_ms()) / 1000
         if self._timer is not None:
-            if self._timer.when() <= at:
+            if self._timer_at <= at:
                 return  # It comes too early and is set again then: cheaper than cancelling it.
             self._timer.cancel()
-        self._timer = loop.call_at(at, self._on_timer)
+        self._timer, self._timer_at = loop.call_at(at, self._on_timer), at
 
     def cancel(self) -> None:
         """Run no more passes, unless woken again."""

@@ -303,7 +303,8 @@ def decode(payload: bytes | memoryview) -> Message:
         fields = decoder.decode(payload)
     except (DecodeError, ValueError, RecursionError) as error:  # the second: no UTF-8
         raise FrameError(f"expected the fields of {kind.__name__}: {error}") from None
-    message: Message = kind(*fields[1:])
+    # The decoder has counted the fields; a named tuple's own constructor is a function in Python.
+    message: Message = tuple.__new__(kind, fields[1:])
     return message
 
 

@@ -35,7 +35,8 @@ NO_ACKNOWLEDGEMENT = Acknowledgement()
 def sealed(key: bytes, message: Message) -> Message:
     """Return ``message`` with this member's seal if it is one that acknowledges entries."""
     if isinstance(message, Appended) and message.is_success:
-        return message._replace(seal=_seal(key, message.term, message.next_index - 1))
+        term, epoch, next_index, is_success, _ = message
+        return Appended(term, epoch, next_index, is_success, _seal(key, term, next_index - 1))
     if isinstance(message, SnapshotReply) and message.is_installed:
         return message._replace(seal=_seal(key, message.term, message.snapshot_index))
     return message

@@ -61,7 +61,7 @@ from coordinator.raft.rejoin.incarnation_record import (
     save,
     seal,
 )
-from coordinator.raft.rejoin.recovering import TRY_AGAIN_MS, Proof, Recovering
+from coordinator.raft.rejoin.recovering import TRY_AGAIN_MS, Proof, Recovering, RecoveryStage
 from coordinator.raft.storage.disk import Disk
 from coordinator.raft.storage.ownership import Ownership
 
@@ -174,9 +174,7 @@ class Incarnations:
         )  # fmt: skip
 
     def _maybe_end_founding(self) -> None:
-        """End this member's if so many others hold what it had that the rest can be proven."""
-        if not self._recovering.is_founding:
-            return
+        """End the founding if so many others hold what it had that the rest can be proven."""
         proven = sum(shown.is_proven for shown in self._shown_by.values())
         if proven >= (len(self._others) + 1) // 2:
             self._recovering.end()
@@ -232,14 +230,18 @@ class Incarnations:
     def tick(self, log_position: object, leader_id: str | None) -> None:
         """Show again what was not seen; begin an incarnation if the log moved and it is time to."""
         now_ms = self._now_ms()
-        self._maybe_end_founding()
-        self._ownership.maybe_note(now_ms)
-        cluster_id = self._ownership.cluster_id
+        ownership, stage = self._ownership, self._recovering.stage
+        if stage is RecoveryStage.FOUNDING:
+            self._maybe_end_founding()
+            stage = self._recovering.stage
+        if not ownership.is_noted:
+            ownership.maybe_note(now_ms)
+        cluster_id = ownership.owner.cluster_id
         if not cluster_id and leader_id in self._shown_by:
-            self._ownership.learn(self._shown_by[leader_id].cluster_id)
-            cluster_id = self._ownership.cluster_id
+            ownership.learn(self._shown_by[leader_id].cluster_id)
+            cluster_id = ownership.owner.cluster_id
             self._on_cluster_id(cluster_id)
-        state = (self._recovering.stage, cluster_id)
+        state = (stage, cluster_id)
         if self._shown_state != state:
             self._shown_state = state
             self._show_all()

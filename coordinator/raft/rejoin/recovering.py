@@ -98,7 +98,8 @@ class Recovering:
         self._answers_needed = member_count - member_count // 2
         self._answered: set[str] = set()
         self._question = 0
-        self._caught_up: Proof | None = None
+        self.caught_up: Proof | None = None
+        """What ends the recovery once it is durable."""
         self._founder_id: str | None = None
         self._first_leaders_commit: int | None = None
         self._try_again_ms: int | None = None
@@ -160,7 +161,7 @@ class Recovering:
         logger.error("member %s may not vote until it has caught up: %s", self._member_id, why)
         self._answered.clear()
         self._question = 0
-        self._caught_up = self._first_leaders_commit = self._founder_id = None
+        self.caught_up = self._first_leaders_commit = self._founder_id = None
         self.stage = RecoveryStage.JOINING
         try:
             self._write(RecoveryStage.JOINING)
@@ -188,11 +189,11 @@ class Recovering:
 
     def note_caught_up(self, proof: Proof) -> None:
         """The log agrees up to its index with what the leader of its term has committed."""
-        self._caught_up = proof
+        self.caught_up = proof
 
     def maybe_end(self, durable_index: int, now_ms: int) -> None:
         """End the recovery if the entries of the proof are durable and there is room for it."""
-        proof = self._caught_up
+        proof = self.caught_up
         if proof is None or durable_index < proof.commit_index:
             return
         if self._try_again_ms is not None and now_ms < self._try_again_ms:
@@ -214,7 +215,7 @@ class Recovering:
             self._disk.sync_directory(self._directory)
             logger.info("member %s may vote", self._member_id)
             self.stage = RecoveryStage.PROVEN
-        self._caught_up = self._try_again_ms = None
+        self.caught_up = self._try_again_ms = None
 
     def _store(self, stage: RecoveryStage) -> None:
         self.stage = stage

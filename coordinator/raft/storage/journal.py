@@ -22,8 +22,9 @@ The promises:
 7. Opening refuses files that it cannot explain (rules: ``segments``, ``records``) and a directory
    that another process uses. It syncs again what may not be stable, before that counts.
 
-The entries are in memory too: PySyncObj reads them by position and slice. Names in camel case are
-PySyncObj's. No threads here; only a ``SyncToken`` may be called from one.
+The entries are in memory too: the log is a list of them, which PySyncObj reads by position and
+slice, dozens of times for each write. Names in camel case are PySyncObj's. No threads here; only a
+``SyncToken`` may be called from one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import overload
 
 from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.storage import hard_state as term
@@ -56,7 +56,7 @@ class SyncToken:
     def __init__(self, journal: Journal, *, is_whole: bool, is_rolling: bool) -> None:
         self._journal = journal
         self._file = journal._file
-        self._next_sequence = journal._segment.sequence + 1
+        self._next_sequence = journal._segments[-1].sequence + 1
         self._next_index = journal._next_index or 0
         self.term = journal._term if journal._is_term_due else None
         self._unneeded = tuple(journal._unneeded)
@@ -65,7 +65,7 @@ class SyncToken:
         self.is_rolling = is_rolling
         self.size_bytes = journal._size_bytes
         self.last_index = journal._written_index
-        self.first_index = journal._segment.first_index
+        self.first_index = journal._segments[-1].first_index
         self.next_segment: tuple[Segment, DiskFile] | None = None
         self.is_full = False
         self.has_room = False
@@ -116,7 +116,7 @@ class SyncToken:
                 disk.sync_directory(self._journal._directory)
 
 
-class Journal:
+class Journal(list[Entry]):
     """The log of one member. See the module for what is promised."""
 
     def __init__(
@@ -160,14 +160,14 @@ class Journal:
         self._term = self._stored_term = found.term
         self._segments = found.segments
         self._file = found.file
-        self._entries = found.replay.entries
+        super().__init__(found.replay.entries)
         self._next_index = found.replay.next_index
-        self._bytes_in_memory = sum(len(entry[0]) for entry in self._entries)
+        self._bytes_in_memory = sum(len(entry[0]) for entry in self)
         self.durable_index = self._written_index = self.last_index
         """The highest index such that this log's entries up to it are stable; 0 when none is."""
         # Of the last segment: its length, and what of it is stable.
         self._size_bytes = self._synced_bytes = found.replay.valid_bytes
-        if not self._entries and self._next_index is not None:
+        if not self and self._next_index is not None:
             # All that is left is before what a snapshot covers; begin after the snapshot's end.
             self.clear()
 
@@ -185,7 +185,7 @@ class Journal:
             self._stop(f"entry {self._next_index} was expected next, entry {idx} came")
         if term > self._term.term:
             self._stop(f"entry {idx} is of term {term}, the term stored is {self._term.term}")
-        self._entries.append((command, idx, term))
+        self.append((command, idx, term))
         self._pending.append((RecordKind.ENTRY, idx, term, command))
         self._next_index = idx + 1
         self._bytes_in_memory += len(command)
@@ -193,7 +193,7 @@ class Journal:
     def clear(self) -> None:
         """Forget all entries; the next one may have any index (a snapshot was installed)."""
         self._refuse_after_failure()
-        self._entries = []
+        super().clear()
         self._next_index = None
         self._bytes_in_memory = 0
         self._first_needed = 0
@@ -205,11 +205,11 @@ class Journal:
         self._refuse_after_failure()
         if entryFrom < 0:
             self._stop(f"a cut at position {entryFrom}")
-        cut = self._entries[entryFrom:]
+        cut = self[entryFrom:]
         if not cut:
             return
         index = cut[0][1]
-        del self._entries[entryFrom:]
+        del self[entryFrom:]
         self._next_index = index
         self._bytes_in_memory -= sum(len(entry[0]) for entry in cut)
         self._pending.append((RecordKind.CUT, index, 0, b""))
@@ -220,23 +220,11 @@ class Journal:
         self._refuse_after_failure()
         if entryTo < 0:
             self._stop(f"compaction to position {entryTo}")
-        dropped = self._entries[:entryTo]
-        del self._entries[:entryTo]
+        dropped = self[:entryTo]
+        del self[:entryTo]
         self._bytes_in_memory -= sum(len(entry[0]) for entry in dropped)
-        self._first_needed = self._entries[0][1] if self._entries else self._next_index or 0
+        self._first_needed = self[0][1] if self else self._next_index or 0
         self._maybe_drop_segments()
-
-    @overload
-    def __getitem__(self, item: int) -> Entry: ...
-
-    @overload
-    def __getitem__(self, item: slice) -> list[Entry]: ...
-
-    def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
-        return self._entries[item]
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
         """Nothing: see promise 5."""
@@ -272,7 +260,7 @@ class Journal:
         if self._failure is None:
             # It is a hint: without room for it there is none.
             with self._stopping_on_failure(), suppress(DiskFullError):
-                self._watermark.say(self._segment.sequence, self._synced_bytes)
+                self._watermark.say(self._segments[-1].sequence, self._synced_bytes)
 
     def _destroy(self) -> None:
         """Close the file and release the directory. Does not sync: what was promised is stable."""
@@ -321,12 +309,12 @@ class Journal:
     @property
     def first_index(self) -> int:
         """Index of the first entry; 0 when there is none."""
-        return self._entries[0][1] if self._entries else 0
+        return self[0][1] if self else 0
 
     @property
     def last_index(self) -> int:
         """Index of the last entry; 0 when there is none."""
-        return self._entries[-1][1] if self._entries else 0
+        return self[-1][1] if self else 0
 
     @property
     def bytes_in_memory(self) -> int:
@@ -342,12 +330,13 @@ class Journal:
         """Hand everything buffered to the system in one write; this makes nothing stable.
 
         The buffer waits while a term, which must be stable first, or a new segment is under way."""
-        self._refuse_after_failure()
+        if self._failure is not None:
+            self._refuse_after_failure()
         if not self._pending or self._is_term_due:
             return
         if self._in_flight is not None and self._in_flight.is_rolling:
             return
-        salt, first_index = self._segment.salt, self._segment.first_index
+        salt, first_index = self._segments[-1].salt, self._segments[-1].first_index
         parts: list[bytes] = []
         for kind, index, term_, command in self._pending:
             parts += encode(kind, index, term_, command, salt)
@@ -367,7 +356,7 @@ class Journal:
             raise
         self.is_full = False
         self._pending.clear()
-        self._segment.first_index = first_index
+        self._segments[-1].first_index = first_index
         self._size_bytes += len(data)
         self._written_index = self.last_index
 
@@ -408,7 +397,7 @@ class Journal:
                 self._unneeded = [each for each in self._unneeded if each.sequence >= first]
             return
         self._synced_bytes = token.size_bytes
-        self._segment.durable_first_index = token.first_index
+        self._segments[-1].durable_first_index = token.first_index
         self.durable_index = max(self.durable_index, token.last_index)
         if token.next_segment is not None:
             with self._stopping_on_failure():
@@ -453,7 +442,7 @@ class Journal:
         self._set_term(replace(self._term, first_sequence=self._segments[0].sequence))
 
     def _set_term(self, state: term.TermState) -> None:
-        self._term = replace(state, last_sequence=self._segment.sequence)
+        self._term = replace(state, last_sequence=self._segments[-1].sequence)
 
     @property
     def _is_term_due(self) -> bool:

@@ -110,6 +110,8 @@ class LogSync:
         if self._syncing is not None:
             self._release_what_is_true()
             return
+        if not self._held and not self._log.is_dirty:
+            return
         log, may_try = self._log, not self._is_too_early()
         while log.is_dirty and may_try:
             token = log.begin_sync()
