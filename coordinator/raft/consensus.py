@@ -172,6 +172,12 @@ class Consensus:
     def _is_alone_and_dirty(self) -> bool:
         return not self._others and bool(self._log.durable_index < self._log.last_index)
 
+    def is_own_log_awaited(self) -> bool:
+        """Whether a follower holds durably what may not be durable here."""
+        durable_index = self._log.durable_index
+        followers = self.replication.followers.values()
+        return any(progress.match_index > durable_index for progress in followers)
+
     def has_more_to_do(self) -> bool:
         """Whether another pass would commit or apply something, as far as is known here."""
         core = self.core

@@ -63,9 +63,7 @@ class DiskHealth:
         waited_ms = self._log_sync.waiting_seconds * 1000
         if not self._log.is_full and waited_ms < self._slow_ms:
             return False
-        followers = consensus.replication.followers.values()
-        durable_index = self._log.durable_index
-        return any(progress.match_index > durable_index for progress in followers)
+        return consensus.is_own_log_awaited()
 
     def refusal(self) -> NoSpaceError:
         """Return the error for commands while the disk is full."""

@@ -191,7 +191,8 @@ class PySyncObjEngine:
         )  # fmt: skip
         self._log_sync = LogSync(
             self._log, send=self._transport.send, start_blocking=self._syncs or start_in_place,
-            run_blocking=self._run_blocking, in_place_seconds_max=self._sync_in_place_seconds_max,
+            run_blocking=None if self._syncs else self._run_blocking,
+            in_place_seconds_max=self._sync_in_place_seconds_max,
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
             on_durable=self._wake, on_failure=self._fail,
         )  # fmt: skip
@@ -429,12 +430,13 @@ class PySyncObjEngine:
             return
         try:
             self._entries.begin_pass()
+            log_sync.settle(is_needed=consensus.is_own_log_awaited())
             consensus.tick()
             is_overtaken = disk_health.is_overtaken(consensus)
             if is_overtaken or self._handovers.is_under_way:
                 self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
             self._transport.flush()
-            log_sync.sync()
+            log_sync.sync(may_leave=self._others != () and consensus.core.role is Role.LEADER)
             self._transport.flush()
             disk_health.observe()
             incarnations.tick((consensus.core.term, self._log.durable_index), consensus.leader_id)

@@ -83,9 +83,14 @@ class SyncToken:
         self.is_done = True
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it makes the log stable and does nothing else."""
+        return self.term is None and not self.is_rolling
+
+    @property
     def descriptor(self) -> int | None:
         """The file's, if to sync it is all that a call would do, and the system's sync does it."""
-        return None if self.term is not None or self.is_rolling else self._file.descriptor
+        return self._file.descriptor if self.is_plain else None
 
     def end(self, error: OSError | None) -> None:
         """Instead of a call: the file of ``descriptor`` was synced, or that failed."""
@@ -285,6 +290,11 @@ class Journal(list[Entry]):
         if self._pending or self._size_bytes != self._synced_bytes:
             return True
         return self._term is not self._stored_term and self._is_term_due
+
+    @property
+    def is_unwritten(self) -> bool:
+        """True when something waits that no sync under way makes stable."""
+        return bool(self._pending) or self._is_term_due
 
     @property
     def has_room(self) -> bool:

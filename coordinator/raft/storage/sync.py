@@ -2,7 +2,8 @@
 
 1. The kernel syncs, or a thread (``kernel_sync``). The loop waits for a sync that is likely to be
    short, which is fastest under little load. It never waits long, and not at all while the disk is
-   slow; what is written and held meanwhile waits for the next sync.
+   slow; what is written and held meanwhile waits for the next sync. A leader waits only when it
+   must know: when followers have answered, or when the next sync is to begin.
 2. A failed sync is never tried again (row 1; Rebello et al., ATC 2020).
 3. Without room on the disk nothing is lost and nothing acknowledged; it is tried again a few times
    a second.
@@ -39,7 +40,7 @@ class LogSync:
 
     Args:
         start_blocking: where a sync is run that the loop waits for.
-        run_blocking: where the others are.
+        run_blocking: where the others are; None: there, too.
         in_place_seconds_max: syncs that take longer, on average, are not waited for.
         slow_seconds: a sync that takes longer makes this a slow disk, for a while.
         on_durable: called after a sync that did not end in the pass it began in.
@@ -52,7 +53,7 @@ class LogSync:
         *,
         send: Send,
         start_blocking: Callable[[SyncToken], Started],
-        run_blocking: RunBlocking,
+        run_blocking: RunBlocking | None,
         in_place_seconds_max: float,
         slow_seconds: float,
         on_durable: Callable[[], None],
@@ -76,6 +77,8 @@ class LogSync:
         self._full_since: float | None = None
         self._try_again_at = 0.0
         self._syncing: asyncio.Task[None] | None = None
+        self._left: tuple[SyncToken, Started] | None = None
+        """The sync under way that nobody waits for yet; nothing is held for it."""
         self._is_dropped = False
         self.sync_count = 0
         self.sync_seconds_total = 0.0
@@ -90,23 +93,49 @@ class LogSync:
     @property
     def is_settled(self) -> bool:
         """Whether all that was written is durable, and no message waits."""
-        return not self._held and not self._log.is_dirty
+        return not self._held and self._left is None and not self._log.is_dirty
 
     @property
     def waiting_seconds(self) -> float:
         """How long the sync under way, or what finds no room, has waited by now."""
-        if self._syncing is not None:
+        if self._syncing is not None or self._left is not None:
             return self._loop.time() - self._began
         return 0.0 if self._full_since is None else self._loop.time() - self._full_since
 
     @property
     def is_slow(self) -> bool:
         """Whether a sync takes too long for a leader, or did a moment ago."""
-        is_waiting = self._syncing is not None and self.waiting_seconds >= self._slow_seconds
+        is_under_way = self._syncing is not None or self._left is not None
+        is_waiting = is_under_way and self.waiting_seconds >= self._slow_seconds
         return is_waiting or self._loop.time() < self._slow_until
 
-    def sync(self) -> None:
-        """Make everything durable and send what waits for it, now or when that is done."""
+    def settle(self, *, is_needed: bool = True) -> None:
+        """Wait for the sync that was left, if there is one: not long, if it ``is_needed`` now."""
+        if self._left is None:
+            return
+        waited = self._loop.time() - self._began
+        if not is_needed and waited < PATIENCE_S:
+            return
+        (token, started), self._left = self._left, None
+        average, quick = self._average_seconds, self._in_place_seconds_max
+        if started.wait(0):
+            # When it was done nobody has seen; only what was soon noticed tells of the disk.
+            self._end(token, [], waited if waited < quick else min(waited, average))
+        elif is_needed and average < quick and started.wait(PATIENCE_S):
+            self._end(token, [])
+        else:
+            self._wait_elsewhere(token, started.done(), [])
+            return
+        self._note_room()
+
+    def sync(self, *, may_leave: bool = False) -> None:
+        """Make everything durable and send what waits for it, now or when that is done.
+
+        ``may_leave``: ``settle`` is called before anything but messages held here depends on it."""
+        if self._left is not None:
+            if may_leave and not self._held and not self._log.is_unwritten:
+                return
+            self.settle()
         if self._syncing is not None:
             self._release_what_is_true()
             return
@@ -115,7 +144,7 @@ class LogSync:
         log, may_try = self._log, not self._is_too_early()
         while log.is_dirty and may_try:
             token = log.begin_sync()
-            if token is not None and not self._sync(token):
+            if token is not None and not self._sync(token, may_leave and not self._held):
                 self._release_what_is_true()
                 return
             self._note_room()
@@ -133,6 +162,9 @@ class LogSync:
     async def stop(self) -> None:
         """Hold nothing any more, and wait for the sync under way: its file must stay open."""
         self._held.clear()
+        if self._left is not None:
+            (token, started), self._left = self._left, None
+            self._wait_elsewhere(token, started.done(), [])
         if self._syncing is not None:
             await asyncio.wait((self._syncing,))
 
@@ -150,20 +182,29 @@ class LogSync:
         if self._full_since is None:
             self._full_since = now
 
-    def _sync(self, token: SyncToken) -> bool:
+    def _sync(self, token: SyncToken, may_leave: bool) -> bool:
         """Sync; return whether that is done already."""
         self._began = self._loop.time()
         held = self._take() if token.is_whole else []
-        if self._average_seconds >= self._in_place_seconds_max:
-            under_way: Awaitable[None] = self._run_blocking(token)
+        is_slow = self._average_seconds >= self._in_place_seconds_max
+        if is_slow and self._run_blocking is not None:
+            self._wait_elsewhere(token, self._run_blocking(token), held)
+            return False
+        started = self._start_blocking(token)
+        may_leave = may_leave and token.is_plain
+        if started.wait(0.0 if is_slow or may_leave else PATIENCE_S):
+            self._end(token, held)
+            return True
+        if may_leave:
+            self._left = token, started
         else:
-            started = self._start_blocking(token)
-            if started.wait(PATIENCE_S):
-                self._end(token, held)
-                return True
-            under_way = started.done()
-        self._syncing = self._loop.create_task(self._sync_elsewhere(token, under_way, held))
+            self._wait_elsewhere(token, started.done(), held)
         return False
+
+    def _wait_elsewhere(
+        self, token: SyncToken, under_way: Awaitable[None], held: list[tuple[str, Message]]
+    ) -> None:
+        self._syncing = self._loop.create_task(self._sync_elsewhere(token, under_way, held))
 
     async def _sync_elsewhere(
         self, token: SyncToken, under_way: Awaitable[None], held: list[tuple[str, Message]]
@@ -182,9 +223,11 @@ class LogSync:
         if not token.is_full:  # or nothing is durable that was not, and the next pass tries again
             self._on_durable()
 
-    def _end(self, token: SyncToken, held: list[tuple[str, Message]]) -> None:
+    def _end(
+        self, token: SyncToken, held: list[tuple[str, Message]], took: float | None = None
+    ) -> None:
         self._log.end_sync(token)
-        self._note_time()
+        self._note_time(self._loop.time() - self._began if took is None else took)
         self._release(held)
 
     def _take(self) -> list[tuple[str, Message]]:
@@ -216,8 +259,7 @@ class LogSync:
             return message.next_index - 1 <= self._log.durable_index
         return not (isinstance(message, SnapshotReply) and message.is_installed)
 
-    def _note_time(self) -> None:
-        took = self._loop.time() - self._began
+    def _note_time(self, took: float) -> None:
         self._average_seconds += AVERAGE_WEIGHT * (took - self._average_seconds)
         self.sync_count += 1
         self.sync_seconds_total += took

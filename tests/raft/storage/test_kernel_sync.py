@@ -231,3 +231,134 @@ def test_the_log_holds_no_loop_and_believes_no_sync_before_its_end(
         syncs.close()
 
     asyncio.run(scenario())
+
+
+class Leader:
+    """The syncs of a leader's log, by a kernel whose syncs end when the test says so."""
+
+    def __init__(self, directory: Path) -> None:
+        self.kernel = Kernel()
+        self.syncs = Syncs(self.kernel.open)
+        self.log = Journal(str(directory / "log"), OsDisk())
+        self.sent: list[Message] = []
+        self.failures: list[BaseException] = []
+        self.woken = asyncio.Event()
+        self.log_sync = LogSync(
+            self.log,
+            send=lambda _member_id, message: self.sent.append(message) is None,
+            start_blocking=self.syncs,
+            run_blocking=None,
+            in_place_seconds_max=0.005,
+            slow_seconds=0.8,
+            on_durable=self.woken.set,
+            on_failure=self.failures.append,
+        )
+        self.kernel.result = None
+
+    async def write(self, index: int) -> None:
+        self.log.add(b"a", index, 0)
+        self.log_sync.sync(may_leave=True)
+
+    async def stop(self) -> None:
+        self.kernel.result = 0
+        await self.log_sync.stop()
+        self.log._destroy()
+        self.syncs.close()
+
+
+async def test_a_leader_goes_on_while_its_log_is_synced(tmp_path: Path) -> None:
+    """Nothing counts as durable before somebody has asked, and the kernel has said so."""
+    leader = Leader(tmp_path)
+    began = time.monotonic()
+    await leader.write(1)
+    leader.log_sync.settle(is_needed=False)
+    leader.log_sync.sync(may_leave=True)
+    assert leader.kernel.calls.count(SUBMIT) == 1
+    assert time.monotonic() - began < patient(0.01)
+    assert (leader.log.durable_index, leader.log_sync.is_settled) == (0, False)
+
+    leader.log_sync.settle()  # a follower has it: waited for a while
+    assert leader.log.durable_index == 0
+    leader.kernel.end(0)
+    await asyncio.wait_for(leader.woken.wait(), 10)
+    assert (leader.log.durable_index, leader.log_sync.is_settled) == (1, True)
+
+    await leader.write(2)
+    leader.kernel.result = 0
+    assert leader.log.durable_index == 2, "a sync that was done at once is done"
+    await leader.stop()
+
+
+async def test_a_sync_that_was_left_is_done_when_it_is_needed(tmp_path: Path) -> None:
+    leader = Leader(tmp_path)
+    await leader.write(1)
+    leader.kernel.result = 0
+    leader.log_sync.settle()
+    assert leader.log.durable_index == 1
+    assert leader.log_sync.sync_count == 1
+    await leader.stop()
+
+
+async def test_what_comes_while_a_sync_was_left_has_a_sync_of_its_own(tmp_path: Path) -> None:
+    leader = Leader(tmp_path)
+    await leader.write(1)
+    leader.kernel.result = 0
+    leader.log.add(b"b", 2, 0)
+    leader.kernel.result = None
+    leader.log_sync.sync(may_leave=True)  # the first has not ended: waited for, not long
+    assert leader.kernel.calls.count(SUBMIT) == 1
+    leader.kernel.end(0)
+    await asyncio.wait_for(leader.woken.wait(), 10)
+    assert leader.log.durable_index == 1
+    leader.log_sync.sync(may_leave=True)
+    leader.log_sync.settle()
+    assert (leader.log.durable_index, leader.kernel.calls.count(SUBMIT)) == (2, 2)
+    await leader.stop()
+
+
+async def test_a_message_that_is_held_is_not_left_behind(tmp_path: Path) -> None:
+    """One that leads no more acknowledges what it wrote as a leader only when it is stable."""
+    leader = Leader(tmp_path)
+    await leader.write(1)
+    leader.log_sync.hold("2", say.Appended(1, 0, 2, True))
+    leader.log_sync.sync()
+    assert leader.sent == [say.ProbeReply(1, 0)]
+    leader.kernel.end(0)
+    await asyncio.wait_for(leader.woken.wait(), 10)
+    leader.log_sync.sync()
+    assert leader.sent[1:] == [say.Appended(1, 0, 2, True)]
+    await leader.stop()
+
+
+@pytest.mark.parametrize("how", ["needed", "stopped"])
+async def test_the_failure_of_a_sync_that_was_left_stops_the_member(
+    how: str, tmp_path: Path
+) -> None:
+    leader = Leader(tmp_path)
+    await leader.write(1)
+    leader.kernel.result = -errno.EIO
+    if how == "needed":
+        with pytest.raises(StorageError, match="Input/output error"):
+            leader.log_sync.settle()
+    else:
+        await leader.log_sync.stop()
+        assert "Input/output error" in str(leader.failures[0])
+    assert leader.log.durable_index == 0
+    with pytest.raises(StorageError):
+        leader.log.add(b"b", 2, 0)
+    leader.log._destroy()
+    leader.syncs.close()
+
+
+async def test_a_disk_that_hangs_is_seen_to_be_slow_though_nobody_waits(tmp_path: Path) -> None:
+    leader = Leader(tmp_path)
+    await leader.write(1)
+    async with asyncio.timeout(10):
+        while not leader.log_sync.is_slow:
+            await asyncio.sleep(0.05)
+            leader.log_sync.settle(is_needed=False)  # a heartbeat
+    assert leader.log.durable_index == 0
+    leader.kernel.end(0)
+    await asyncio.wait_for(leader.woken.wait(), 10)
+    assert leader.log.durable_index == 1
+    await leader.stop()
