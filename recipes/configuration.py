@@ -184,11 +184,17 @@ class Configuration(Generic[ClientT]):
             if now.version and is_same(values, now.values):
                 return now
             if self._check is not None and self._check(values) is False:
-                raise BadArgumentsError(f"{self.name}: the check refused these values")
+                raise BadArgumentsError(
+                    f"{self.name}: expected values that this configuration's check accepts, found "
+                    "that it returned False; nothing was written"
+                )
             made = await self._kept.write(now.version, data, is_unchanged, if_held)
             if made is not None:
                 return made
-        raise TooManyRetriesError(f"{self.name}: {_TRIES_MAX} times another change came first")
+        raise TooManyRetriesError(
+            f"{self.name}: expected no other writer, found one in each of {_TRIES_MAX} tries; "
+            "nothing was written. Try again"
+        )
 
 
 def _values_of(values: Values) -> Values:

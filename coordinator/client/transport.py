@@ -332,7 +332,9 @@ async def _whole_body(endpoint: str, response: aiohttp.ClientResponse) -> bytes:
             f"{endpoint}: the connection broke within the answer: {_reason(error)}"
         ) from error
     if len(body) > _RESPONSE_BYTES_MAX:
-        raise ConnectionLostError(f"{endpoint}: the answer is over {_RESPONSE_BYTES_MAX}")
+        raise ConnectionLostError(
+            f"{endpoint}: expected an answer of at most {_RESPONSE_BYTES_MAX} bytes, found more"
+        )
     return body
 
 

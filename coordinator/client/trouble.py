@@ -34,6 +34,9 @@ class Trouble:
             return self.unknown
         if self.refused is not None:
             return self.refused
-        error = UnavailableError("no member answered before the deadline")
+        error = UnavailableError(
+            "no member answered before the deadline, and nothing was changed: look at the "
+            "endpoints, and whether members run"
+        )
         error.__cause__ = self.unknown
         return error

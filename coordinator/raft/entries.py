@@ -88,7 +88,9 @@ class Proposals:
         in_flight = len(self._queue) + self._logged_count
         if in_flight >= self._in_flight_max:
             raise ThrottledError(
-                f"{in_flight} proposals wait already", proposals_in_flight=in_flight
+                f"expected fewer than {in_flight} proposals under way "
+                "(raft.proposals_in_flight_max), found as many; nothing was proposed, try again",
+                proposals_in_flight=in_flight,
             )
         if len(command) > self._command_bytes_max:
             raise DataTooLargeError(
@@ -98,7 +100,9 @@ class Proposals:
         waiting_bytes = self._queued_bytes + self._logged_bytes
         if waiting_bytes and waiting_bytes + len(command) > self._bytes_max:
             raise ThrottledError(
-                f"{waiting_bytes} bytes of proposals wait already",
+                f"expected at most {self._bytes_max} bytes of proposals under way "
+                f"(raft.proposals_bytes_max), found {waiting_bytes} and {len(command)} more; "
+                "nothing was proposed, try again",
                 proposals_in_flight=in_flight,
             )
         waiter: Waiter = asyncio.Future(loop=asyncio.get_running_loop())

@@ -113,7 +113,10 @@ class _Rounds:
         """
         ids = tuple(session_ids)
         if self._waiting_count + len(ids) > waiting_max:
-            raise ThrottledError(f"{self._waiting_count} heartbeats wait for the leader already")
+            raise ThrottledError(
+                f"expected at most {waiting_max} heartbeats that wait for the leader, found "
+                f"{self._waiting_count} and {len(ids)} more; send them again, or to another member"
+            )
         answer: asyncio.Future[Acks] = asyncio.get_running_loop().create_future()
         self._waiting.append((ids, answer))
         self._waiting_count += len(ids)

@@ -232,7 +232,11 @@ class Proposer:
         waiting_bytes = self._waiting_bytes
         if waiting_bytes and waiting_bytes + size > self._limits.proposals_bytes_max:
             self._come_to("unanswered").inc()
-            raise ThrottledError(f"{waiting_bytes} bytes of proposals are under way here already")
+            raise ThrottledError(
+                f"expected at most {self._limits.proposals_bytes_max} bytes of proposals under way "
+                f"at one member (raft.proposals_bytes_max), found {waiting_bytes} and {size} more; "
+                "nothing was proposed, try again or at another member"
+            )
 
     async def _until_known(self, command: bytes, attempts: _Attempts, deadline_ms: int) -> None:
         me = self._engine.member_id
@@ -295,7 +299,9 @@ class Proposer:
     async def _forward(self, leader_id: str, command: bytes, deadline_ms: int) -> Committed:
         if self._forwarded_in_flight >= self._limits.proposals_in_flight_max:
             raise ThrottledError(
-                f"{self._forwarded_in_flight} proposals are under way to the leader already"
+                f"expected fewer than {self._forwarded_in_flight} proposals under way to the "
+                "leader (raft.proposals_in_flight_max), found as many; nothing was proposed, "
+                "try again"
             )
         remaining_ms = max(1, deadline_ms - self._clock.monotonic_ms())
         key = KEY.get().encode()[:_KEY_BYTES_MAX]
@@ -323,7 +329,10 @@ class Proposer:
             if key:
                 mark = await self._turns.turn(key, remaining_ms / 1_000)
                 if not mark:
-                    raise ThrottledError(f"no turn for {key} within {remaining_ms} ms")
+                    raise ThrottledError(
+                        f"other requests of client {key} took all its turns at the leader for "
+                        f"{remaining_ms} ms; nothing was proposed, try again with fewer at once"
+                    )
             await _refuse_undecodable(command)
             if not self._leadership.is_leader:
                 raise NoLeaderError(f"member {self._engine.member_id} does not lead")

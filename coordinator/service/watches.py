@@ -143,7 +143,10 @@ class WatchHub:
         self.check(caller, keys)
         table = self._replica.machine.access
         if not has_place(table, caller, len(self._streams), self._limits.watch_streams_max):
-            raise ThrottledError(f"{len(self._streams)} watch streams are open on this member")
+            raise ThrottledError(
+                f"expected fewer than {len(self._streams)} watch streams on one member "
+                "(limits.watch_streams_max), found as many; watch at another member"
+            )
         key = KEY.get()
         if key and self._by_client[key] >= self._limits.watch_streams_per_client_max:
             raise ThrottledError(
@@ -153,8 +156,9 @@ class WatchHub:
         taken, maximum = self._selector_count, self._limits.watch_selectors_max
         if not has_place(table, caller, taken, maximum, len(keys)):
             raise ThrottledError(
-                f"the {len(self._streams)} watch streams open on this member watch "
-                f"{self._selector_count} things already, and {len(keys)} more would be too many"
+                f"expected fewer selectors of all watch streams on one member "
+                f"(limits.watch_selectors_max), found {taken} and {len(keys)} more; watch at "
+                "another member"
             )
         start_zxid = self._replica.machine.zxid if from_zxid is None else from_zxid
         self._history.refuse_compacted(start_zxid)

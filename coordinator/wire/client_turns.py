@@ -132,7 +132,10 @@ class ClientTurns:
 
 def no_turn() -> ThrottledError:
     """Return the error of a request that waited too long; nothing of it was done."""
-    return ThrottledError("other requests of this client took all its turns for too long")
+    return ThrottledError(
+        "other requests of this client took all its turns for too long; nothing was done, try "
+        "again with fewer at once"
+    )
 
 
 def _marked(request: TurnRequest, begin: Callable[[], bool], mark: int) -> bool:

@@ -24,6 +24,7 @@ KINDS = [
     recipes.WorkQueue, recipes.Delivery, recipes.Pool, recipes.Borrowed, recipes.CachedValue,
     recipes.TreeCache, recipes.TokenChunk, recipes.ManualLock, recipes.Revoker, recipes.Job,
     recipes.Jobs, recipes.CommitLog, recipes.CommitSite, recipes.Configuration,
+    recipes.RevokeRequest,
 ]  # fmt: skip
 RAISE_NOTHING = {
     *("AsyncClient.call", "AsyncClient.retry_delay_ms", "AsyncClient.shared", "Client.call"),
@@ -35,8 +36,16 @@ RAISE_NOTHING = {
     *("Grant.remaining_safe_ms", "Grant.condition", "Grant.with_hold", "Lock.with_options"),
     *("AsyncClient.close", "AsyncClient.wait", "Client.close", "CachedValue.peek"),
     *("Configuration.watch", "TreeCache.changes", "TreeCache.close"),
+    "RevokeRequest.remaining_ms",
 }
 """What reads a clock, registers a callback, or ends without raising for what went wrong."""
+
+
+VALUES = {
+    recipes.CachedZnode, recipes.GroupMember, recipes.JobRun, recipes.Run, recipes.Snapshot,
+    recipes.Transaction, recipes.Wish, coordinator.RetryPolicy,
+}  # fmt: skip
+"""What verbs are given and return; their own functions compute, and ask nobody."""
 
 
 def verbs() -> Iterator[tuple[str, Any]]:
@@ -64,6 +73,20 @@ def test_each_public_verb_lists_its_errors(name: str, verb: Any) -> None:
     assert named or "``" in listed, f"{name}: {listed}"
     for each in named:
         assert hasattr(errors, each), f"{name}: there is no {each}"
+
+
+@pytest.mark.parametrize("name", sorted({*recipes.__all__, *coordinator.__all__}))
+def test_every_exported_class_with_verbs_is_looked_at(name: str) -> None:
+    """A new recipe enters the list, or is a value."""
+    kind = getattr(recipes if name in recipes.__all__ else coordinator, name)
+    if inspect.isclass(kind) and not issubclass(kind, BaseException):
+        verbs_of_it = [
+            each
+            for each, _ in inspect.getmembers(kind, inspect.isfunction)
+            if not each.startswith("_")
+        ]
+
+        assert not verbs_of_it or kind in KINDS or kind in VALUES, f"{name}: {verbs_of_it}"
 
 
 def test_what_raises_nothing_is_there() -> None:

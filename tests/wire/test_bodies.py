@@ -27,7 +27,7 @@ async def test_bytes_that_wait_are_bounded_and_one_body_is_always_taken() -> Non
             asyncio.ensure_future(heavy.run(lambda: work("good"), 40)),
         ]
         await asyncio.sleep(0)
-        with pytest.raises(ThrottledError, match="100 bytes of bodies wait"):
+        with pytest.raises(ThrottledError, match="found 100 and 1 more"):
             await heavy.run(lambda: work("one too many"), 1)
         may_go_on.set()
         found = await asyncio.gather(*waiting, return_exceptions=True)

@@ -103,11 +103,15 @@ class ElectionService(QueueService):
             ):
                 raise  # another condition of the caller
             raise NotOwnerError(
-                f"{path} of zxid {czxid} is not elected (yet, or any more)", path=path
+                f"expected an elected candidate, found that {path} of zxid {czxid} is not elected "
+                "(yet, or any more)",
+                path=path,
             ) from None
         except (NoNodeError, BadVersionError):
             raise NotOwnerError(
-                f"{path} of zxid {czxid} is not the one elected", path=path
+                f"expected an elected candidate, found that {path} of zxid {czxid} is gone: "
+                "campaign again",
+                path=path,
             ) from None
         return Proclaimed(grant_id, czxid, committed.outcome.zxid)
 

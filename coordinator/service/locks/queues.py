@@ -116,7 +116,10 @@ class Queues:
         """
         table = self._replica.machine.access
         if not has_place(table, attempt.caller, self._attempt_count, self._waiters_max):
-            raise ThrottledError(f"{self._attempt_count} contenders wait on this member already")
+            raise ThrottledError(
+                f"expected fewer than {self._attempt_count} contenders that wait at one member "
+                "(limits.lock_waiters_max), found as many; nothing is queued, ask another member"
+            )
         request = attempt.request or attempt.own_request or self._own_request()
         started_ms = self._clock.monotonic_ms()
         self._attempt_count += 1

@@ -59,7 +59,11 @@ class HeavyWork:
             ThrottledError: with it too many bytes would wait; nothing was done.
         """
         if self._waiting_bytes and self._waiting_bytes + size > self._bytes_max:
-            raise ThrottledError(f"{self._waiting_bytes} bytes of bodies wait to be read already")
+            raise ThrottledError(
+                f"expected at most {self._bytes_max} bytes of bodies that wait to be decoded "
+                f"(http.bodies_bytes_max), found {self._waiting_bytes} and {size} more; nothing "
+                "was done, try again or at another member"
+            )
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
         self._waiting_bytes += size

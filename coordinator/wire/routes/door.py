@@ -174,7 +174,9 @@ class Door:
                     raise _longer(maximum)
                 if self._partial_bytes > config.bodies_bytes_max:
                     raise ThrottledError(
-                        f"{self._partial_bytes} bytes of bodies have come in part already"
+                        f"expected at most {config.bodies_bytes_max} bytes of bodies that have "
+                        f"come in part (http.bodies_bytes_max), found {self._partial_bytes}; "
+                        "nothing was done, try again or at another member"
                     )
             return bytes(body)
         finally:

@@ -248,8 +248,11 @@ class StreamConnection(asyncio.Protocol):
         if self._is_leaving:
             self._refuse(frame.id, ShuttingDownError("this member is stopping; try another one"))
         elif len(self._running) >= (maximum := 1 if self._place.full else self._door.requests_max):
-            said = f"expected at most {maximum} requests of one connection under way, found more"
-            self._refuse(frame.id, ThrottledError(said))
+            message = (
+                f"expected at most {maximum} requests of one connection under way, found more; "
+                "nothing was done, try again with fewer at once"
+            )
+            self._refuse(frame.id, ThrottledError(message))
         else:
             request = StreamRequest(frame, self)
             self._running[frame.id] = request
@@ -307,8 +310,11 @@ class StreamConnection(asyncio.Protocol):
         body = b"" if answer.body is None or request.method == "HEAD" else answer.body
         is_read = request.method == "GET"  # what a write came to is never kept back
         if is_read and len(body) > _LARGE_BYTES and self._unsent() > _UNSENT_BYTES_LARGE:
-            said = f"{self._unsent()} bytes of answers wait for this client to read them"
-            self._refuse(request.id, ThrottledError(said))
+            message = (
+                f"expected a client that reads its answers, found {self._unsent()} bytes that it "
+                "has not read; read them, then ask again"
+            )
+            self._refuse(request.id, ThrottledError(message))
             return
         if len(body) > UNSENT_BYTES_MAX:  # one may be longer by itself, and is read all the same
             self._unsent_max = UNSENT_BYTES_MAX + len(body)
@@ -413,8 +419,11 @@ class StreamConnection(asyncio.Protocol):
         if count != self._partial_bytes:
             added, self._partial_bytes = count - self._partial_bytes, count
             if not self._door.count_partial(added) and added > 0:
-                said = "too many bytes of requests have come in part already"
-                self._go_away_at_once(ThrottledError(said))
+                message = (
+                    "expected fewer bytes of requests that have come in part "
+                    "(http.bodies_bytes_max); nothing was done, try again or at another member"
+                )
+                self._go_away_at_once(ThrottledError(message))
 
     def _frame_in_time(self) -> None:
         if self._frame_timer is not None:
