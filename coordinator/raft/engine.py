@@ -216,6 +216,11 @@ class Engine(Protocol):
         """Return what this member knows of itself and of the others now."""
         ...
 
+    @property
+    def leader_id(self) -> str | None:
+        """The leader of ``status``; asked for each request, so it costs little."""
+        ...
+
     def is_in_contact(self) -> bool:
         """Whether, by ``status``, the leader known here is reachable; on the leader, a quorum.
 

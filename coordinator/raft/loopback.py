@@ -115,7 +115,7 @@ class LoopbackEngine:
             member_id=self._member_id,
             role=self._role,
             term=1,
-            leader_id=self._member_id if self._role is Role.LEADER else None,
+            leader_id=self.leader_id,
             commit_index=self._index,
             applied_index=self._index,
             last_index=self._index,
@@ -123,6 +123,11 @@ class LoopbackEngine:
             is_ready=self._replica is not None,
             is_reachable={},
         )
+
+    @property
+    def leader_id(self) -> str | None:
+        """This member, once it leads."""
+        return self._member_id if self._role is Role.LEADER else None
 
     def is_in_contact(self) -> bool:
         """Whether it leads: there is no other member."""

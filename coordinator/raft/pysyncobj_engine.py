@@ -25,11 +25,7 @@ from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import NoLeaderError, ShuttingDownError, StorageError
 from coordinator.raft import status
-from coordinator.raft.blocking import (
-    RunBlocking,
-    run_in_thread,
-    start_in_place,
-)  # fmt: skip
+from coordinator.raft.blocking import RunBlocking, run_in_thread, start_in_place
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.context import RaftContext
 from coordinator.raft.disk_health import DiskHealth
@@ -119,7 +115,7 @@ class PySyncObjEngine:
         self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
         # One who says how to block is a simulation: it has no threads.
         self._run_blocking: RunBlocking = run_blocking or run_in_thread
-        self._syncs = None if run_blocking else Syncs()
+        self._syncs, self._is_simulated = Syncs(), run_blocking is not None
         self._desk = RequestDesk(self._transport, raft.frame_bytes_max)
         self._reads = ReadIndex(
             self._member_id, timeout_ms=2 * raft.election_timeout_ms_max,
@@ -179,8 +175,7 @@ class PySyncObjEngine:
         except BaseException:
             self._is_running = False
             self._log._destroy()
-            if self._syncs is not None:
-                self._syncs.close()
+            self._syncs.close()
             raise
         self._wake()
 
@@ -190,8 +185,9 @@ class PySyncObjEngine:
             piece_bytes=self._raft.snapshot_piece_bytes,
         )  # fmt: skip
         self._log_sync = LogSync(
-            self._log, send=self._transport.send, start_blocking=self._syncs or start_in_place,
-            run_blocking=None if self._syncs else self._run_blocking,
+            self._log, send=self._transport.send,
+            start_blocking=start_in_place if self._is_simulated else self._syncs,
+            run_blocking=self._run_blocking if self._is_simulated else None,
             in_place_seconds_max=self._sync_in_place_seconds_max,
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
             on_durable=self._wake, on_failure=self._fail,
@@ -263,8 +259,7 @@ class PySyncObjEngine:
                 step()
             except Exception as error:  # it stops anyway, and acknowledged nothing of this
                 logger.warning("member %s: closing its log: %s", self._member_id, error)
-        if self._syncs is not None:
-            self._syncs.close()
+        self._syncs.close()
 
     def _fail(self, error: BaseException) -> None:
         """Stop for good: never answer, acknowledge or vote again."""
@@ -363,6 +358,11 @@ class PySyncObjEngine:
             is_ready=self._is_running and self._is_ready(self._consensus),
             trouble="" if self._disk_health is None else self._disk_health.trouble,
         )  # fmt: skip
+
+    @property
+    def leader_id(self) -> str | None:
+        """The leader that this member follows, or itself; None: none is known."""
+        return self._consensus.leader_id if self._consensus and self._is_running else None
 
     def is_in_contact(self) -> bool:
         """Whether this member reaches its leader, or leads and reaches a quorum."""

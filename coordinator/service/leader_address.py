@@ -17,7 +17,7 @@ class LeaderAddress:
 
     def url(self) -> str | None:
         """Return it as the status says it; None when no leader is known, or not its address."""
-        leader_id = self._engine.status().leader_id
+        leader_id = self._engine.leader_id
         return None if leader_id is None else self._urls.get(leader_id) or None
 
     def on_change(self, listener: Callable[[], None]) -> None:

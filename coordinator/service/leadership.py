@@ -81,7 +81,7 @@ class Leadership:
         """Return the member id to send a write to now; None if there is no leader."""
         if self.is_leader:
             return self._engine.member_id
-        leader_id = self._engine.status().leader_id
+        leader_id = self._engine.leader_id
         # Elected, but the engine has not reported the role: not ready yet.
         return None if leader_id == self._engine.member_id else leader_id
 

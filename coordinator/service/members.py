@@ -103,7 +103,7 @@ class MemberReports:
             ProposalTimeoutError: who leads was not known in time; it may have been handed over.
         """
         self._replica.machine.access.check(caller, Verb.ADMIN, MEMBERS)
-        before = self._engine.status().leader_id
+        before = self._engine.leader_id
         if before is None:
             raise NoLeaderError("no leader is known that could hand over")
         try:

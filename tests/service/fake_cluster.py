@@ -187,6 +187,10 @@ class FakeEngine:
             trouble="its disk is full" if self.is_full else "",
         )
 
+    @property
+    def leader_id(self) -> str | None:
+        return self._world.leader_id
+
     def is_in_contact(self) -> bool:
         world = self._world
         return world.leader_id is not None and (world.has_quorum or len(world.engines) == 1)
