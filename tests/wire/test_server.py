@@ -186,11 +186,19 @@ async def test_the_next_header_has_a_deadline_of_its_own() -> None:
 
 async def test_a_body_that_comes_after_its_header_leaves_the_connection_open() -> None:
     """As http.client sends it: nothing of a next request has come, whose header would be late."""
-    async with serving(idle_deadline_ms=60_000) as server:
+    entered = asyncio.Event()
+
+    async def reading(door: Door, request: IncomingRequest) -> Answered:
+        entered.set()
+        assert await door.raw_body(request) == b"body"
+        return door.reply_now(request, {})
+
+    async with serving(reading, idle_deadline_ms=60_000) as server:
         wire = await Wire.to(server)
         for _ in range(2):
+            entered.clear()
             await wire.send(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\n")
-            await asyncio.sleep(0.02)  # it is read, and waits for its body
+            await entered.wait()
             await wire.send(b"body")
             assert (await wire.response())[0] == 200
             await asyncio.sleep(0.25)  # idle for longer than a header may take: that is allowed
@@ -657,17 +665,17 @@ async def test_half_a_header_sent_ahead_is_not_waited_for(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What comes while a request runs has its deadline, too, from when the request has ended."""
-    go_on = asyncio.Event()
+    entered, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(door: Door, request: IncomingRequest) -> Answered:
+        entered.set()
         await go_on.wait()
         return door.reply_now(request, {})
 
     async with serving(slow, idle_deadline_ms=60_000) as server:
         wire = await Wire.to(server)
         await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
-        await until(lambda: server.connection_count == 1)
-        await asyncio.sleep(0.02)
+        await entered.wait()
         await wire.send(b"GET /x HTTP/1.1\r\nHo")
         await asyncio.sleep(0.3)  # longer than a header may take: the request is not cut
         go_on.set()
