@@ -20,7 +20,10 @@ waiting               who waits until a number is reached           nothing of o
 log_lines             what may a line of the log hold               nothing of ours
 build                 is this compiled                              nothing of ours
 stable_files          is a file whole after a crash                 nothing of ours
-config                what did the operator say                     errors
+garbage               when is lost memory looked for                nothing of ours
+event_loop            when does a pass of a member's loop end       clock
+config, config_file   what did the operator say                     errors, model.limits
+config_rules          do the settings fit each other                config, model, errors
 secret_file           what makes a member of this cluster           config, errors
 audit                 what was forced, changed or refused           errors, config, clock
 oidc                  whose is a token of an issuer                 errors, config, clock

@@ -421,6 +421,20 @@ def test_files_stay_small_and_explained(module: str, path: Path) -> None:
     assert not wide, f"{path}: lines {wide} are wider than {LINE_COLUMNS_MAX} columns"
 
 
+def test_the_map_names_every_room() -> None:
+    """The table in coordinator/__init__.py has a row for each room and module of its own."""
+    _, _, table = (import_module("coordinator").__doc__ or "").partition("may import\n")
+    rows = table.split("\n====")[0].splitlines()
+    firsts = [row[:20] for row in rows if row[:20].strip(" =")]
+    named = {each.strip(" 0123456789") for first in firsts for each in first.split(",")}
+    there = {
+        "recipes" if is_within(module, "recipes") else module.split(".")[module.count(".") > 0]
+        for module, _ in MODULES
+    } - {"__main__"}
+
+    assert named == there
+
+
 def test_no_modules_import_each_other() -> None:
     """Neither directly nor by way of others, nor for type checking alone."""
     assert imports.circles(imports.imports(source.product(ROOT))) == []
