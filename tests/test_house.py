@@ -267,6 +267,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "django": ("recipes.integrations.django",),
     "apscheduler": ("recipes.integrations.apscheduler",),
     "dramatiq": ("recipes.integrations.dramatiq",),
+    "tooz": ("recipes.integrations.tooz",),
     "celery": ("recipes.integrations.celery", "recipes.integrations.celery_beat"),
 }
 

@@ -286,6 +286,9 @@ INTEGRATIONS: dict[str, Integration] = {
         "APScheduler", "test_workers::test_apscheduler_runs_each_time_on_one_replica",
         ("apscheduler",),
     ),
+    "tooz": Integration(
+        "tooz", "test_tooz::test_groups_have_members_with_capabilities", ("tooz",)
+    ),
     "redis_lock": Integration(
         "Code that expects redis-py's lock",
         "test_redis_lock::test_it_is_acquired_and_released_as_the_real_one", ("redis",),
