@@ -1,4 +1,4 @@
-"""What is called when a hold ends: once each, whichever thread asked for it."""
+"""The callbacks at the end of a hold: once each, whichever thread registered them."""
 
 from __future__ import annotations
 

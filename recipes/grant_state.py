@@ -1,4 +1,4 @@
-"""What the clock alone says of a grant; see ``recipes.grant`` for what is asked of the cluster."""
+"""The part of a grant that the clock alone decides; see ``recipes.grant`` for the rest."""
 
 from __future__ import annotations
 

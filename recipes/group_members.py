@@ -1,4 +1,4 @@
-"""Who is registered in a group: read once, or kept true by one watch.
+"""The members of a group: read once, or kept true by one watch.
 
 A stream reads all once; then the watch brings each change with its values, which costs no request.
 If the history of changes does not reach back to what was missed, all are read again; so the last

@@ -1,4 +1,4 @@
-"""How the elected lets another candidate follow: at once, or when it is asked to."""
+"""The handing over of an election: at once, or when the elected is asked to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one object holds at a time, and the bodies that it is held for; see ``recipes.context``."""
+"""The grant that one object holds, and the bodies that it is held for; see ``recipes.context``."""
 
 from __future__ import annotations
 

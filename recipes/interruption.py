@@ -1,4 +1,4 @@
-"""What cancels the task in the body of an ``async with`` when its grant is lost."""
+"""The cancellation of the body of an ``async with`` whose grant is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person asks of all jobs: the last run, the next, what is late, and what fails."""
+"""The overview of all jobs: the last run, the next, what is late, and what fails."""
 
 from __future__ import annotations
 

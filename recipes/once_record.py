@@ -1,4 +1,4 @@
-"""What is recorded of the work of one key; see ``recipes.once``."""
+"""The record of the work of one key; see ``recipes.once``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the grant behind a hold comes from and is given back."""
+"""The source of the grant behind a hold, and where it is given back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a worker takes an item of a work queue; see ``recipes.work_queue``.
+"""The taking of an item of a work queue by a worker; see ``recipes.work_queue``.
 
 An item is free if it has no child: neither the claim of a worker, nor a delay. One command checks
 that, counts the attempt and makes the claim. A worker that finds nothing waits for its turn, a

@@ -1,4 +1,4 @@
-"""How a cached subtree changes: what was there and what is, znode by znode.
+"""The changes of a cached subtree: what was there and what is, znode by znode.
 
 A reader that is slow gets several changes as one, from what it saw last to what is there now.
 So what waits for it is bounded by the znodes there are, and it is never told of a state that never

@@ -1,4 +1,4 @@
-"""What keeps the copy of a cache true: it reads all, follows the watch, and asks how old it is.
+"""The follower of a cached subtree: it reads all, follows the watch, and knows its age.
 
 All of it runs in the loop of the client; ``tree`` and ``confirmed_ms`` are read in any thread.
 """

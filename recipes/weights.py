@@ -1,4 +1,4 @@
-"""How much each candidate of an election weighs: the heaviest that waits is to be elected.
+"""The weights of an election's candidates: the heaviest that waits is to be elected.
 
 A candidate says its weight by an ephemeral znode, before it queues up: its name is that of its
 session, a number and the weight, so one listing tells all. A candidate without one weighs 1.

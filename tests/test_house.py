@@ -7,6 +7,7 @@ not imported, so a forbidden import is found even where it would fail.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -434,6 +435,17 @@ def test_the_map_names_every_room() -> None:
     } - {"__main__"}
 
     assert named == there
+
+
+NO_NOUN = re.compile(r"(What|Who|Whose|Where|When|How|Which|Why|Whether|Is|Runs)\b")
+
+
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_the_first_line_of_a_module_names_it(module: str, path: Path) -> None:
+    """A noun phrase: what the module is, not what it answers."""
+    first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0]
+
+    assert not NO_NOUN.match(first), f"{path}: {first}"
 
 
 def test_no_modules_import_each_other() -> None:

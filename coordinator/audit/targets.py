@@ -1,4 +1,4 @@
-"""Where audit lines go: a file that is rotated, stderr, or syslog.
+"""The targets of audit lines: a file that is rotated, stderr, or syslog.
 
 Only the thread of the log calls them. The file:
 

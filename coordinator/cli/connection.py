@@ -1,4 +1,4 @@
-"""Which cluster a verb talks to: the options that all verbs share, and the client made from them.
+"""The connection options that all verbs share, and the client made from them.
 
 The options may come before or after the verb (``coordinator --json get /a``,
 ``coordinator get /a --json``); the later one counts. An option counts more than its variable,

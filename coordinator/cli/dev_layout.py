@@ -1,4 +1,4 @@
-"""Where everything of a development cluster is, what is made there, and how its members start.
+"""The files of a development cluster: where they are, how they are made, how its members start.
 
 Everything lies in one directory: configuration files, the cluster's secret, logs and data.
 """

@@ -1,4 +1,4 @@
-"""What the history of a lock says about how it is used: figures in, findings in words out. Pure.
+"""The diagnosis of a lock's use from its history: figures in, findings in words out. Pure.
 
 Times come from the history. They are of the wall clocks of the members that proposed the changes:
 good enough for people, no measure of safety. The thresholds are below; each finding carries the

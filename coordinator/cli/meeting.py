@@ -1,4 +1,4 @@
-"""What shell scripts count and wait with: ``counter``, ``flag``, ``barrier`` and ``latch``."""
+"""Counting and waiting for shell scripts: ``counter``, ``flag``, ``barrier`` and ``latch``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How results and errors are shown, as text or JSON, and which exit code they get.
+"""The output of results and errors, as text or JSON, and the exit codes.
 
 1. Results go to standard output, everything else to standard error.
 2. With ``--json`` a result is one JSON document on one line; a stream is one document per line.

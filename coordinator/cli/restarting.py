@@ -1,4 +1,4 @@
-"""When a command that has ended is started again, and after which pause. Pure."""
+"""Restarts of a command that has ended: when, and after which pause. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a command only while a lease is safe, and ends it before the lease can.
+"""The supervisor of a command: it runs only while a lease is safe, and ends before the lease.
 
 The supervisor lives in the process that holds the lock and talks to the members; the command is
 started and ended by the watchdog (``watchdog.py``), another process, to which the supervisor only

@@ -1,4 +1,4 @@
-"""What each group of verbs is built on: one call that reads, one that writes, and pages."""
+"""The requests below every group of verbs: one that reads, one that writes, and pages."""
 
 from __future__ import annotations
 

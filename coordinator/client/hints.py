@@ -1,4 +1,4 @@
-"""What users of other libraries type first, and the line that does it here.
+"""Hints for users of other libraries: what they type first, and the line that does it here.
 
 kazoo, redis-py, python-etcd3 and ``threading`` have other names for what is here as well. A user
 who types one of those gets the usual AttributeError, TypeError or ImportError, and in it the line

@@ -1,4 +1,4 @@
-"""How long a session may still be relied upon. Pure: time comes as an argument.
+"""The client's side of a lease: how long it may still be relied upon. Pure: time is an argument.
 
 1. The lease is counted from when the heartbeat (or the opening) was *sent*: the server counts from
    when it arrived, which is later, so the client always gives up first.

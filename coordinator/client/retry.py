@@ -1,4 +1,4 @@
-"""When to try again: capped exponential backoff with full jitter.
+"""The pauses between tries: capped exponential backoff with full jitter.
 
 Full jitter, a delay drawn evenly from zero to the ceiling, spreads a thousand clients that lost
 their leader in the same instant best (AWS Architecture Blog, "Exponential Backoff And Jitter").

@@ -1,4 +1,4 @@
-"""What has gone wrong in a call that is tried again, and what it comes to in the end."""
+"""The failures of a call that is tried again, and the error that they come to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plays at the moment: one run after another, each with a stage of its own.
+"""The run that plays now: one after another, each with a stage of its own.
 
 A run is a script that plays itself, or an open stage whose deeds a person does. A new run ends the
 one before. Pages follow it line by line, from its beginning.

@@ -1,4 +1,4 @@
-"""What clients ask about access rights, and what they are answered."""
+"""Requests about access rights, and their replies."""
 
 from __future__ import annotations
 

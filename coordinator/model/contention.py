@@ -1,4 +1,4 @@
-"""What a contender says of itself, and the words in which anything is asked or said of it."""
+"""A contender's description of itself, and the words of requests and replies about queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of deadlocks that were refused."""
+"""Refused deadlocks, as a member reports them."""
 
 from __future__ import annotations
 

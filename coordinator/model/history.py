@@ -1,4 +1,4 @@
-"""What is said of grants that were: the history, and the story of one of them.
+"""Grants that were: the history, and the story of one of them.
 
 Kept in the replicated state, bounded; the oldest grants are forgotten first. Times in ``_ms`` are
 wall times of the member that proposed the change: labels for people, no measure of safety.

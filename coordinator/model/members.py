@@ -1,4 +1,4 @@
-"""What each member says of itself, gathered by one of them: who leads, who lags, who sees whom."""
+"""The reports of all members, gathered by one: who leads, who lags, who reaches whom."""
 
 from __future__ import annotations
 

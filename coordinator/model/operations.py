@@ -1,4 +1,4 @@
-"""What can be asked of znodes, alone or several at once, and what each operation came to.
+"""Operations on znodes, alone or several at once, and their results.
 
 The state machine runs these very values; in a body each has an ``op``.
 ``expected_version``: ``ANY_VERSION`` (-1) accepts any version, as in ZooKeeper

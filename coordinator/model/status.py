@@ -1,4 +1,4 @@
-"""What a member says of itself and of the members it knows."""
+"""A member's status, and the members that it knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of locks and elections when one looks: who holds, who waits, and for how long."""
+"""Views of locks and elections: who holds, who waits, and for how long."""
 
 from __future__ import annotations
 

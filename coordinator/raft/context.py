@@ -1,4 +1,4 @@
-"""What the parts of one member's Raft share: who it is, its log, its clock, its ways out."""
+"""The parts of one member's Raft that all others share: id, log, clock, ways to send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do, as one member decides it: the table of the state, and this door.
+"""Authentication and access rights at one member: the table of the state, and this door.
 
 1. A credential that is not known here may be known elsewhere: this member may lag behind. So it is
    looked for again after a read barrier, and refused only then. These rounds are bounded, however

@@ -1,4 +1,4 @@
-"""Which clients ask a member, reported to the leader, so that turns hold in the whole cluster.
+"""The clients that send requests to a member, reported to the leader: turns hold in the cluster.
 
 Only while a client asks, and ten times a second at most; nobody waits for it."""
 

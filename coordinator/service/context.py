@@ -1,4 +1,4 @@
-"""What the parts of one member share: its settings, its log, its state, its clock, its tasks."""
+"""The parts of one member that all others share: settings, log, state, clock, tasks."""
 
 from __future__ import annotations
 

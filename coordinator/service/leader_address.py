@@ -1,4 +1,4 @@
-"""Where the leader serves clients, and who is notified when that may have changed."""
+"""The address where the leader serves clients, and the listeners for its changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every member says of itself, asked by one of them, for a look at the whole cluster.
+"""The reports of all members, gathered by one of them, for a look at the whole cluster.
 
 1. Nothing is decided by it: it is for people, and each member's part is of its own moment.
 2. A member that does not answer within ``ANSWER_S`` is shown as silent, with the reason.

@@ -1,4 +1,4 @@
-"""What a member says of itself: facts, and one sentence in words."""
+"""The status of a member: fields, and one sentence in words."""
 
 from __future__ import annotations
 

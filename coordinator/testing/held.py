@@ -1,4 +1,4 @@
-"""What a cut wire holds, and delivers late once it is mended, as TCP does.
+"""The bytes that a cut connection holds, and delivers late once it is mended, as TCP does.
 
 Of the stream these are bytes: nothing passes in either direction, nobody is notified, and the
 client finds out as in production, by its deadlines and its PING. Of HTTP they are requests and

@@ -1,4 +1,4 @@
-"""What a certificate says its owner is: URIs among its names (subjectAltName).
+"""The names of a certificate's owner: URIs among its alternative names (subjectAltName).
 
 A member's is ``coordinator://CLUSTER/MEMBER_ID``, a client's ``coordinator://CLUSTER/clients/NAME``
 or any other URI that an operator gives it (``spiffe://...``). The ids of members have no slash, so

@@ -1,4 +1,4 @@
-"""Why a TLS connection could not be made, in a sentence, and what to do about it.
+"""The reason why a TLS connection could not be made, in a sentence, and what to do about it.
 
 OpenSSL has some hundred reasons. Those that an operator can do something about are named here;
 any other is quoted.

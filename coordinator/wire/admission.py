@@ -1,4 +1,4 @@
-"""How many clients may be connected, in all and from one address, whatever they speak.
+"""The admission of connections: how many, in all and from one address, whatever they speak.
 
 1. Over the limit: refused. But for a few that are *spare*: they may ask once each how the member
    is, and end sessions (``ASKED_OF_A_FULL_MEMBER``); an operator may ask for anything. So a crowd

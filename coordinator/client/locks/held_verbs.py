@@ -1,4 +1,4 @@
-"""What a client asks of the cluster for a grant that it holds."""
+"""The requests about a grant that a client holds."""
 
 from __future__ import annotations
 

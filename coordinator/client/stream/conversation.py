@@ -1,4 +1,4 @@
-"""What is said on one connection of the stream, from the client's side. No I/O, no clock.
+"""The client's side of one connection of the stream, as frames. No I/O, no clock.
 
 1. A request that was written and not answered when the connection ends is indefinite, one that was
    not written yet definite. ``sent`` says up to where frames were written.

@@ -1,4 +1,4 @@
-"""Where an endpoint is, and why it cannot be reached."""
+"""The address of an endpoint, and why it cannot be reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which member leads, as far as a client knows: where writes and linearizable reads go first.
+"""The leader, as far as a client knows: where writes and linearizable reads go first.
 
 A client goes nowhere but to its own endpoints. A member announces the leader by the URL that the
 cluster's configuration has for it; that is where requests go only if it is an endpoint, too. A

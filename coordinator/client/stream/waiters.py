@@ -1,4 +1,4 @@
-"""What waits for a response: for one whole answer, or for lines that are read one by one.
+"""The waiters for responses: for one whole answer, or for lines that are read one by one.
 
 How a caller waits is its own matter: a task of the loop, or a thread. So is how it is woken.
 """

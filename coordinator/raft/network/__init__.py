@@ -1,1 +1,1 @@
-"""How members reach each other: connections, handshake, sealed frames, messages, requests."""
+"""The network between members: connections, handshake, sealed frames, messages, requests."""

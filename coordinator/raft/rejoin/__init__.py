@@ -1,1 +1,1 @@
-"""How a member comes back after data loss: incarnations, recovery, a cluster founded again."""
+"""The return of a member after data loss: incarnations, recovery, a cluster founded again."""

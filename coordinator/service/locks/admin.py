@@ -1,4 +1,4 @@
-"""What may be done with a grant, or to it: downgrade, note, extend, resize, a forced end.
+"""Changes to a grant that holds: downgrade, note, extend, resize, a forced end.
 
 A forced release is the decision of a person and breaks the one order this service keeps otherwise,
 that a holder learns of its loss before another client is granted: its holder learns of it by its

@@ -1,4 +1,4 @@
-"""What a contender is: the names, paths and numbers shared by locks and elections. Pure.
+"""Contenders: the names, paths and numbers shared by locks and elections. Pure.
 
 ``/locks/<name>/lock-0000000042``: an ephemeral sequential znode of the session that contends. Its
 ``czxid`` is the fencing token (an election calls it the epoch), and ``"42-<czxid>"`` the grant id;

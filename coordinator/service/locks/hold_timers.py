@@ -1,4 +1,4 @@
-"""What ends by itself while this member leads: bounded holds, and the lock-delays of closed queues.
+"""The timers of a leader: ends of bounded holds, and of the lock-delays of closed queues.
 
 1. Only a ready leader counts, on its monotonic clock. On becoming one it starts every bound again
    in full: after a change of leader a hold may last longer, never less (as with leases).

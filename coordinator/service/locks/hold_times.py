@@ -1,4 +1,4 @@
-"""How long each lock has been held, which are held suspiciously long, and what is usual by class.
+"""The time that each lock has been held, which are suspiciously long, and what is usual by class.
 
 1. A hold is counted on the monotonic clock from when this member saw it granted, so it is never
    overstated; after a restart, or a snapshot from another member, it begins again.

@@ -1,4 +1,4 @@
-"""What a contender says of itself, as the JSON that its znode keeps."""
+"""A contender's description of itself, as the JSON that its znode keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller is shown of queues: those it may read or lock, and its own sessions by name.
+"""The part of queues that a caller sees: those it may read or lock, and its own sessions by name.
 
 Session ids of others are shown to operators. A session belongs to the identity that opened it, so
 its id opens nothing; but it is nobody else's business.

@@ -1,4 +1,4 @@
-"""What can be seen of locks: who holds, who waits, what closes them, how long it usually takes.
+"""Views of locks: who holds, who waits, what closes them, how long it usually takes.
 
 1. What is read is the applied state, as fresh as the read mode says; ``safe_ms`` and what is left
    of a lock-delay are asked from the leader, and None if that did not answer in time.

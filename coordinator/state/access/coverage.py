@@ -1,4 +1,4 @@
-"""What a set of rules covers: the index by which a decision is made.
+"""The coverage of a set of rules: the index by which a decision is made.
 
 1. A rule ``/a/b`` is two things: the path itself, and the text ``/a/b/`` that the paths below begin
    with. A rule ``/a/b*`` is one such text, and so is what ``/`` and ``@`` cover.

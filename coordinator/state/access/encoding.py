@@ -1,4 +1,4 @@
-"""How the operations on access rights, and the table of them, are written as rows."""
+"""The encoding of operations on access rights, and of their table, as rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each command needs: checked once, before anything is done, when access rights are on.
+"""The rights that each command needs: checked once, before anything is done.
 
 1. Each class of operation has its row in ``ROWS`` or is in ``BY_MEMBERS``; a test compares the two
    with all classes.

@@ -1,4 +1,4 @@
-"""What changes access rights: on and off, roles, identities and their tokens.
+"""Operations on access rights: on and off, roles, identities and their tokens.
 
 1. A refused operation changes nothing: everything is checked before the table is changed.
 2. While access is on, some identity can still change it: what would take the last identity with a

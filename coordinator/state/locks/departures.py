@@ -1,4 +1,4 @@
-"""Why the contenders of one command leave: what the history of their grants will say."""
+"""The reasons why contenders of one command leave, as the history of their grants records them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the operations on queues, and what they come to, are written as rows."""
+"""The encoding of operations on queues, and of their results, as rows."""
 
 from __future__ import annotations
 

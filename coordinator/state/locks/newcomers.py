@@ -1,4 +1,4 @@
-"""What may be created in a queue: behind all that are queued, one with each command.
+"""New contenders: behind all that are queued, one with each command.
 
 So numbers and fencing tokens (czxids) grow together, and no order of events gives a later grant a
 lower token, or the same.

@@ -1,4 +1,4 @@
-"""What is asked of a queue: enter, downgrade, resize, note, extend, and how it is left.
+"""Operations on a queue: enter, downgrade, resize, note, extend, and how it is left.
 
 1. An attempt is all or nothing: every place of a multi-lock is made, or none.
 2. Whether it would hold is known before anything is made; a try that would not is no change.

@@ -1,4 +1,4 @@
-"""What can be read of the queues: who is where, who holds, what closes them, what was held.
+"""Reads of the queues: who is where, who holds, what closes them, what was held.
 
 Reads only, for the rooms above; what they return are values of this moment.
 """

@@ -1,4 +1,4 @@
-"""What ends the znodes of locks and elections: release, abandon, and the reaping of idle parents.
+"""The deletion of znodes of locks and elections: release, abandon, and reaping of idle parents.
 
 1. Release names one incarnation of a contender by its czxid: it can never free a later one, and
    repeating it succeeds again as long as the table of released contenders remembers it.

@@ -1,4 +1,4 @@
-"""Who may still be granted what waits in a queue: decided when it would be granted.
+"""The right to be granted what a contender waits for, decided when it would be granted.
 
 1. A contender had the right when it entered; its identity may have lost it since, or its
    credential. Then it is never granted. The places of a multi-lock need the right to each of their

@@ -1,4 +1,4 @@
-"""How many contenders do not hold, by the identity that entered them: what quotas bound."""
+"""The number of waiting contenders by the identity that entered them: what quotas bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an application carries for clients in the same process; imports nothing of the doors."""
+"""The keys of what an application carries for its parts; imports nothing of the doors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client wants an answer to be written in, as its Accept header says."""
+"""The encoding that a client wants an answer in, as its Accept header says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators and their machines ask: status, health, metrics, and the routes themselves."""
+"""The routes for operators and their machines: status, health, metrics, and the API itself."""
 
 from __future__ import annotations
 

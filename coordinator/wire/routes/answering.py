@@ -1,4 +1,4 @@
-"""How a request becomes an answer, whichever door it came through.
+"""The answering of requests, whichever door they came through.
 
 1. An error of the tree becomes its problem details, with its status.
 2. Anything else is our mistake: 500 with the code ``Error`` and no details, and one traceback in

@@ -1,4 +1,4 @@
-"""What every route needs: the member behind the door, and how requests are read and answered.
+"""The part of a door that every route needs: the member, the reading of requests, the answers.
 
 One ``Door`` serves one application. It turns headers and bodies into values and values into
 responses; the routes in between only name the call.

@@ -1,4 +1,4 @@
-"""What the routes of locks and of elections have in common: acquire, release, abandon."""
+"""The routes that locks and elections have in common: acquire, release, abandon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member answers once it has been found to differ: nothing that rests on its state.
+"""The answers of a member that was found to differ: nothing that rests on its state.
 
 It learns of it at any moment, also while it answers. So this is looked at last, when an answer is
 whole, and again before each line of a stream.

@@ -1,4 +1,4 @@
-"""Which route a request is for, by its method and path; all of them in the documentation's order.
+"""The table of routes, by method and path; all of them in the documentation's order.
 
 A router of segments: a literal of the template is compared unquoted (``%6Cocks`` is ``locks``), a
 parameter takes one segment that is not empty, ``{path}`` takes the rest, also an empty one. Names

@@ -1,4 +1,4 @@
-"""Is a guard one? Tries any guard, yours too, and says in plain words what is wrong with it.
+"""The conformance kit: tries any guard, yours too, and says in plain words what is wrong with it.
 
 You write a factory that opens a handle on a named value behind your guard (``subject``)::
 

@@ -1,4 +1,4 @@
-"""What is examined: handles on one guarded value, as separate processes would have them.
+"""The subject of an examination: handles on one guarded value, as separate processes have them.
 
 You write a factory: ``open_value(name)`` opens the value ``name`` in your store, creating it if it
 is new, and returns a handle. Called again with the same name it opens a second handle on the same
