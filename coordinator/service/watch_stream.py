@@ -24,6 +24,8 @@ EVENTS_A_TURN = 10
 HANDED_AT_ONCE = 3
 """Of one stream, in one of the turns that all streams of a member take (``wakes``): each item is
 encoded and sent, some 20 microseconds."""
+SIFTED_AT_ONCE = 1_000
+"""Events that were buffered under former access rights, looked at again in one turn of a stream."""
 
 
 WatchItem = Change | Bookmark | Resync
@@ -132,7 +134,11 @@ class WatchStream:
         self._buffer_events_max = buffer_events_max
         self._source = source
         self._revision = source.revision
-        """That of the access rights by which all that is buffered may be shown."""
+        """That of the access rights by which it was looked at last."""
+        self._former = 0
+        """How many items at the head of the buffer came under former rights."""
+        self._sifted: WatchItem | None = None
+        """The first of them, once it was looked at again."""
         self._error: CoordinatorError | None = None
         """Why it was ended, if it was."""
         self._matches = selection
@@ -152,7 +158,7 @@ class WatchStream:
         while True:
             self.recheck()
             if self._buffer:
-                if self._taken_in_a_row >= HANDED_AT_ONCE:
+                if self._taken_in_a_row >= HANDED_AT_ONCE or not self._sift():
                     await self._next_turn()
                     continue
                 self._taken_in_a_row += 1
@@ -204,8 +210,9 @@ class WatchStream:
             self._end()
 
     def recheck(self) -> None:
-        """Forget what may not be shown any more, if the access rights have changed or the token has
-        expired; end the stream if that is all."""
+        """End the stream if its caller may watch nothing of it any more, because the access rights
+        have changed or its token has expired. What is buffered is looked at again when its turn to
+        be delivered comes (``_sift``): there may be much of it."""
         source = self._source
         if self._revision == source.revision and not source.is_over(self._expires_ms):
             return
@@ -216,15 +223,7 @@ class WatchStream:
         except CoordinatorError as error:
             self._fail(error)
             return
-        kept, self._buffer, self._buffered_events = self._buffer, deque(), 0
-        for item in kept:
-            if isinstance(item, Change):
-                events = source.shown(self.caller, item.events)
-                if not events:
-                    continue
-                item = item if len(events) == len(item.events) else Change(item.zxid, events)
-                self._buffered_events += len(events)
-            self._buffer.append(item)
+        self._former, self._sifted = len(self._buffer), None
 
     def push(self, change: Change) -> None:
         """Buffer the matching events of one zxid, or end with a Resync if there is no room."""
@@ -279,6 +278,25 @@ class WatchStream:
             self._buffered_events += len(item.events)
         self._wake()
 
+    def _sift(self) -> bool:
+        """Forget what came under former rights and may not be shown now, until the first item may
+        be; return whether that was reached. Some events are looked at, or one item."""
+        left = SIFTED_AT_ONCE
+        while self._former and (item := self._buffer[0]) is not self._sifted:
+            if isinstance(item, Change):
+                if left <= 0:
+                    return False
+                left -= len(item.events)
+                events = self._source.shown(self.caller, item.events)
+                if not events:
+                    self._taken()
+                    continue
+                if len(events) < len(item.events):
+                    self._buffered_events -= len(item.events) - len(events)
+                    self._buffer[0] = item = Change(item.zxid, events)
+            self._sifted = item
+        return True
+
     def _shown(self) -> WatchItem | None:
         """Return the first item of the buffer as its reader gets it; None: the stream has ended."""
         item = self._buffer[0]
@@ -294,11 +312,13 @@ class WatchStream:
         """End with ``error``, after which nothing of the buffer may be delivered."""
         self._error = error
         self._buffer.clear()
-        self._buffered_events = 0
+        self._buffered_events = self._former = 0
         self._end()
 
     def _taken(self) -> WatchItem:
         item = self._buffer.popleft()
+        if self._former:
+            self._former, self._sifted = self._former - 1, None
         if isinstance(item, Change):
             self._buffered_events -= len(item.events)
         return item
@@ -323,6 +343,10 @@ class WatchStream:
         if woken is None or woken.done():
             return  # its reader is at it
         for _ in range(HANDED_AT_ONCE):
+            if not self._sift():
+                self._has_turn = True
+                self._source.later(self._turn)
+                return
             item = self._shown() if self._buffer else None
             if isinstance(item, Change):
                 self._source.spend(len(item.events) // EVENTS_A_TURN)

@@ -50,6 +50,11 @@ from coordinator.waiting import in_turns, let_go
 
 HANDED_AT_ONCE = 2_000
 """Steps of handing out changes in one pass of the loop, of a microsecond or two each."""
+RECHECKED_AT_ONCE = 2_000
+"""Selectors looked at in one pass when access rights have changed. Until its turn a stream looks by
+itself before it delivers anything."""
+_SELECTORS_A_STREAM = 20
+"""What a stream costs beside its selectors."""
 _BOOKMARKS_PER_S_MAX = 1_000
 """Of those that streams ask for, in all: beyond it each waits longer between two."""
 _SHARED_MAX = 8
@@ -324,7 +329,7 @@ class WatchHub:
         if self._revision != self.revision:
             self._revision = self.revision
             self._shared.clear()
-            in_turns(list(self._streams), lambda each: each.recheck())
+            self._recheck(iter(list(self._streams)))
         if not outcome.events or outcome.is_repeat:
             return
         change = Change(outcome.zxid, outcome.events)
@@ -333,6 +338,16 @@ class WatchHub:
         if self._live:
             self._due.append(change)
             self._hand_on()
+
+    def _recheck(self, rest: Iterator[WatchStream]) -> None:
+        """Look at some streams under other access rights, and at the rest in later passes."""
+        left = RECHECKED_AT_ONCE
+        for stream in rest:
+            left -= _SELECTORS_A_STREAM + len(self._streams.get(stream, ()))
+            stream.recheck()
+            if left <= 0:
+                asyncio.get_running_loop().call_soon(self._recheck, rest)
+                return
 
     def _hand_on(self) -> None:
         """Hand out some of what is due; what this pass has no time for, the next ones do.
