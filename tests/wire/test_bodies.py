@@ -1,4 +1,4 @@
-"""Large bodies that wait to be read: their bytes are bounded, and what is refused was not begun."""
+"""Bodies that come in part or wait to be read: their bytes are bounded, in all and by client."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import threading
 import pytest
 
 from coordinator.errors import ThrottledError
-from coordinator.wire.routes.bodies import HeavyWork
+from coordinator.wire.routes.bodies import BodyBytes, HeavyWork
 
 
-async def test_bytes_that_wait_are_bounded_and_one_body_is_always_taken() -> None:
+async def test_bytes_that_wait_are_bounded() -> None:
     """Those of a body that was read make room for others, whatever it came to."""
-    heavy, may_go_on, done = HeavyWork(100), threading.Event(), list[str]()
+    heavy, may_go_on, done = HeavyWork(BodyBytes(200, 40)), threading.Event(), list[str]()
 
     def work(name: str) -> None:
         assert may_go_on.wait(10)
@@ -23,33 +23,35 @@ async def test_bytes_that_wait_are_bounded_and_one_body_is_always_taken() -> Non
 
     try:
         waiting = [
-            asyncio.ensure_future(heavy.run(lambda: work("bad"), 60)),
-            asyncio.ensure_future(heavy.run(lambda: work("good"), 40)),
+            asyncio.ensure_future(heavy.run(lambda: work("bad"), 60, "one")),
+            asyncio.ensure_future(heavy.run(lambda: work("good"), 40, "one")),
         ]
         await asyncio.sleep(0)
-        with pytest.raises(ThrottledError, match="found 100 and 1 more"):
-            await heavy.run(lambda: work("one too many"), 1)
+        with pytest.raises(ThrottledError, match=r"of one client .one. .* found 100 and 1 more"):
+            await heavy.run(lambda: work("one too many"), 1, "one")
         may_go_on.set()
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert isinstance(found[0], ValueError)
-        await heavy.run(lambda: work("larger than all that may wait"), 1_000)
+        await heavy.run(lambda: work("as many again"), 100, "one")
     finally:
         may_go_on.set()
         heavy.close()
 
-    assert done == ["bad", "good", "larger than all that may wait"]
+    assert done == ["bad", "good", "as many again"]
 
 
 async def test_a_client_that_has_gone_makes_room() -> None:
     """What was not begun for it is not begun any more."""
-    heavy, may_go_on, done = HeavyWork(100), threading.Event(), list[str]()
+    heavy, may_go_on, done = HeavyWork(BodyBytes(200, 40)), threading.Event(), list[str]()
     try:
-        first = asyncio.ensure_future(heavy.run(lambda: done.append(str(may_go_on.wait(10))), 50))
-        gone = asyncio.ensure_future(heavy.run(lambda: done.append("gone"), 50))
+        first = asyncio.ensure_future(
+            heavy.run(lambda: done.append(str(may_go_on.wait(10))), 50, "one")
+        )
+        gone = asyncio.ensure_future(heavy.run(lambda: done.append("gone"), 50, "one"))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-        last = asyncio.ensure_future(heavy.run(lambda: done.append("last"), 50))
+        last = asyncio.ensure_future(heavy.run(lambda: done.append("last"), 50, "one"))
         await asyncio.sleep(0)
         may_go_on.set()
         await asyncio.gather(first, last)
@@ -58,3 +60,34 @@ async def test_a_client_that_has_gone_makes_room() -> None:
         heavy.close()
 
     assert done == ["True", "last"]
+
+
+def test_one_client_takes_no_room_from_another() -> None:
+    """However much it wants; nor do a few that all want as much as they get."""
+    held = BodyBytes(1_000, 40)
+    for number in range(4):
+        client = f"greedy {number}"
+        while held._by_client.get(client, 0) + 10 <= max(1_000 - held.total - 10, 40):
+            held.take(client, 10)
+        with pytest.raises(ThrottledError, match=f"of one client .{client}. "):
+            held.take(client, 10)
+    assert held._by_client["greedy 0"] == 500, "alone it has half"
+    held.take("new", 40)
+    with pytest.raises(ThrottledError):
+        held.take("new", 10)
+    for number in range(4):
+        held.give_back(f"greedy {number}", held._by_client[f"greedy {number}"])
+    held.give_back("new", 40)
+
+    assert (held.total, held._by_client) == (0, {})
+
+
+def test_all_clients_together_are_bounded() -> None:
+    """Of those that hold one body at most, too: nothing that is refused is counted."""
+    held = BodyBytes(100, 40)
+    for number in range(10):
+        held.take(f"client {number}", 10)
+    with pytest.raises(ThrottledError, match="found 100 and 1 more"):
+        held.take("client 1", 1)
+
+    assert held.total == 100

@@ -6,7 +6,7 @@ import asyncio
 import math
 from dataclasses import replace
 
-from coordinator.config import MemberLimits
+from coordinator.config import HttpConfig, MemberLimits
 from coordinator.service.turns import LINE_MAX, MODEST_MAX
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.connection import StreamConnection
@@ -129,3 +129,43 @@ async def test_a_rate_refuses_what_is_beyond_it_at_every_door() -> None:
     assert [beat.status, health.status, released.status] == [200, 200, 200]
     assert len(by_http) == 2
     assert all(b"\r\nRetry-After: 1\r\n" in each for each in by_http)
+
+
+def came(speaker: Speaker) -> bool:
+    """Whether something has come that was not read."""
+    return bool(speaker.reader._buffer)  # type: ignore[attr-defined]
+
+
+async def test_bodies_in_part_of_one_client_leave_room_for_those_of_another() -> None:
+    """By the stream and by HTTP: the raging client is refused, the modest one is answered."""
+    config = HttpConfig(body_bytes_max=256 * 1024, bodies_bytes_max=2 * 1024 * 1024)
+    async with serving(http=config) as api:
+        held, raging, refused = api.server._streams.body_bytes, [], 0  # type: ignore[union-attr]
+        for _ in range(12):
+            speaker = await speaker_from(RAGING, api.server.port)
+            sent = frames.encoded(speaker.request("PUT", "/v1/tree/a", b"x" * 240_000))
+            before = held.total
+            speaker.writer.write(sent[:-1])
+            raging.append(speaker)
+            while held.total < before + 200_000 and not came(speaker):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            refused += came(speaker)
+        read, write = await asyncio.open_connection(
+            "127.0.0.1", api.server.port, local_addr=(MODEST, 0)
+        )
+        head = "POST /v1/tree/b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 120012\r\n"
+        write.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + b'{"data": "')
+        await write.drain()
+        while RAGING not in held._by_client or MODEST not in held._by_client:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        write.write(b"x" * 120_000 + b'"}')
+        by_http = await read.readuntil(b"\r\n")
+        modest = await speaker_from(MODEST, api.server.port)
+        by_stream = await modest.call("PUT", "/v1/tree/b", {"data": b"x" * 100_000})
+        write.close()
+        for each in (*raging, modest):
+            each.writer.close()
+
+    assert 4 <= refused < 12, "half of all is for one, at most"
+    assert b" 201 " in by_http
+    assert by_stream.status == 200

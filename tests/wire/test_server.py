@@ -234,12 +234,14 @@ async def test_bodies_that_come_in_part_are_bounded_together() -> None:
     """The one too much is a 429 before the rest of it has come; whole ones are taken meanwhile, and
     so is everything once the slow ones have gone."""
     head = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n"
-    async with serving(bodies_bytes_max=2_000, body_deadline_ms=5_000) as server:
+    async with serving(
+        bodies_bytes_max=4_000, body_bytes_max=1_000, body_deadline_ms=5_000
+    ) as server:
         slow = [await Wire.to(server) for _ in range(3)]
         door = server._app[DOOR]
         for wire in slow[:2]:
             await wire.send(head + b"x" * 800)
-        await until(lambda: door._partial_bytes == 1_600)
+        await until(lambda: door.body_bytes.total == 1_600)
         await slow[2].send(head + b"x" * 800)
 
         status, _, body = await slow[2].response()
@@ -252,10 +254,10 @@ async def test_bodies_that_come_in_part_are_bounded_together() -> None:
             await wire.send(b"x" * 100)
             assert (await wire.response())[0] == 200
         await whole.send(head + b"x" * 800)
-        await until(lambda: door._partial_bytes == 800)
+        await until(lambda: door.body_bytes.total == 800)
         await whole.send(b"x" * 100)
         assert (await whole.response())[0] == 200
-        assert door._partial_bytes == 0
+        assert door.body_bytes.total == 0
 
 
 @pytest.mark.parametrize("cut", [0, 400])
@@ -273,7 +275,7 @@ async def test_a_request_keeps_no_body_that_was_read(cut: int) -> None:
         sent = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n" + b"x" * 900
         await wire.send(sent[: len(sent) - cut])
         if cut:
-            await until(lambda: server._app[DOOR]._partial_bytes == 900 - cut)
+            await until(lambda: server._app[DOOR].body_bytes.total == 900 - cut)
         await wire.send(sent[len(sent) - cut :])
 
         assert (await wire.response())[0] == 200

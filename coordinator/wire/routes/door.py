@@ -20,13 +20,13 @@ from coordinator.errors import (
     CoordinatorError,
     DataTooLargeError,
     SlowRequestError,
-    ThrottledError,
     forget_frames,
     to_problem,
 )
 from coordinator.service.member import Member
 from coordinator.service.reads import ReadReply
 from coordinator.service.slices import ITEMS_AT_ONCE, in_slices, pass_for_itself
+from coordinator.service.turns import KEY
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.addresses import network_of
@@ -35,7 +35,7 @@ from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
 from coordinator.wire.request import Answer, IncomingRequest, LineStream
 from coordinator.wire.routes.accept import MSGPACK_TYPES, encoding_wanted
-from coordinator.wire.routes.bodies import SMALL, BodyBounds, HeavyWork, is_light
+from coordinator.wire.routes.bodies import SMALL, BodyBounds, BodyBytes, HeavyWork, is_light
 from coordinator.wire.routes.clean_up import CleanUp
 from coordinator.wire.routes.closing import DoorClosing
 from coordinator.wire.routes.queries import parsed_integer
@@ -66,8 +66,8 @@ class Door:
         self.clock = clock
         self.closing = DoorClosing()
         self.clean_up = CleanUp(self.closing, config, clock)
-        self._partial_bytes = 0
-        self._heavy = HeavyWork(config.bodies_bytes_max)
+        self.body_bytes = BodyBytes(config.bodies_bytes_max, config.body_bytes_max)
+        self._heavy = HeavyWork(self.body_bytes)
         self.turns = ClientTurns(member, config.request_deadline_ms)
         self.member_id = member.labels()[0]
 
@@ -165,22 +165,16 @@ class Door:
     async def _slow_body(self, request: IncomingRequest, maximum: int) -> bytes:
         """Read what comes bit by bit. Many of those together are bounded, as one is: their number
         times their size could be more than there is memory."""
-        config, body = self.config, bytearray()
+        client, body = KEY.get(), bytearray()
         try:
             while chunk := await request.next_chunk():
-                body += chunk
-                self._partial_bytes += len(chunk)
-                if len(body) > maximum:
+                if len(body) + len(chunk) > maximum:
                     raise _longer(maximum)
-                if self._partial_bytes > config.bodies_bytes_max:
-                    raise ThrottledError(
-                        f"expected at most {config.bodies_bytes_max} bytes of bodies that have "
-                        f"come in part (http.bodies_bytes_max), found {self._partial_bytes}; "
-                        "nothing was done, try again or at another member"
-                    )
+                self.body_bytes.take(client, len(chunk))
+                body += chunk
             return bytes(body)
         finally:
-            self._partial_bytes -= len(body)
+            self.body_bytes.give_back(client, len(body))
 
     async def body(self, request: IncomingRequest, bounds: BodyBounds = SMALL) -> Any:
         """Return the decoded body; an empty one is an empty object."""
@@ -202,7 +196,7 @@ class Door:
             decoded = decode(raw, encoding, depth_max, bounds.items_max)
             return decoded if read is None else read(decoded)
 
-        return work() if is_light(len(raw)) else await self._heavy.run(work, len(raw))
+        return work() if is_light(len(raw)) else await self._heavy.run(work, len(raw), KEY.get())
 
     def body_encoding(self, request: IncomingRequest) -> Encoding:
         """Return what the Content-Type says; a form, a plain text, a compressed body are refused: a

@@ -26,9 +26,11 @@ from coordinator.errors import (
 from coordinator.event_loop import pass_end
 from coordinator.service.turns import KEY
 from coordinator.wire import messages
+from coordinator.wire.addresses import network_of
 from coordinator.wire.admission import Place
 from coordinator.wire.arrival import release, spare_s
 from coordinator.wire.request import Answer
+from coordinator.wire.routes.bodies import PartialBytes
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.door import StreamDoor
 from coordinator.wire.stream.frames import FRAMES_AT_ONCE, FromClient, FromServer
@@ -57,7 +59,7 @@ class StreamConnection(asyncio.Protocol):
     __slots__ = (
         "_at", "_at_pass_end", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer",
         "_is_flush_due", "_is_held", "_is_leaving", "_is_paused",
-        "_is_turn_due", "_last_id", "_leader_url", "_loop", "_out", "_partial_bytes",
+        "_is_turn_due", "_last_id", "_leader_url", "_loop", "_out", "_partial",
         "_place", "_preface_left", "_reader", "_room", "_running", "_spare_timer", "_transport",
         "_turns", "_unsent_max", "_write_timer", "authorization", "window_bytes",
     )  # fmt: skip
@@ -77,7 +79,7 @@ class StreamConnection(asyncio.Protocol):
         self._leader_url: str | None = None
         """As it was sent to the client last."""
         self._preface_left = len(frames.PREFACE)
-        self._partial_bytes = 0
+        self._partial = PartialBytes(door.body_bytes)
         self._has_hello = False
         self._is_flush_due = False
         self._is_turn_due = False
@@ -416,14 +418,10 @@ class StreamConnection(asyncio.Protocol):
             self._frame_timer = self._loop.call_later(seconds, self._late)
 
     def _count_partial(self, count: int) -> None:
-        if count != self._partial_bytes:
-            added, self._partial_bytes = count - self._partial_bytes, count
-            if not self._door.count_partial(added) and added > 0:
-                message = (
-                    "expected fewer bytes of requests that have come in part "
-                    "(http.bodies_bytes_max); nothing was done, try again or at another member"
-                )
-                self._go_away_at_once(ThrottledError(message))
+        try:
+            self._partial.hold(self._turns.client or network_of(self._place.address), count)
+        except ThrottledError as error:
+            self._go_away_at_once(error)
 
     def _frame_in_time(self) -> None:
         if self._frame_timer is not None:

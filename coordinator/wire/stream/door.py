@@ -54,7 +54,7 @@ class StreamDoor:
         self.requests_max = REQUESTS_MAX
         self._connections: set[ServedConnection] = set()
         self._ending: set[asyncio.Task[None]] = set()
-        self._partial_bytes = 0
+        self.body_bytes = door.body_bytes
         self._all_gone: asyncio.Future[None] | None = None
         door.member.leader_address.on_change(self._on_leader_change)
 
@@ -99,11 +99,6 @@ class StreamDoor:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._ending.discard(task)
         self._maybe_all_gone()
-
-    def count_partial(self, added: int) -> bool:
-        """Count bytes of frames that have come in part; return whether there are not too many."""
-        self._partial_bytes += added
-        return self._partial_bytes <= self.config.bodies_bytes_max
 
     def _on_leader_change(self) -> None:
         # In a pass of its own: the engine is in the middle of its change.

@@ -73,6 +73,11 @@ class RequestTurns:
         """Those that wait for the long answer before theirs."""
         self._is_long_served = False
 
+    @property
+    def client(self) -> str:
+        """Whose the latest request was; empty: there was none."""
+        return self._key
+
     def start(self, request: StreamRequest) -> None:
         """Begin a request, or let it wait for a turn."""
         if not is_long(request.method, request.target):

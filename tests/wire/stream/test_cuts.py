@@ -79,7 +79,7 @@ async def _is_as_before(api: Api, tasks: int) -> bool:
         return False  # the one is that of HTTP
     streams = api.server._streams
     assert streams is not None
-    if streams.connection_count or streams._ending or streams._partial_bytes:
+    if streams.connection_count or streams._ending or streams.body_bytes.total:
         return False
     if metrics.watch_streams.value or len(asyncio.all_tasks()) > tasks:
         return False

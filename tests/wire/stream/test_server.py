@@ -151,7 +151,7 @@ async def test_long_frames_in_part_are_bounded_and_short_ones_are_not_refused() 
     ):
         put = long.request("POST", "/v1/tree/a", b"x" * 74_000)
         long.writer.write(frames.encoded(put)[:65_530])
-        await until(lambda: api.server._streams._partial_bytes > 40_000)
+        await until(lambda: api.server._streams.body_bytes.total > 40_000)
         asked = frames.encoded(short.request("GET", "/health/live"))
         short.writer.write(asked[:9])
         await short.writer.drain()
