@@ -23,9 +23,7 @@ from coordinator.errors import (
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
-    NotEmptyError,
     NotOwnerError,
-    QuotaExceededError,
     SessionExpiredError,
 )
 from coordinator.model.limits import MachineLimits
@@ -48,6 +46,14 @@ from coordinator.state.outcomes import Checked, Created, DataSet, Deleted, ReadD
 from coordinator.state.paths import ROOT
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, ZnodeRecord, state_bytes_of
+from coordinator.state.znode_refusals import (
+    absent,
+    beyond_limit,
+    no_place,
+    not_empty,
+    reserved_for_locks,
+    reserved_for_operators,
+)
 
 _ABOVE_QUEUES = tuple([root[:-1] for root in QUEUE_ROOTS])
 _PARENT_MODES = frozenset({CreateMode.PERSISTENT, CreateMode.CONTAINER})
@@ -178,9 +184,9 @@ class ZnodeOperations:
         place = "/".join(parts[: CONTENDER_DEPTH + 1])
         if len(parts) == CONTENDER_DEPTH + 1:
             if mode not in EPHEMERAL:
-                raise _no_place(path, place, mode)
+                raise no_place(path, place, mode)
         elif operation.parents is not None and self._tree.find(place) is None:
-            raise _no_place(path, place, operation.parents)
+            raise no_place(path, place, operation.parents)
 
     def _check_owner(self, path: str, session_id: str) -> None:
         if session_id not in self._sessions:
@@ -193,7 +199,7 @@ class ZnodeOperations:
 
     def _check_share(self, path: str, session_id: str) -> None:
         if self._tree.ephemeral_count(session_id) >= self._limits.ephemerals_per_session_max:
-            raise _quota(path, "ephemerals_per_session_max", self._limits)
+            raise beyond_limit(path, "ephemerals_per_session_max", self._limits)
 
     def _check_parent(self, path: str, parent_path: str, parent: ZnodeRecord) -> None:
         if parent.ephemeral_owner is not None:
@@ -203,16 +209,16 @@ class ZnodeOperations:
                 parent=parent_path,
             )
         if parent.num_children >= self._limits.children_max:
-            raise _quota(path, "children_max", self._limits)
+            raise beyond_limit(path, "children_max", self._limits)
 
     def _check_room(self, path: str, child: ZnodeRecord, *, is_ordinary: bool) -> None:
         tree, limits = self._tree, self._limits
         if len(tree) >= limits.znodes_max:
-            raise _quota(path, "znodes_max", limits)
+            raise beyond_limit(path, "znodes_max", limits)
         size = state_bytes_of(path, child.data)
         bytes_after = tree.state_bytes + size
         if bytes_after > limits.state_bytes_max:
-            raise _quota(path, "state_bytes_max", limits)
+            raise beyond_limit(path, "state_bytes_max", limits)
         self._check_reserve(path, "znodes_max", len(tree) + 1, is_ordinary=is_ordinary)
         self._check_reserve(path, "state_bytes_max", bytes_after, is_ordinary=is_ordinary)
         self._quotas.check_create(path, size)
@@ -227,14 +233,14 @@ class ZnodeOperations:
         if not (is_beyond or is_last) or self._quotas.is_operator():
             return
         if is_beyond:
-            raise _reserved(path, limit, limits, verb=verb)
-        raise _of_operators(path, limit, limits, verb=verb)
+            raise reserved_for_locks(path, limit, limits, verb=verb)
+        raise reserved_for_operators(path, limit, limits, verb=verb)
 
     def _check_growth(self, path: str, znode: ZnodeRecord, grown: int) -> None:
         limits = self._limits
         bytes_after = self._tree.state_bytes + grown
         if bytes_after > limits.state_bytes_max:
-            raise _quota(path, "state_bytes_max", limits, verb="set")
+            raise beyond_limit(path, "state_bytes_max", limits, verb="set")
         self._check_reserve(path, "state_bytes_max", bytes_after, verb="set")
         self._quotas.check_growth(path, znode.identity, grown)
 
@@ -312,14 +318,14 @@ class ZnodeOperations:
             self._tree.remove(path, znode)
             return Deleted(path)
         if not operation.is_recursive:
-            raise _not_empty(path, znode, "delete")
+            raise not_empty(path, znode, "delete")
         return self._delete_subtree(operation)
 
     def _delete_subtree(self, operation: Delete) -> Deleted:
         tree, path = self._tree, operation.path
         doomed = tree.subtree(path, self._limits.recursive_delete_max)
         if doomed is None:
-            raise _quota(path, "recursive_delete_max", self._limits, verb="delete")
+            raise beyond_limit(path, "recursive_delete_max", self._limits, verb="delete")
         self._check_groups(operation, doomed)
         tree.remove_subtree(doomed)
         return Deleted(path, len(doomed))
@@ -338,7 +344,7 @@ class ZnodeOperations:
                 locks.places_going += len(contender.group)
         most = self._limits.recursive_delete_max
         if len(locks.groups_going) > 1 and alone + locks.places_going > most:
-            raise _quota(operation.path, "recursive_delete_max", self._limits, verb="delete")
+            raise beyond_limit(operation.path, "recursive_delete_max", self._limits, verb="delete")
 
     # --- check, read
 
@@ -363,7 +369,7 @@ class ZnodeOperations:
         if znode is None:
             if operation.has_children is False and not needs_znode and operation.exists is None:
                 return Checked(path)
-            raise NoNodeError(f"check {path}: {_absent(path, czxid)}", path=path)
+            raise NoNodeError(f"check {path}: {absent(path, czxid)}", path=path)
         _check_version(path, znode, operation.expected_version, czxid, "check")
         if owner is not None and znode.ephemeral_owner != owner:
             raise NotOwnerError(
@@ -373,7 +379,7 @@ class ZnodeOperations:
                 current_owner=znode.ephemeral_owner,
             )
         if operation.has_children is False and znode.num_children > 0:
-            raise _not_empty(path, znode, "check")
+            raise not_empty(path, znode, "check")
         if operation.has_children is True and znode.num_children == 0:
             raise NoNodeError(f"check {path}: expected children, found none", path=path)
         return Checked(path)
@@ -398,15 +404,6 @@ class ZnodeOperations:
         return znode
 
 
-def _absent(path: str, czxid: int | None) -> str:
-    """Return the error for a znode that does not exist, with what was expected of it."""
-    if czxid is None:
-        return "it does not exist"
-    if path.startswith(QUEUE_ROOTS):
-        return f"the contender created at zxid {czxid} is gone, and a grant of it has ended"
-    return f"expected the one created at zxid {czxid}, found that it does not exist"
-
-
 def _check_version(
     path: str, znode: ZnodeRecord, expected_version: int, expected_czxid: int | None, verb: str
 ) -> None:
@@ -429,61 +426,6 @@ def _check_version(
             expected_czxid=expected_czxid,
             current_czxid=znode.czxid,
         )
-
-
-def _no_place(path: str, place: str, mode: CreateMode) -> BadArgumentsError:
-    return BadArgumentsError(
-        f"create {path}: expected an ephemeral mode with a session at {place}, in the queue of a "
-        f"lock or an election, found {mode.value}: it would block the queue for ever. Keep other "
-        f"data outside /locks and /elections",
-        path=path,
-    )
-
-
-def _not_empty(path: str, znode: ZnodeRecord, verb: str) -> NotEmptyError:
-    return NotEmptyError(
-        f"{verb} {path}: expected no children, found {znode.num_children}",
-        path=path,
-        num_children=znode.num_children,
-    )
-
-
-def _quota(
-    path: str, limit: str, limits: MachineLimits, *, verb: str = "create"
-) -> QuotaExceededError:
-    maximum = getattr(limits, limit)
-    return QuotaExceededError(
-        f"{verb} {path}: it would exceed {limit}, which is {maximum}",
-        path=path,
-        limit=limit,
-        maximum=maximum,
-    )
-
-
-def _reserved(
-    path: str, limit: str, limits: MachineLimits, *, verb: str = "create"
-) -> QuotaExceededError:
-    maximum, ordinary_max = getattr(limits, limit), limits.ordinary_max(limit)
-    return QuotaExceededError(
-        f"{verb} {path}: it would exceed {ordinary_max}, and the last {maximum - ordinary_max} of "
-        f"{limit} ({maximum}) are kept for locks and elections; delete what is not needed, or "
-        "raise the limit",
-        path=path,
-        limit=limit,
-        maximum=ordinary_max,
-    )
-
-
-def _of_operators(path: str, limit: str, limits: MachineLimits, *, verb: str) -> QuotaExceededError:
-    maximum, client_max = getattr(limits, limit), limits.client_max(limit)
-    return QuotaExceededError(
-        f"{verb} {path}: it would exceed {client_max}, and the last {maximum - client_max} of "
-        f"{limit} ({maximum}) are kept for operators, who have admin on @limits; delete what is "
-        "not needed, or let an operator raise the limit (coordinator limits set)",
-        path=path,
-        limit=limit,
-        maximum=client_max,
-    )
 
 
 # Not bound to the object: a cycle would keep the whole state after a snapshot has replaced it.
