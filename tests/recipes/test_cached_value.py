@@ -46,6 +46,39 @@ async def test_a_copy_costs_no_request(world: MemoryCluster) -> None:
 
 
 @in_memory
+async def test_a_change_costs_each_reader_four_requests(world: MemoryCluster) -> None:
+    """The copy is given up, writers are watched for, the reader queues, and reads once."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        here, there = CachedValue(client, "v"), CachedValue(other, "v")
+        await there.set(b"1")
+        assert await here.get() == b"1"
+        await there.set(b"2")
+        assert await here.get() == b"2"
+        await asyncio.sleep(0.1)
+        del network.sent[:]
+        await there.set(b"3")
+        assert await here.get() == b"3"
+
+        sent = [each for each in network.sent if "heartbeat" not in each]
+        assert sorted(each.split()[0] for each in sent) == ["DELETE", "GET", "POST", "POST"], sent
+
+
+@in_memory
+async def test_many_who_ask_hide_no_value(world: MemoryCluster) -> None:
+    """The value is read although more writers ask than are looked at."""
+    async with world.client() as client, world.client() as other:
+        await CachedValue(other, "v").set(b"1")
+        for number in range(25):
+            asked = f"/values/v/asked/{number}"
+            await other.create(asked, mode="ephemeral", parents="container")
+        here = CachedValue(client, "v")
+
+        assert await here.get() == b"1"
+        assert here.peek() is None
+
+
+@in_memory
 async def test_a_copy_is_not_kept_while_a_writer_waits(world: MemoryCluster) -> None:
     """It may have asked before this reader watched, and not be in the queue yet."""
     async with world.client() as client, world.client() as other:
