@@ -200,7 +200,7 @@ SAID: dict[str, tuple[str, ...]] = {
         r"a node reads db-2 with the password of db-1",
         r"3 nodes have seen 0 halves",
         r"the last one is 6: True",
-        r"without its password is refused: db: the check refused",
+        r"without its password is refused: db: expected values that",
         r"still have version 6, db-6",
     ),
     "find_a_service": (
