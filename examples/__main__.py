@@ -33,7 +33,7 @@ INCARNATIONS = {
         "second_net", "ambiguous_payment", "marked_done", "payment_across_five_sites",
         "partitioned_jobs", "work_until_done", "four_things",
     ),
-    "To know of each other": (
+    "Which programs and values there are": (
         "told_of_each_change", "settings_all_or_none", "find_a_service", "who_can_do_it",
     ),
     "Instead of a lock": (

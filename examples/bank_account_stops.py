@@ -1,4 +1,4 @@
-"""A bank account rather has no holder than two: it stops when unsure, which is the default."""
+"""For a bank account no holder is better than two: it stops when unsure, which is the default."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare-and-set or a lock? It depends on how many want the same, and on what a try costs.
+"""Compare-and-set or a lock? It depends on how many clients compete, and on what a try costs.
 
 A profile is touched by its owner alone: a conditional write meets no other one, and needs half the
 requests of a lock. Everybody wants the same shoes: of those who looked at the same moment only one

@@ -1,4 +1,4 @@
-"""A holds 1 and wants 2, B holds 2 and wants 1: the second request is told, and both go on.
+"""A holds 1 and wants 2, B holds 2 and wants 1: the second request is refused, both continue.
 
 The cluster sees who waits for whom. Without that, both wait until they give up.
 """

@@ -1,4 +1,4 @@
-"""Half a second under a lock and fifty who want it: the last one waits for 25 seconds.
+"""Half a second under a lock, and fifty clients: the last one waits for 25 seconds.
 
 It is not slow work, it is a queue. ``coordinator diagnose`` says so from the history of the grants.
 """

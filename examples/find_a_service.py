@@ -1,4 +1,4 @@
-"""Service discovery: where does the service run? Who comes is listed, who dies is not any more.
+"""Service discovery: where does the service run? What starts is listed, what dies disappears.
 
 Each server registers its address for as long as its session lives. A load balancer watches: it is
 told who joins and who leaves, and asks nothing again and again. A server that is to be stopped says

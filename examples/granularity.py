@@ -1,4 +1,4 @@
-"""One lock for the table or one for each record? What does not touch need not wait."""
+"""One lock for the table or one for each record? Work on different records need not wait."""
 
 from __future__ import annotations
 

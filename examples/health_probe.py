@@ -1,4 +1,4 @@
-"""A holder that lives and is not well: its own probe says so, and the next one takes over."""
+"""A holder that lives but does not work: its own probe shows it, and the next one takes over."""
 
 from __future__ import annotations
 

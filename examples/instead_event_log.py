@@ -1,4 +1,4 @@
-"""Instead of a lock: an event log. Who has something to say appends it; nobody waits for anybody.
+"""Instead of a lock: an event log. All clients append, and none waits for another.
 
 What is true is what follows from all events in their order. Two who say things that do not go
 together are both in the log, and the order decides, for every reader alike.

@@ -1,4 +1,4 @@
-"""2:47 AM: two workers see the same pending job. Without a claim both run it; with one, one.
+"""2:47 AM: two workers see the same pending job. Without a lock both run it; with a lock one does.
 
 The claim is a lock for the job; "done" is written only if the claim still holds in that very write.
 """

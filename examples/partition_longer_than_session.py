@@ -1,4 +1,4 @@
-"""A session of 2 s, a partition of 3 s: the holder is told "expired", never "still held"."""
+"""A session of 2 s, a partition of 3 s: the holder learns "expired", never "still held"."""
 
 from __future__ import annotations
 

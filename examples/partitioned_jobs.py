@@ -1,4 +1,4 @@
-"""Jobs partitioned by hash: a worker joins, one dies; only what must move moves.
+"""Jobs partitioned by hash: a worker joins, one dies; nothing moves without need.
 
 Each partition has one owner with one fencing token. A new owner waits until the old one has stopped
 and released, or its lease has ended, so no job is processed under two valid tokens. Nobody is in

@@ -1,4 +1,4 @@
-"""A rate limiter tolerates two holders for a while, not none: it goes on when unsure.
+"""A rate limiter tolerates two holders for a while, but not none: it continues when unsure.
 
 Running twice costs a few requests too many; standing still costs all of them. So it keeps running
 through an outage, and says that it is unsure. That it may have run beside another is in the audit.

@@ -1,4 +1,4 @@
-"""The daily report without waiting: who finds another node at it leaves at once, and exits 0."""
+"""The daily report without waiting: a node that finds another one at work exits at once, with 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watch: told of each change, in order, and never behind what the watcher can read itself.
+"""A watch delivers each change, in order, and is never behind what the watcher can read itself.
 
 One program writes a price again and again. Another watches it at another member. When it is told of
 a change it reads at once: it never finds an older price than the one it was told of. A change that

@@ -1,4 +1,4 @@
-"""Transfers from A to B and from B to A at the same time: both locks at once, in no circle."""
+"""Transfers from A to B and from B to A at the same time: both locks at once, without deadlock."""
 
 from __future__ import annotations
 
