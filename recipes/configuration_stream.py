@@ -1,4 +1,4 @@
-"""The versions of a configuration as they come: read once, then told by a watch with its values.
+"""The versions of a configuration as they come: read once, then watched with values.
 
 1. The watch goes on from the zxid of the read, so nothing is missed in between and nothing older
    follows. A change costs no request.

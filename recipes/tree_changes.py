@@ -1,7 +1,7 @@
 """The changes of a cached subtree: what was there and what is, znode by znode.
 
 A reader that is slow gets several changes as one, from what it saw last to what is there now.
-So what waits for it is bounded by the znodes there are, and it is never told of a state that never
+So what waits for it is bounded by the znodes there are, and it never gets a state that never
 was.
 """
 

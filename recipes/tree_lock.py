@@ -103,7 +103,7 @@ class TreeLock(LockContender[Grant[ClientT], ClientT]):
             if contender.is_unheard:  # lost only because no member answered: that is what is said
                 raise self._not_in_time(contender, is_left) from None
             raise
-        except UnavailableError as error:  # of a look at the queue, where the contender stands
+        except UnavailableError as error:  # of a look at the queue, where the contender is queued
             if not await contender.leave():
                 raise self._not_in_time(contender, is_left=False) from error
             raise

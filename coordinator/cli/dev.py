@@ -116,7 +116,7 @@ def dev(members: str, directory: Path, client_port: int, member_port: int, tls: 
 
 def story_pages(layout: Layout) -> PageServer | None:
     """Return what serves the page on which stories play here, not yet started; None with TLS: the
-    clients of a story are not told of the CA."""
+    clients of a story do not know the CA."""
     if layout.has_tls:
         return None
     from coordinator.learn.page_server import PageServer

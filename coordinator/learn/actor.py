@@ -2,8 +2,8 @@
 
 ``python -m coordinator.learn.actor`` reads cues, lines of JSON, and says in lines of JSON what it
 does. It uses the client and the recipes as any program does, and heartbeats as any program does:
-so what stops when it is frozen is what would stop anywhere. What it is told meanwhile waits in its
-pipe, and is the first thing that it does when it wakes.
+so what stops when it is frozen is what would stop anywhere. What is sent to it meanwhile waits in
+its pipe, and is the first thing that it does when it wakes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Part:
         self._contender: Lock[Client] | None = None
 
     def cues(self) -> dict[str, Callable[..., None]]:
-        """Return what it can be told to do."""
+        """Return what it can do."""
         return {
             "acquire": self.acquire,
             "write": self.write,

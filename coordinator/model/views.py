@@ -51,7 +51,7 @@ class Contender(HolderInfo, frozen=True, kw_only=True):
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """Who is elected, or stands for election since the wall time ``since_ms``.
+    """Who is elected, or a candidate since the wall time ``since_ms``.
 
     ``epoch`` is its fencing token, ``label`` that of its session. ``value`` is None when there was
     no room for it in a long answer.

@@ -27,7 +27,7 @@ _PIECE_BYTES = 16 * 1024
 
 
 class FetchError(Exception):
-    """The document could not be had, and why; nothing of it is used."""
+    """The document could not be fetched, and why; nothing of it is used."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -84,7 +84,7 @@ class IssuerKeys:
         return self._is_old or key_id not in self._keys
 
     async def refresh(self) -> None:
-        """Fetch the keys once for all who wait; return when they are here or could not be had."""
+        """Fetch the keys once for all who wait; return when that has ended."""
         await asyncio.wait({self._fetching or self._begin()})
 
     def _begin(self) -> asyncio.Task[None]:

@@ -6,12 +6,12 @@
 3. Votes count for one longest election timeout after they were requested, by the clock, whatever
    the candidate did meanwhile: after that a voter may have lost its disk and been proven again by
    others.
-4. A recovering member votes at most in a first election, and stands only with the pre-vote of every
-   member (``recovering``).
-5. A member whose disk is not fit to lead lets the others stand first.
+4. A recovering member votes at most in a first election, and campaigns only with the pre-vote of
+   every member (``recovering``).
+5. A member whose disk is not fit to lead lets the others campaign first.
 6. A member that a quorum of members refuses, because it differs in what must be equal on all
-   (``agreement``), neither stands nor votes. The refusing members need not be in its own list. If
-   it leads already, it continues while its quorum confirms it.
+   (``agreement``), neither campaigns nor votes. The refusing members need not be in its own
+   list. If it leads already, it continues while its quorum confirms it.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
 
     @property
     def election_due_ms(self) -> int:
-        """When a member that hears no leader stands, by the monotonic clock."""
+        """When a member that hears no leader campaigns, by the monotonic clock."""
         return int(self._SyncObj__raftElectionDeadline * 1000)
 
     @election_due_ms.setter

@@ -39,7 +39,7 @@ class Hears(Enum):
 _HEARD_BY: dict[type, Hears] = {
     SetData: Hears.ALL, Check: Hears.ALL, Enter: Hears.QUEUES, Release: Hears.QUEUES,
 }  # fmt: skip
-"""Who hears less than this is not told of the operation."""
+"""Who is called for these operations: listeners that hear at least so much."""
 
 
 class StateListener(Protocol):

@@ -214,7 +214,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._beginner.on_tls_failed(error)
         self._plain.close()
 
-    # --- told by the socket's transport
+    # --- called by the socket's transport
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return where to read to; it is used up before anything else is read."""

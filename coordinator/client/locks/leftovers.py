@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 _ANY = ("", "")
-"""Stands for all queues and owners."""
+"""Means all queues and owners."""
 
 
 class Leftovers:

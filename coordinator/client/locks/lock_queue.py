@@ -422,7 +422,7 @@ class LockQueue(HeldVerbs):
     async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
         """Release what no caller wants, when the number is forgotten; False as ``_withdraw``."""
         if not owner and not self.is_election:
-            return False  # contenders of this session without a name cannot be told apart
+            return False  # contenders of this session without a name cannot be distinguished
         while not session.is_lost:
             with suppress(UnavailableError, OutcomeUnknownError):
                 found = await unclaimed(

@@ -66,7 +66,7 @@ class LinkOwner(Protocol):
         ...
 
     def link_failed(self, link: Link, why: str) -> None:
-        """A connection that this member dialed had no success with TLS."""
+        """TLS failed on a connection that this member dialed."""
         ...
 
     def link_lost(self, link: Link, reason: str) -> None:

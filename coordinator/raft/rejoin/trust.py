@@ -39,7 +39,7 @@ class Trust:
 
     @property
     def is_refused(self) -> bool:
-        """Whether those are a quorum: then this member neither stands nor votes."""
+        """Whether those are a quorum: then this member neither campaigns nor votes."""
         return len(self.refused()) > self._member_count // 2
 
 

@@ -18,7 +18,7 @@ The rule for a record that does not check:
 2. The file ends before the record does: a torn write. Cut.
 3. Some whole 512-byte sector of the record (or its part of the sector, at its ends) reads as zeros:
    that sector never reached the disk. Cut. This is exact, not a guess, because no record as written
-   holds such a sector: the magic stands at its start, the padding (never zero) at its end, and a
+   holds such a sector: the magic is at its start, the padding (never zero) at its end, and a
    payload with 512 zeros in a row is stored with every byte xored with ``mask``.
 4. One wrong byte of the header or of the body explains it (this rule computes from the checksum
    which single byte would make it right): a write that did not finish leaves whole sectors wrong,

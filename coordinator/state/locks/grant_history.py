@@ -7,7 +7,7 @@
 3. ``count_max`` and ``bytes_max`` bound what is kept; each text and note in it is bounded where it
    comes in. A wait that ended without a grant is not history. ``limits`` says what happens when
    one is lowered.
-4. The times are labels for people, as told by the proposers; order is that of the zxids.
+4. The times are labels for people, as given by the proposers; order is that of the zxids.
 """
 
 from __future__ import annotations

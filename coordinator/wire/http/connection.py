@@ -74,7 +74,7 @@ class HttpConnection(RequestHandler):
         """Why it is one too many, of a spare connection; empty of others."""
         return self.place.full
 
-    # --- the life of the connection, told by asyncio
+    # --- the life of the connection, called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the head of a request."""

@@ -1,6 +1,6 @@
 """Listening: one socket, its application, and an end that lets what is under way finish.
 
-Beyond loopback with a certificate only, unless told otherwise.
+Beyond loopback with a certificate only, unless configured otherwise.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class SlimConnection(asyncio.Protocol):
         self._write_timer: asyncio.TimerHandle | None = None
         self.remote = ""
 
-    # --- told by asyncio
+    # --- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with a connection of which the first bytes are those of HTTP."""

@@ -295,7 +295,7 @@ class _Waiting:
         begin_ms = timers.clock.monotonic_ms() + _KEEP_ALIVE_MS
         self._beginning: Timer | None = timers.at(begin_ms, self._begin)
         self._latest: tuple[int, str] | None = None
-        """The position that is not told yet, and the session that waits."""
+        """The position that is not reported yet, and the session that waits."""
         self._woken = asyncio.Event()
         self._is_sending = self._is_ending = False
         self.error: Exception | None = None

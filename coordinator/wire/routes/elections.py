@@ -84,7 +84,7 @@ class ElectionRoutes(QueueRoutes):
         return door.reply_now(request, done)
 
     async def who(self, request: IncomingRequest) -> Answered:
-        """Return who is elected and who else stands, once or each time it changes."""
+        """Return who is elected and who else is a candidate, once or each time it changes."""
         door = self._door
         query = Query(request.query, {*READ_MODES, "observe", "session_id"})
         name = name_in(request)

@@ -101,7 +101,7 @@ class StreamConnection(asyncio.Protocol):
         self.authorization: str | None = None
         """What its client shows now to prove who it is."""
 
-    # --- the life of the connection, told by asyncio
+    # --- the life of the connection, called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the greeting."""
