@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from coordinator.errors import DiskFullError, StorageError
+
 Result = TypeVar("Result")
 
 _ONE = (1).to_bytes(8, sys.byteorder)
@@ -34,6 +36,26 @@ class Started(Protocol):
     async def done(self) -> None:
         """Return when it is done, or raise what it raised; after ``wait`` returned False."""
         ...
+
+
+def noting_failures(run: RunBlocking, note: Callable[[StorageError], None]) -> RunBlocking:
+    """Return ``run``; a failure of the disk, but for one without room, is noted where it happens.
+
+    The loop hears of it some passes later, and would write to that disk in between."""
+
+    def run_noting(call: Callable[[], Result], /) -> Awaitable[Result]:
+        def noted() -> Result:
+            try:
+                return call()
+            except DiskFullError:
+                raise
+            except StorageError as error:
+                note(error)
+                raise
+
+        return run(noted)
+
+    return run_noting
 
 
 async def run_in_thread(call: Callable[[], Result], /) -> Result:

@@ -25,7 +25,7 @@ from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import NoLeaderError, ShuttingDownError, StorageError
 from coordinator.raft import status
-from coordinator.raft.blocking import RunBlocking, run_in_thread, start_in_place
+from coordinator.raft.blocking import RunBlocking, noting_failures, run_in_thread, start_in_place
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.context import RaftContext
 from coordinator.raft.disk_health import DiskHealth
@@ -180,6 +180,7 @@ class PySyncObjEngine:
         self._wake()
 
     def _start_core(self, replica: Replica, recovering: Recovering) -> Inbox:
+        run_blocking = noting_failures(self._run_blocking, self._log.fail)
         store = SnapshotStore(
             join(self._data_dir, "snapshots"), self._disk,
             piece_bytes=self._raft.snapshot_piece_bytes,
@@ -194,7 +195,7 @@ class PySyncObjEngine:
         )  # fmt: skip
         self._snapshots = SnapshotExchange(
             store=store, log=self._log, replica=replica, raft=self._raft,
-            now_ms=self._clock.monotonic_ms, run_blocking=self._run_blocking,
+            now_ms=self._clock.monotonic_ms, run_blocking=run_blocking,
             on_installed=self._wake, on_failure=self._fail,
         )  # fmt: skip
         assert self._ownership is not None
@@ -221,7 +222,7 @@ class PySyncObjEngine:
         self._incarnations = Incarnations(
             self._disk, self._data_dir, self._others, random=self._random,
             now_ms=self._clock.monotonic_ms, resend_ms=self._raft.heartbeat_interval_ms,
-            send=self._transport.send, run_blocking=self._run_blocking,
+            send=self._transport.send, run_blocking=run_blocking,
             recovering=recovering, ownership=self._ownership, on_met=lambda who: inbox.on_met(who),
             on_older_copy=self._consensus.on_older_copy,
             on_cluster_id=self._on_cluster_id, on_failure=self._fail,

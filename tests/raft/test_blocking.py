@@ -9,7 +9,8 @@ import threading
 
 import pytest
 
-from coordinator.raft.blocking import WorkerThread
+from coordinator.errors import DiskFullError, StorageError
+from coordinator.raft.blocking import WorkerThread, noting_failures, run_in_thread
 
 
 def _threads(name: str) -> int:
@@ -123,3 +124,24 @@ def test_it_ends_when_it_is_told_to_whoever_still_refers_to_it() -> None:
         if each.name == "told":
             each.join(5)
     assert _threads("told") == 0
+
+
+async def test_a_failure_of_the_disk_is_noted_before_the_loop_hears_of_it() -> None:
+    """In the thread that met it; one without room can be tried again, and others are no disk's."""
+    noted: list[tuple[StorageError, int]] = []
+    run = noting_failures(run_in_thread, lambda error: noted.append((error, threading.get_ident())))
+
+    def fail(error: Exception) -> None:
+        raise error
+
+    for error in (DiskFullError("full"), ValueError("no")):
+        with pytest.raises(type(error)):
+            await run(lambda error=error: fail(error))
+    assert await run(lambda: 3) == 3
+    assert not noted
+    failure = StorageError("rename: Input/output error")
+    with pytest.raises(StorageError):
+        await run(lambda: fail(failure))
+    [(found, thread)] = noted
+    assert found is failure
+    assert thread != threading.get_ident()

@@ -291,6 +291,10 @@ class Journal(list[Entry]):
             return True
         return self._term is not self._stored_term and self._is_term_due
 
+    def fail(self, error: StorageError) -> None:
+        """Accept nothing any more: another file of this disk failed. From any thread."""
+        self._failure = self._failure or error
+
     @property
     def is_unwritten(self) -> bool:
         """True when something waits that no sync under way makes stable."""

@@ -93,6 +93,20 @@ def test_stock_never_syncs() -> None:
     assert "fdatasync" not in source
 
 
+def test_after_a_failure_of_another_file_nothing_is_written() -> None:
+    """What failed in another thread: the log refuses before the loop has heard of it."""
+    disk = SimulatedDisk()
+    journal = open_journal(disk)
+    journal.add(b"a", 1, 0)
+    journal.fail(StorageError("rename snapshot: Input/output error"))
+
+    for act in (journal.sync, journal.write, lambda: journal.add(b"b", 2, 0)):
+        with pytest.raises(StorageError, match="the log has stopped: rename snapshot"):
+            act()
+    disk.crash()
+    assert indexes(open_journal(disk)) == []
+
+
 def test_everything_buffered_is_one_write_and_one_sync() -> None:
     """Group commit: a hundred entries cost what one costs."""
     disk = SimulatedDisk()
