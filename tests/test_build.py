@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.machinery
 import os
 import tomllib
@@ -52,3 +53,70 @@ def test_a_source_that_was_changed_since_is_named(
 def test_it_is_said_in_words() -> None:
     """As ``coordinator --version`` and a member that starts say it."""
     assert build.described().endswith(", compiled" if build.is_compiled() else ", not compiled")
+
+
+def compiled_sources() -> list[Path]:
+    said = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coordinator"]["compiled"]
+    found = {path for pattern in said["modules"] for path in ROOT.glob(pattern)}
+    return sorted(found - {ROOT / name for name in said["interpreted"]})
+
+
+_ENDS_WITHOUT_A_WAIT = ("deadline", "scope", "timeout")
+"""Contexts whose end waits for nothing, by the last word of their name."""
+
+
+def waits_in_handlers(coroutine: ast.AsyncFunctionDef) -> list[int]:
+    """Return the lines of what a coroutine waits for in an except or a finally."""
+    found: list[int] = []
+
+    def look(node: ast.AST, is_handling: bool) -> None:
+        if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) and is_handling:
+            found.append(node.lineno)
+        if isinstance(node, ast.AsyncWith):
+            for item in node.items:
+                context = item.context_expr
+                name = ast.unparse(context.func if isinstance(context, ast.Call) else context)
+                if name.split(".")[-1] not in _ENDS_WITHOUT_A_WAIT:
+                    found.append(node.lineno)
+        for field, value in ast.iter_fields(node):
+            inside = is_handling or isinstance(node, ast.ExceptHandler) or field == "finalbody"
+            for each in value if isinstance(value, list) else [value]:
+                if isinstance(each, ast.AST) and not isinstance(each, ast.FunctionDef | ast.Lambda):
+                    look(each, inside)
+
+    look(coroutine, False)
+    return found
+
+
+def test_no_compiled_coroutine_waits_while_it_handles_an_error() -> None:
+    """mypyc's coroutines share the thread's error: another task would see and replace it."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in compiled_sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.AsyncFunctionDef)
+        for line in waits_in_handlers(node)
+    ]
+
+    assert found == [], "note the error, and wait behind the try"
+
+
+def test_waits_in_handlers_are_found() -> None:
+    source = """
+async def handles() -> None:
+    try:
+        await fine()
+    except OSError:
+        await wrong()
+    finally:
+        async with wrong.too():
+            pass
+    async with self.deadline(1):
+        await fine()
+    async with lock:
+        await fine()
+"""
+    coroutine = ast.parse(source).body[0]
+    assert isinstance(coroutine, ast.AsyncFunctionDef)
+
+    assert waits_in_handlers(coroutine) == [6, 8, 8, 12]

@@ -19,8 +19,9 @@ A client that knows its session may have it renewed beside any of its requests: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -44,6 +45,8 @@ from coordinator.service.tasks import let_go
 from coordinator.state.commands import Abandon, CloseSession, OpenSession, RequestId
 
 _ATTEMPT_MS_MIN = 200
+
+T = TypeVar("T")
 
 
 class KeptSessions:
@@ -153,12 +156,11 @@ class KeptSession:
             need_local=False,
         )
 
-    @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
-        """Renew the lease for as long as the block runs."""
+    async def kept(self, work: Awaitable[T]) -> T:
+        """Return what ``work`` comes to, and renew the lease meanwhile."""
         keeping = asyncio.create_task(self._keep(), name=f"keep session {self.session_id}")
         try:
-            yield
+            return await work
         finally:
             keeping.cancel()
             await asyncio.wait({keeping})

@@ -49,8 +49,7 @@ def is_open(world: World, kept: KeptSession) -> bool:
 
 
 async def kept_for(world: World, kept: KeptSession, by_ms: int) -> None:
-    async with kept.kept():
-        await world.advance(by_ms)
+    await kept.kept(world.advance(by_ms))
 
 
 async def test_it_is_kept_alive_through_changes_of_the_leader() -> None:
@@ -58,7 +57,7 @@ async def test_it_is_kept_alive_through_changes_of_the_leader() -> None:
     async with cluster() as world:
         kept = await opened(world)
 
-        async with kept.kept():
+        async def several_leaders() -> None:
             for leader_id in ("2", "1", "3"):
                 await world.advance(3 * LEASE_MS)
                 world.elect(None)
@@ -67,6 +66,8 @@ async def test_it_is_kept_alive_through_changes_of_the_leader() -> None:
             await world.advance(3 * LEASE_MS)
 
             assert is_open(world, kept)
+
+        await kept.kept(several_leaders())
         await world.advance(LEASE_MS + 200)
         assert not is_open(world, kept), "nobody keeps it any more"
 

@@ -7,7 +7,7 @@ the data of that znode is the value it proclaims.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Unpack
+from typing import Any, ClassVar, Unpack
 
 from msgspec.structs import asdict
 
@@ -21,6 +21,7 @@ from coordinator.service.locks.contenders import (
     ELECTIONS,
     Captured,
     QueuedContender,
+    Recipe,
     captured,
     first_holder,
     queued,
@@ -48,7 +49,7 @@ _CANDIDATE = AcquireRequest()
 class ElectionService(QueueService):
     """The elections as one member serves them: a lock's verbs, and those of a proclaimed value."""
 
-    _recipe = ELECTIONS
+    _recipe: ClassVar[Recipe] = ELECTIONS
 
     def __init__(
         self,

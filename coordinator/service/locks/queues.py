@@ -18,7 +18,7 @@ An attempt may enter several queues at once: all or nothing, held once it holds 
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -193,6 +193,7 @@ class Queues:
         deadline_ms = attempt.wait_deadline_ms
         if attempt.is_try:
             deadline_ms = max(deadline_ms, self._clock.monotonic_ms() + _TRY_DEADLINE_MS_MIN)
+        failed: CoordinatorError | None = None
         try:
             committed = await self._proposer.submit(
                 operation,
@@ -203,30 +204,40 @@ class Queues:
                 is_patient=not attempt.is_try and self._will_wait(kind, directories),
                 is_long=True,
             )
-        except (OutcomeUnknownError, StorageError) as error:
-            is_early = self._clock.monotonic_ms() < deadline_ms
-            if attempt.request is not None and is_early and isinstance(error, OutcomeUnknownError):
-                raise  # it is repeated at another member
-            await self._undo(attempt, abandoning(attempt, request), position=None)
-            raise
         except CoordinatorError as error:
-            if error.fields.get("is_abandoned"):
-                await self._raise_timeout(attempt, position=None)
-            attempt.note_entered(False)
-            raise
+            failed = error
+        if failed is not None:
+            try:
+                raise await self._why_not_entered(attempt, request, failed, deadline_ms)
+            finally:
+                del failed  # its frames hold it: no cycle is left for the collector
         result = committed.outcome.unwrap()
         assert isinstance(result, Entered), "an enter comes to an Entered"
         attempt.note_entered(result.is_entered)
         if not result.is_entered:
-            await self._raise_timeout(attempt, position=None, is_seen=committed.is_local)
+            raise await self._timeout_error(attempt, position=None, is_seen=committed.is_local)
         if not committed.is_local:  # it is queued, but this member cannot see it
             first = result.contenders[0]
             leave, path = releasing(attempt, Mine.of(first)), directories[0]
             if self._clock.monotonic_ms() < deadline_ms:  # cut off, or its disk is full
-                await self._raise_unseen(attempt, leave, path, self._why_unseen())
-            await self._undo(attempt, leave, position=None)
-            raise _queued_error(path)
+                raise await self._unseen_error(attempt, leave, path, self._why_unseen())
+            raise await self._undone(attempt, leave, position=None) or _queued_error(path)
         return tuple([self._checked(attempt, each) for each in result.contenders])
+
+    async def _why_not_entered(
+        self, attempt: QueueAttempt, request: RequestId, error: CoordinatorError, deadline_ms: int
+    ) -> CoordinatorError:
+        """Return what an attempt comes to whose command came to ``error``."""
+        if isinstance(error, OutcomeUnknownError | StorageError):
+            is_early = self._clock.monotonic_ms() < deadline_ms
+            if attempt.request is not None and is_early and isinstance(error, OutcomeUnknownError):
+                return error  # it is repeated at another member
+            leave = abandoning(attempt, request)
+            return await self._undone(attempt, leave, position=None) or error
+        if error.fields.get("is_abandoned"):
+            return await self._timeout_error(attempt, position=None)
+        attempt.note_entered(False)
+        return error
 
     def _will_wait(self, kind: Kind, directories: tuple[str, ...]) -> bool:
         """Whether others hold now: then the release that grants may well share this one's round."""
@@ -261,19 +272,32 @@ class Queues:
                 return await self._until_holder(attempt, mine, place)
         except ShuttingDownError:
             raise _queued_error(mine[0].path) from None
-        except (TimeoutError, NoLeaderError):
-            if self._clock.monotonic_ms() < until_ms:  # cut off
-                leave = releasing(attempt, mine[0])
-                await self._raise_unseen(attempt, leave, mine[0].path, self._why_unseen())
-            if all(map(self._is_there, mine)):
-                position = self._look(attempt, mine)[1].position
-            await self._undo(attempt, releasing(attempt, mine[0]), position)
-            raise _queued_error(mine[0].path) from None
-        except UnavailableError as error:  # of the read barrier: its disk is full
-            leave = releasing(attempt, mine[0])
-            await self._raise_unseen(attempt, leave, mine[0].path, error)
+        except (TimeoutError, UnavailableError) as error:
+            failed = error
         finally:
             self._leadership.leave(deadline)
+        try:
+            raise await self._why_not_granted(attempt, mine, failed, position, until_ms)
+        finally:
+            del failed  # its frames hold it: no cycle is left for the collector
+
+    async def _why_not_granted(
+        self,
+        attempt: QueueAttempt,
+        mine: tuple[Mine, ...],
+        error: TimeoutError | UnavailableError,
+        position: int | None,
+        until_ms: int,
+    ) -> CoordinatorError:
+        """Return what an attempt comes to whose wait ended with ``error``."""
+        leave, path = releasing(attempt, mine[0]), mine[0].path
+        if not isinstance(error, TimeoutError | NoLeaderError):  # of the read barrier: a full disk
+            return await self._unseen_error(attempt, leave, path, error)
+        if self._clock.monotonic_ms() < until_ms:  # cut off
+            return await self._unseen_error(attempt, leave, path, self._why_unseen())
+        if all(map(self._is_there, mine)):
+            position = self._look(attempt, mine)[1].position
+        return await self._undone(attempt, leave, position) or _queued_error(path)
 
     async def _until_holder(
         self, attempt: QueueAttempt, mine: tuple[Mine, ...], place: QueuePosition
@@ -378,25 +402,30 @@ class Queues:
 
     # --- leaving nothing behind
 
-    async def _undo(self, attempt: QueueAttempt, leave: Leave, position: int | None) -> None:
-        """Withdraw the attempt and raise LockTimeoutError; return if that was not confirmed.
+    async def _undone(
+        self, attempt: QueueAttempt, leave: Leave, position: int | None
+    ) -> LockTimeoutError | None:
+        """Withdraw the attempt; return what it comes to, None if that was not confirmed.
 
         It goes on in the background then.
         """
         if await self._leaving.is_done(leave):
-            await self._raise_timeout(attempt, position)
+            return await self._timeout_error(attempt, position)
+        return None
 
-    async def _raise_unseen(
+    async def _unseen_error(
         self, attempt: QueueAttempt, leave: Leave, path: str, error: UnavailableError
-    ) -> NoReturn:
-        """End an attempt that this member cannot follow, before its time is up.
+    ) -> CoordinatorError:
+        """Return how an attempt ends that this member cannot follow, before its time is up.
 
         With a request number it can be sent to another member, so it is left in the queue; without
         one it cannot, so it is withdrawn, and ``error`` is true.
         """
         if attempt.request is None and await self._leaving.is_done(leave):
-            raise error
-        raise _queued_error(path) from error
+            return error
+        queued = _queued_error(path)
+        queued.__cause__ = error
+        return queued
 
     def _why_unseen(self) -> UnavailableError:
         """Return why this member does not see what the others have applied."""
@@ -426,10 +455,10 @@ class Queues:
             return False
         return True
 
-    async def _raise_timeout(
+    async def _timeout_error(
         self, attempt: QueueAttempt, position: int | None, *, is_seen: bool = False
-    ) -> NoReturn:
-        """Raise with the holder; with none, rather than with one that has released.
+    ) -> LockTimeoutError:
+        """Return the error with the holder; with none, rather than with one that has released.
 
         ``is_seen``: what came of the attempt is applied here, and so is all that was before it.
         """
@@ -443,7 +472,7 @@ class Queues:
         delayed = "; it is closed for a while, after a holder was lost" if closings[at] else ""
         described = attempt.describe(holder) if holder is not None and is_seen else None
         held_by = "" if described is None else f"; held by {named(described)}"
-        raise LockTimeoutError(
+        return LockTimeoutError(
             f"{recipe.word} {name!r} was not granted in time{delayed}{held_by}",
             lock=name,
             holder=described,

@@ -8,7 +8,7 @@ be seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Required, TypedDict, Unpack
+from typing import Any, ClassVar, Required, TypedDict, Unpack
 
 from msgspec.structs import asdict, replace
 
@@ -72,7 +72,7 @@ class AcquireOptions(TypedDict, total=False):
 class QueueService:
     """What a lock and an election have in common, as one member serves it."""
 
-    _recipe: Recipe
+    _recipe: ClassVar[Recipe]
 
     def __init__(self, proposer: Proposer, replica: MachineReplica, queues: Queues) -> None:
         self._proposer = proposer
@@ -117,6 +117,7 @@ class QueueService:
         """
         path, czxid = self._recipe.contender_path(name, grant_id)
         release = Release(path, czxid, spares_repeated)
+        refused: NotOwnerError | None = None
         try:
             committed = await self._proposer.submit(
                 release,
@@ -126,13 +127,23 @@ class QueueService:
                 if_held=if_held,
             )
         except NotOwnerError as error:
-            directory = self._recipe.directory(name)
-            holder = await self._queues.present_holder(directory, deadline_ms)
-            error.fields["holder"] = None if holder is None else self._shown(holder, caller)
-            raise
+            refused = error
+        if refused is not None:
+            try:
+                raise await self._not_owner(name, refused, deadline_ms, caller)
+            finally:
+                del refused  # its frames hold it: no cycle is left for the collector
         result = committed.outcome.unwrap()
         assert isinstance(result, Released), "a release comes to a Released"
         return result
+
+    async def _not_owner(
+        self, name: str, error: NotOwnerError, deadline_ms: int, caller: Caller
+    ) -> NotOwnerError:
+        """Return ``error`` with who holds instead."""
+        holder = await self._queues.present_holder(self._recipe.directory(name), deadline_ms)
+        error.fields["holder"] = None if holder is None else self._shown(holder, caller)
+        return error
 
     async def abandon(
         self,
@@ -169,7 +180,7 @@ class QueueService:
 class LockService(QueueService):
     """Locks: of every kind, one or several at once."""
 
-    _recipe = LOCKS
+    _recipe: ClassVar[Recipe] = LOCKS
 
     async def acquire(
         self, name: str | Sequence[str], *, wanted: AcquireRequest, **how: Unpack[AcquireOptions]

@@ -174,8 +174,7 @@ class AcquireHandler:
         if kept is not None:
             entering = Entering(kept.session_id, kept.begin(), self._on_queued, on_position, kept)
             try:
-                async with kept.kept():
-                    grant = await begin(entering)
+                grant = await kept.kept(begin(entering))
             except BadArgumentsError as error:
                 raise in_words_of_a_lease(error) from None
             paths = [grant.path, *(each.path for each in grant.grants)]
@@ -236,20 +235,25 @@ class AcquireHandler:
         self._waiting = waiting = _Waiting(stream, timers, self._scope.cut)
         grant: GrantReply | None = None
         is_granting = False
+        failed: CoordinatorError | None = None
         try:
-            grant = await self._granted(on_position)
-            await waiting.end()
-            if on_position is None and not stream.is_open:
-                granted, grant = grant, None
-                return self._reply(granted)
-            is_granting = True
-            await stream.send(to_body(Granted(grant), stream.encoding))
-        except CoordinatorError as error:
-            await waiting.end()
-            if not stream.is_open:
-                raise  # the status can still say it
-            await stream.send_error(error)
+            try:
+                grant = await self._granted(on_position)
+                await waiting.end()
+                if on_position is None and not stream.is_open:
+                    granted, grant = grant, None
+                    return self._reply(granted)
+                is_granting = True
+                await stream.send(to_body(Granted(grant), stream.encoding))
+            except CoordinatorError as error:
+                failed = error
+            if failed is not None:
+                await waiting.end()
+                if not stream.is_open:
+                    raise failed  # the status can still say it
+                await stream.send_error(failed)
         finally:
+            failed = None  # its frames hold it: no cycle is left for the collector
             waiting.stop()
             self._is_told = self._is_told or (is_granting and stream.is_line_out)
             if grant is not None and self._leaves and not self._is_told:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from coordinator.errors import CoordinatorError, forget_frames
 from coordinator.model.access import NOBODY
@@ -67,7 +67,7 @@ class StreamRequest:
                  "key", "mark", "method", "place", "query", "stream", "target",
                  "task")  # fmt: skip
 
-    encoding = Encoding.MSGPACK
+    encoding: ClassVar[Encoding] = Encoding.MSGPACK
 
     def __init__(self, frame: frames.RequestFrame, sender: Sender) -> None:
         self.id = frame.id
@@ -156,8 +156,8 @@ class StreamLines:
         "is_line_out", "is_open",
     )  # fmt: skip
 
-    status = 200
-    encoding = Encoding.MSGPACK
+    status: ClassVar[int] = 200
+    encoding: ClassVar[Encoding] = Encoding.MSGPACK
 
     def __init__(
         self, number: int, sender: Sender, labels: Mapping[str, str], why_silent: WhySilent
