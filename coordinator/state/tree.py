@@ -46,7 +46,8 @@ class ZnodeRecord(NamedTuple):
     """One entry of the tree. A named tuple, not a dataclass: two are built for every create.
 
     What every command makes is made by ``tuple.__new__`` from all of its fields: the constructor of
-    a named tuple is a function in Python, also where all else is compiled."""
+    a named tuple is a function in Python, also where all else is compiled. What is taken over from
+    another one is read by place: by name, compiled code makes another number of each."""
 
     data: bytes
     czxid: int
@@ -67,10 +68,10 @@ class ZnodeRecord(NamedTuple):
 
     def stat(self) -> Stat:
         """Return the Stat that a client sees; access rules do not change yet (aversion 0)."""
+        fields: tuple[Any, ...] = self  # read by place: see above
         return tuple.__new__(Stat, (
-            self.czxid, self.mzxid, self.pzxid, self.ctime_ms, self.mtime_ms,
-            self.version, self.cversion, 0, self.ephemeral_owner,
-            len(self.data), self.num_children, self.mode._value_, self.ttl_ms,
+            fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7],
+            0, fields[11], len(self.data), fields[8], self.mode._value_, fields[12],
         ))  # fmt: skip
 
     @property
@@ -325,10 +326,10 @@ class Tree:
 
     def replace_data(self, path: str, old: ZnodeRecord, data: bytes) -> ZnodeRecord:
         """Give the znode new data; return it as it is now."""
+        was: tuple[Any, ...] = old
         new = tuple.__new__(ZnodeRecord, (
-            data, old.czxid, self.zxid, old.pzxid, old.ctime_ms, self.wall_ms,
-            old.version + 1, old.cversion, old.num_children, old.next_sequence,
-            old.mode, old.ephemeral_owner, old.ttl_ms, old.identity,
+            data, was[1], self.zxid, was[3], was[4], self.wall_ms, old.version + 1,
+            was[7], was[8], was[9], was[10], was[11], was[12], was[13],
         ))  # fmt: skip
         self._write(path, old, new)
         self._note_event(EventType.DATA_CHANGED, path, new, (data, old.data))
@@ -372,10 +373,10 @@ class Tree:
         self._values.append(values)
 
     def _write_parent(self, path: str, old: ZnodeRecord, step: int, next_sequence: int) -> None:
+        was: tuple[Any, ...] = old
         new = tuple.__new__(ZnodeRecord, (
-            old.data, old.czxid, old.mzxid, self.zxid, old.ctime_ms, old.mtime_ms,
-            old.version, old.cversion + 1, old.num_children + step, next_sequence,
-            old.mode, old.ephemeral_owner, old.ttl_ms, old.identity,
+            was[0], was[1], was[2], self.zxid, was[4], was[5], was[6], old.cversion + 1,
+            old.num_children + step, next_sequence, was[10], was[11], was[12], was[13],
         ))  # fmt: skip
         self._write(path, old, new)
 
