@@ -15,14 +15,14 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-AT_ONCE = 100
+AT_ONCE: Final = 100
 """Each waiter runs for some tens of microseconds, mostly to write its answer."""
 
-FREED_AT_ONCE = 2_000
+FREED_AT_ONCE: Final = 2_000
 
 
 def in_turns(items: Iterable[T], act: Callable[[T], object], at_once: int = AT_ONCE) -> None:

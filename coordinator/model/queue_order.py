@@ -21,14 +21,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Kind = Literal["exclusive", "shared", "slot", "closed"]
 
-_SEQUENCE = re.compile(r"(?<!\d)(\d{10,18})\Z", re.ASCII)
-_KINDS: dict[str, Kind] = {"read-": "shared", "slot-": "slot"}
-_CLOSED_PREFIX = "delay-"
-_PREFIX_LENGTH = 5
+_SEQUENCE: Final = re.compile(r"(?<!\d)(\d{10,18})\Z", re.ASCII)
+_KINDS: Final[dict[str, Kind]] = {"read-": "shared", "slot-": "slot"}
+_CLOSED_PREFIX: Final = "delay-"
+_PREFIX_LENGTH: Final = 5
 
 
 def sequence_of(name: str) -> int | None:
@@ -62,7 +62,7 @@ class QueuePlace:
         return self.is_queued and self.position == 0
 
 
-_ABSENT = QueuePlace(is_queued=False, position=-1, predecessor=None)
+_ABSENT: Final = QueuePlace(is_queued=False, position=-1, predecessor=None)
 
 
 def place_of(names: Iterable[str], mine: str, size: int = 1) -> QueuePlace:

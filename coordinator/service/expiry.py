@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from coordinator.errors import ConnectionLostError
 from coordinator.model.access import Caller
 from coordinator.service.access import AccessService
 from coordinator.service.timers import Timer
 
-_EXPIRY_LOOK_MS = 60_000
+_EXPIRY_LOOK_MS: Final = 60_000
 
 
 class Expiry:

@@ -6,10 +6,12 @@ cluster's znodes; while they are off there is none, and all may take all places.
 
 from __future__ import annotations
 
+from typing import Final
+
 from coordinator.model.access import LIMITS, Caller, Verb
 from coordinator.state.access.table import AccessTable
 
-_KEPT_PERCENT = 2
+_KEPT_PERCENT: Final = 2
 
 
 def is_operator(table: AccessTable, caller: Caller) -> bool:

@@ -21,6 +21,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -61,25 +62,25 @@ from coordinator.state.outcomes import Outcome
 from coordinator.state.packing import check_in_pieces, stamped
 from coordinator.state.repeats import check_answers
 
-REQUEST_KIND = "propose"
+REQUEST_KIND: Final = "propose"
 
 CheckRepeat = Callable[[Operation, Outcome], None]
 
 # These are idempotent, with or without a request number.
-_IDEMPOTENT = (Release, Abandon, CloseSession, Check)
+_IDEMPOTENT: Final = (Release, Abandon, CloseSession, Check)
 
 # These are small and make room: if a full queue refused them, it would stay full.
-_UNDOING = (Release, Abandon, CloseSession)
+_UNDOING: Final = (Release, Abandon, CloseSession)
 
-_STAMP_MS_MAX = 10
+_STAMP_MS_MAX: Final = 10
 """How old the wall time in a command may be when it is proposed by the member that was asked."""
-_IS_OUTCOME = b"\x00"
-_IS_PROBLEM = b"\x01"
-_NUMBER_BYTES = 8
-_KEY_BYTES_MAX = 255
-_PROBLEM_BYTES_MAX = 128 * 1024
+_IS_OUTCOME: Final = b"\x00"
+_IS_PROBLEM: Final = b"\x01"
+_NUMBER_BYTES: Final = 8
+_KEY_BYTES_MAX: Final = 255
+_PROBLEM_BYTES_MAX: Final = 128 * 1024
 """Of an error of this member's leader; those that name a path are the longest."""
-_REMAINING_MS_MAX = 24 * 3_600_000
+_REMAINING_MS_MAX: Final = 24 * 3_600_000
 
 
 class Committed(Struct, frozen=True):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from coordinator.errors import CoordinatorError
 from coordinator.model.events import EventType
@@ -25,10 +25,12 @@ from coordinator.state.commands import Command, Reap
 from coordinator.state.outcomes import Outcome, Reaped
 from coordinator.state.paths import parent_of
 
-LOOK_EVERY_MS = 250
-_REAP_AT_ONCE_MAX = 1_000
-_REAP_TOGETHER = 50
-_SEEN_AT_ONCE = 2_000
+_DELETED: Final = EventType.DELETED
+
+LOOK_EVERY_MS: Final = 250
+_REAP_AT_ONCE_MAX: Final = 1_000
+_REAP_TOGETHER: Final = 50
+_SEEN_AT_ONCE: Final = 2_000
 
 
 class _Seen(NamedTuple):
@@ -91,7 +93,7 @@ class Reaper:
             return
         parent = ""
         for event in outcome.events:
-            if event.type is not EventType.DELETED:
+            if event.type is not _DELETED:
                 self._note(event.path)
             elif (above := parent_of(event.path)) != parent:
                 parent = above  # of many siblings it is looked at once

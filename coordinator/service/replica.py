@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from coordinator.errors import StorageError
 from coordinator.model.limits import NEW_CLUSTER, UNSET, MachineLimits
@@ -36,7 +36,7 @@ class Hears(Enum):
     """All but those, and Enter and Release."""
 
 
-_HEARD_BY: dict[type, Hears] = {
+_HEARD_BY: Final[dict[type, Hears]] = {
     SetData: Hears.ALL, Check: Hears.ALL, Enter: Hears.QUEUES, Release: Hears.QUEUES,
 }  # fmt: skip
 """Who is called for these operations: listeners that hear at least so much."""

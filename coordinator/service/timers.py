@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from coordinator.clock import Clock
 
-_GRAIN_MS = 10
-_LOOK_AGAIN_MS_MAX = 60_000
+_GRAIN_MS: Final = 10
+_LOOK_AGAIN_MS_MAX: Final = 60_000
 
 
 class Timer:

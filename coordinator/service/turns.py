@@ -33,27 +33,28 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from itertools import islice
+from typing import Final
 
 from coordinator.errors import ThrottledError
 
-ALONE_MAX = 512
+ALONE_MAX: Final = 512
 """Of a client that is alone, on one member; more at once makes nothing faster."""
-MODEST_MAX = 8
+MODEST_MAX: Final = 8
 """Of a client while others ask, before it counts as heavy."""
-BATCH_MAX = 32
-REST = 9
-UNDER_WAY_MAX = 64
+BATCH_MAX: Final = 32
+REST: Final = 9
+UNDER_WAY_MAX: Final = 64
 """Of all heavy clients together while only such ask."""
-LINE_MAX = 64
+LINE_MAX: Final = 64
 """Of one client's connections together; the frames behind wait in their connections."""
-LONG_COST = 4
+LONG_COST: Final = 4
 """What a list counts as, or another long answer, where a write or a read of one znode is one."""
-ASKING_SHOWN_MAX = 16
-_PERIOD_S = 0.1
-_QUIET_S = 0.005
-_CLIENTS_KEPT = 256
+ASKING_SHOWN_MAX: Final = 16
+_PERIOD_S: Final = 0.1
+_QUIET_S: Final = 0.005
+_CLIENTS_KEPT: Final = 256
 
-KEY: ContextVar[str] = ContextVar("client key", default="")
+KEY: Final[ContextVar[str]] = ContextVar("client key", default="")
 """Of the client for whom the running task works; empty: of none, the member itself."""
 
 Begin = Callable[[int], bool]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Final
 
 from coordinator.errors import CompactedError
 from coordinator.model.events import Change
 from coordinator.waiting import let_go
 
 # Rough cost in memory: a Change and its dict entry; an Event and its path beyond its characters.
-_CHANGE_BYTES = 200
-_EVENT_BYTES = 200
+_CHANGE_BYTES: Final = 200
+_EVENT_BYTES: Final = 200
 
 
 def change_bytes(change: Change) -> int:

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator.errors import CompactedError
 from coordinator.model.events import Change, Event
 from coordinator.state.tree import Values
 from coordinator.waiting import let_go
 
-CHANGE_BYTES_MAX = 2 * 1024 * 1024 + 64 * 1024
+CHANGE_BYTES_MAX: Final = 2 * 1024 * 1024 + 64 * 1024
 """Of the values of one change, which is one line of a watch: one set of the largest data."""
-_CHANGE_BYTES = 300
-_VALUES_BYTES = 120
+_CHANGE_BYTES: Final = 300
+_VALUES_BYTES: Final = 120
 """Roughly what a change, and each of its pairs, takes besides the data."""
 
 

@@ -23,7 +23,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -50,16 +50,16 @@ from coordinator.waiting import in_turns, let_go
 
 HANDED_AT_ONCE = 2_000
 """Steps of handing out changes in one pass of the loop, of a microsecond or two each."""
-RECHECKED_AT_ONCE = 2_000
+RECHECKED_AT_ONCE: Final = 2_000
 """Selectors looked at in one pass when access rights have changed. Until its turn a stream looks by
 itself before it delivers anything."""
-_SELECTORS_A_STREAM = 20
+_SELECTORS_A_STREAM: Final = 20
 """What a stream costs beside its selectors."""
-_BOOKMARKS_PER_S_MAX = 1_000
+_BOOKMARKS_PER_S_MAX: Final = 1_000
 """Of those that streams ask for, in all: beyond it each waits longer between two."""
-_SHARED_MAX = 8
+_SHARED_MAX: Final = 8
 """Changes with values that are kept for the next stream to be handed the same."""
-_CACHED = (Verb.READ, Verb.WATCH)
+_CACHED: Final = (Verb.READ, Verb.WATCH)
 
 
 class Selection:

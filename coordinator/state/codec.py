@@ -18,7 +18,7 @@ this room that uses msgpack.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from coordinator.state.access.encoding import add_operations, caller_of
 from coordinator.state.commands import (
@@ -69,25 +69,25 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-COMMAND_FORMAT = 9
-_QUEUES_OF_EPHEMERALS_FORMAT = 5
-_QUOTAS_FORMAT = 8
+COMMAND_FORMAT: Final = 9
+_QUEUES_OF_EPHEMERALS_FORMAT: Final = 5
+_QUOTAS_FORMAT: Final = 8
 
-_ZNODE_OPERATIONS = Family()
-_OPERATIONS = Family()
-_OPERATIONS_8 = Family()
-_OPERATIONS_7 = Family()
-_OPERATIONS_6 = Family()
-_OPERATIONS_5 = Family()
-_OPERATIONS_4 = Family()
-_OPERATIONS_3 = Family()
-_OPERATIONS_2 = Family()
-_OPERATIONS_1 = Family()
-_EVERY_FAMILY = (
+_ZNODE_OPERATIONS: Final = Family()
+_OPERATIONS: Final = Family()
+_OPERATIONS_8: Final = Family()
+_OPERATIONS_7: Final = Family()
+_OPERATIONS_6: Final = Family()
+_OPERATIONS_5: Final = Family()
+_OPERATIONS_4: Final = Family()
+_OPERATIONS_3: Final = Family()
+_OPERATIONS_2: Final = Family()
+_OPERATIONS_1: Final = Family()
+_EVERY_FAMILY: Final = (
     _OPERATIONS, _OPERATIONS_8, _OPERATIONS_7, _OPERATIONS_6, _OPERATIONS_5, _OPERATIONS_4,
     _OPERATIONS_3, _OPERATIONS_2, _OPERATIONS_1,
 )  # fmt: skip
-_FAMILIES = dict(zip((9, 8, 7, 6, 5, 4, 3, 2, 1), _EVERY_FAMILY, strict=True))
+_FAMILIES: Final = dict(zip((9, 8, 7, 6, 5, 4, 3, 2, 1), _EVERY_FAMILY, strict=True))
 
 
 def _encode_create(each: Create) -> Row:
@@ -143,8 +143,8 @@ def _decode_opening_enter(row: Row) -> Enter:
     return _decode_enter(row)._replace(opening=opens)
 
 
-_plain_opening_shape = shape("session", STR, INT, STR)
-_opening_shape = shape("session", STR, INT, STR, STR, STR, STR)
+_plain_opening_shape: Final = shape("session", STR, INT, STR)
+_opening_shape: Final = shape("session", STR, INT, STR, STR, STR, STR)
 
 
 def _encode_open_session(each: OpenSession) -> Row:
@@ -219,11 +219,11 @@ add_operations(_OPERATIONS)
 add_operations(_OPERATIONS_8)
 add_operations(_OPERATIONS_7, is_former=True)
 
-_command_shape = shape("command", INT, ROW, INT, MAYBE_ROW, MAYBE_ROW, ROW)
-_command_6_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
-_command_1_shape = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
-_request_shape = shape("request id", STR, INT, INT)
-_if_held_shape = shape("condition", STR, INT)
+_command_shape: Final = shape("command", INT, ROW, INT, MAYBE_ROW, MAYBE_ROW, ROW)
+_command_6_shape: Final = shape("command", INT, ROW, INT, MAYBE_ROW, STR, ROW)
+_command_1_shape: Final = shape("command", INT, ROW, INT, MAYBE_ROW, STR)
+_request_shape: Final = shape("request id", STR, INT, INT)
+_if_held_shape: Final = shape("condition", STR, INT)
 
 
 def encode_command(command: Command) -> bytes:

@@ -28,6 +28,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
+from typing import Final
 
 from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
 from coordinator.model.limits import MachineLimits
@@ -37,11 +38,11 @@ from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.outcomes import Entered, GuardedDone, MultiDone, Outcome, ReadDone
 from coordinator.state.sessions import SessionRecord
 
-CLIENT_ID = re.compile(r"[!-~]{1,64}")
-_UNBOUND = -1
+CLIENT_ID: Final = re.compile(r"[!-~]{1,64}")
+_UNBOUND: Final = -1
 """In place of the last use, for an ended session that bound no client."""
-_OUTCOME_BYTES = 512
-_RESULT_BYTES = 256
+_OUTCOME_BYTES: Final = 512
+_RESULT_BYTES: Final = 256
 
 
 @dataclass(slots=True)

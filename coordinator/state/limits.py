@@ -21,16 +21,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from coordinator.errors import BadArgumentsError, BadVersionError
 from coordinator.model.limits import UNSET, MachineLimits
 from coordinator.state.commands import ANY_VERSION, SetLimits
 
-DROPPED_AT_ONCE = 2_048
+DROPPED_AT_ONCE: Final = 2_048
 """Remembered items dropped by one command, so that a lowered limit makes no command long."""
-BY_CHARACTERS_MAX = 256
-RULES_MAX = 256
-_LATER = frozenset(
+BY_CHARACTERS_MAX: Final = 256
+RULES_MAX: Final = 256
+_LATER: Final = frozenset(
     (name, getattr(UNSET, name))
     for name in (
         "sessions_per_address_max",

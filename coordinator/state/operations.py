@@ -14,7 +14,7 @@ caller then rolls back the whole command.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -55,8 +55,8 @@ from coordinator.state.znode_refusals import (
     reserved_for_operators,
 )
 
-_ABOVE_QUEUES = tuple([root[:-1] for root in QUEUE_ROOTS])
-_PARENT_MODES = frozenset({CreateMode.PERSISTENT, CreateMode.CONTAINER})
+_ABOVE_QUEUES: Final = tuple([root[:-1] for root in QUEUE_ROOTS])
+_PARENT_MODES: Final = frozenset({CreateMode.PERSISTENT, CreateMode.CONTAINER})
 
 
 class ZnodeOperations:
@@ -429,7 +429,7 @@ def _check_version(
 
 
 # Not bound to the object: a cycle would keep the whole state after a snapshot has replaced it.
-_RUNNERS: dict[type, Callable[[ZnodeOperations, Any], ZnodeResult]] = {
+_RUNNERS: Final[dict[type, Callable[[ZnodeOperations, Any], ZnodeResult]]] = {
     Create: ZnodeOperations.create,
     SetData: ZnodeOperations.set_data,
     Delete: ZnodeOperations.delete,

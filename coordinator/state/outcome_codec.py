@@ -6,7 +6,7 @@ Format 1 is still read, from snapshots and older members: it has no grants.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from coordinator.model.events import Event, EventType
 from coordinator.state.access.encoding import add_results
@@ -51,13 +51,13 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-OUTCOME_FORMAT = 5
+OUTCOME_FORMAT: Final = 5
 
-_EVENT_TYPES = tuple(EventType)
-_EVENT_NUMBER = {kind: number for number, kind in enumerate(_EVENT_TYPES)}
+_EVENT_TYPES: Final = tuple(EventType)
+_EVENT_NUMBER: Final = {kind: number for number, kind in enumerate(_EVENT_TYPES)}
 
-_stat_values: Callable[[Stat], Row] = tuple
-_stat_shape = shape(
+_stat_values: Final[Callable[[Stat], Row]] = tuple
+_stat_shape: Final = shape(
     "Stat", *(INT,) * 8, MAYBE_STR, INT, INT, STR, MAYBE_INT,
 )  # fmt: skip
 
@@ -67,8 +67,8 @@ def decode_stat(row: Any) -> Stat:
     return Stat(*_stat_shape(row))
 
 
-_ZNODE_RESULTS = Family()
-_RESULTS = Family()
+_ZNODE_RESULTS: Final = Family()
+_RESULTS: Final = Family()
 for _family in (_ZNODE_RESULTS, _RESULTS):
     _family.add(
         1, Created, STR, ROW,
@@ -132,11 +132,11 @@ def _all_created(rows: Row) -> tuple[Created, ...]:
     return found
 
 
-_outcome_shape = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL, ROW)
-_outcome_1_shape = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL)
-_refusal_shape = shape("refusal", STR, STR, MAP)
-_event_shape = shape("event", INT, STR, INT, INT, MAYBE_STR)
-_FACTS = (str, int, bool, bytes, type(None))
+_outcome_shape: Final = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL, ROW)
+_outcome_1_shape: Final = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL)
+_refusal_shape: Final = shape("refusal", STR, STR, MAP)
+_event_shape: Final = shape("event", INT, STR, INT, INT, MAYBE_STR)
+_FACTS: Final = (str, int, bool, bytes, type(None))
 
 
 def _decode_refusal(row: Row) -> Refusal:
@@ -208,7 +208,7 @@ def encode_outcome(outcome: Outcome) -> bytes:
     return pack((OUTCOME_FORMAT, outcome_row(outcome)))
 
 
-_formatted_outcome_shape = shape("outcome", INT, ROW)
+_formatted_outcome_shape: Final = shape("outcome", INT, ROW)
 
 
 def decode_outcome(data: bytes, *, is_bounded: bool = False) -> Outcome:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]
 
 from coordinator.model.limits import BOUNDS
 from coordinator.state.shapes import Row, described
 
-_packer = msgpack.Packer(use_bin_type=True, autoreset=True)
+_packer: Final = msgpack.Packer(use_bin_type=True, autoreset=True)
 
 
 def pack(value: Any) -> bytes:
@@ -24,11 +24,11 @@ def pack(value: Any) -> bytes:
 
 _ROW_MAX = BOUNDS["operations_per_multi_max"][1]
 """Values in one row of what another member sends."""
-VALUES_MAX = 25 * _ROW_MAX
+VALUES_MAX: Final = 25 * _ROW_MAX
 """Values in all of it, each row counted twice: the largest multi that an operator may allow."""
-_MAP_MAX = 100
+_MAP_MAX: Final = 100
 """Facts of one refusal."""
-_PIECE_BYTES = 64 * 1024
+_PIECE_BYTES: Final = 64 * 1024
 
 
 def unpack(data: bytes, *, is_bounded: bool = False) -> Any:
@@ -105,7 +105,7 @@ class _Values:
             raise ValueError(f"expected at most {VALUES_MAX} values, found more")
 
 
-_WALL_PLACE = 2
+_WALL_PLACE: Final = 2
 """Of the wall time in the row of a command, of every format."""
 
 

@@ -12,18 +12,19 @@ private use area and of ``\\ufff0-\\uffff`` is not applied (these survive UTF-8 
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from coordinator.errors import BadArgumentsError
 from coordinator.model.limits import MachineLimits
 
-ROOT = "/"
-SEQUENCE_DIGITS = 10
-_SEQUENCE_PLACE = "0" * SEQUENCE_DIGITS
+ROOT: Final = "/"
+SEQUENCE_DIGITS: Final = 10
+_SEQUENCE_PLACE: Final = "0" * SEQUENCE_DIGITS
 
-_FORBIDDEN = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
-_PATH = re.compile(rf"(?:/(?!\.{{1,2}}(?:/|\Z))[^/{_FORBIDDEN}]+)+")
-_FORBIDDEN_CHARACTER = re.compile(rf"[{_FORBIDDEN}]")
-_SHOWN_CHARACTERS_MAX = 100
+_FORBIDDEN: Final = r"\x00-\x1f\x7f-\x9f\ud800-\udfff"
+_PATH: Final = re.compile(rf"(?:/(?!\.{{1,2}}(?:/|\Z))[^/{_FORBIDDEN}]+)+")
+_FORBIDDEN_CHARACTER: Final = re.compile(rf"[{_FORBIDDEN}]")
+_SHOWN_CHARACTERS_MAX: Final = 100
 
 
 def validate(path: str, limits: MachineLimits) -> None:

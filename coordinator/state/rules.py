@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from coordinator.model import access as model_access
 from coordinator.model import limits as model_limits
@@ -26,10 +26,10 @@ from coordinator.state.access import quotas as access_quotas
 from coordinator.state.access import table as access_table
 from coordinator.state.locks import contender, deadlock, grant_history, operations, queues, release
 
-DECISIONS = 1
+DECISIONS: Final = 1
 """The version of the decisions that ``apply`` makes in code; see 3."""
 
-_DECIDING: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+_DECIDING: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
     (
         "access", model_access,
         (
@@ -99,7 +99,7 @@ def _find() -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
-RULES = _find()
+RULES: Final = _find()
 """The rules of this release by name, each as a text, sorted."""
 
 

@@ -20,6 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
+from typing import Final
 
 from coordinator.errors import BadArgumentsError, QuotaExceededError
 from coordinator.model.access import NOBODY, Caller
@@ -28,11 +29,11 @@ from coordinator.state.commands import OpenSession
 from coordinator.state.emptying import emptied
 from coordinator.state.locks.contender import Departure
 
-SESSION_ID = re.compile(r"[!-~]{1,64}")
-LABEL_CHARACTERS_MAX = 256
-ADDRESS = re.compile(r"[!-~]{0,64}")
-CLIENT_ID = re.compile(r"[!-~]{0,64}")
-BY_CHARACTERS_MAX = 256
+SESSION_ID: Final = re.compile(r"[!-~]{1,64}")
+LABEL_CHARACTERS_MAX: Final = 256
+ADDRESS: Final = re.compile(r"[!-~]{0,64}")
+CLIENT_ID: Final = re.compile(r"[!-~]{0,64}")
+BY_CHARACTERS_MAX: Final = 256
 
 
 @dataclass(frozen=True, slots=True)

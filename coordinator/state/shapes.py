@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import product
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from coordinator.state.commands import CreateMode, Kind
 
@@ -18,21 +18,21 @@ Row = tuple[Any, ...]
 Types = tuple[type, ...]
 """The types that one element may have; exactly these, so a bool is not an int."""
 
-INT: Types = (int,)
-STR: Types = (str,)
-BYTES: Types = (bytes,)
-BOOL: Types = (bool,)
-ROW: Types = (tuple,)
-MAP: Types = (dict,)
-MAYBE_INT: Types = (int, type(None))
-MAYBE_STR: Types = (str, type(None))
-MAYBE_BOOL: Types = (bool, type(None))
-MAYBE_ROW: Types = (tuple, type(None))
+INT: Final[Types] = (int,)
+STR: Final[Types] = (str,)
+BYTES: Final[Types] = (bytes,)
+BOOL: Final[Types] = (bool,)
+ROW: Final[Types] = (tuple,)
+MAP: Final[Types] = (dict,)
+MAYBE_INT: Final[Types] = (int, type(None))
+MAYBE_STR: Final[Types] = (str, type(None))
+MAYBE_BOOL: Final[Types] = (bool, type(None))
+MAYBE_ROW: Final[Types] = (tuple, type(None))
 
-_MODES = tuple(CreateMode)
-_MODE_NUMBER = {mode: number for number, mode in enumerate(_MODES)}
-_KINDS = tuple(Kind)
-_KIND_NUMBER = {kind: number for number, kind in enumerate(_KINDS)}
+_MODES: Final = tuple(CreateMode)
+_MODE_NUMBER: Final = {mode: number for number, mode in enumerate(_MODES)}
+_KINDS: Final = tuple(Kind)
+_KIND_NUMBER: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
 
 def described(value: Any) -> str:
@@ -91,9 +91,9 @@ def texts_of(row: Row) -> tuple[str, ...]:
     return row
 
 
-_limit_shape = shape("limit", STR, INT)
-_change_shape = shape("change of a limit", STR, INT, INT)
-_rule_shape = shape("rule", STR, STR)
+_limit_shape: Final = shape("limit", STR, INT)
+_change_shape: Final = shape("change of a limit", STR, INT, INT)
+_rule_shape: Final = shape("rule", STR, STR)
 
 
 def limit_values_of(rows: Row) -> tuple[tuple[str, int], ...]:

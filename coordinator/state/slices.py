@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from coordinator.state.access.encoding import identity_row, role_row
 from coordinator.state.access.table import AccessTable
@@ -43,19 +43,19 @@ from coordinator.state.paths import shown
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
-FORMAT = 4
+FORMAT: Final = 4
 """Raise it when a slice's content or end changes: only slices of one format are compared."""
-ITEMS_MAX = 500
-BYTES_MAX = 256 * 1024
-CUT_BYTES = 128 * 1024
-PIECE_BYTES = 8
+ITEMS_MAX: Final = 500
+BYTES_MAX: Final = 256 * 1024
+CUT_BYTES: Final = 128 * 1024
+PIECE_BYTES: Final = 8
 """Length of one piece's digest: two are equal by chance once in 2**64."""
-DIGEST_BYTES_MAX = 2_048
-_PIECE_ITEMS = 32
-_SHOWN_PIECES_MAX = 3
-_ROW_BYTES = 64
+DIGEST_BYTES_MAX: Final = 2_048
+_PIECE_ITEMS: Final = 32
+_SHOWN_PIECES_MAX: Final = 3
+_ROW_BYTES: Final = 64
 """What a row counts beside its texts and data."""
-_SHOWN_CLOSINGS_MAX = 100
+_SHOWN_CLOSINGS_MAX: Final = 100
 
 
 class Cursor(NamedTuple):
@@ -445,7 +445,7 @@ def _cut(outcome: Outcome) -> Outcome:
 
 _Read = Callable[[Whole, Cursor, _Budget], Cursor | None]
 
-_PARTS: tuple[tuple[str, _Read], ...] = (
+_PARTS: Final[tuple[tuple[str, _Read], ...]] = (
     ("counters and limits", _read_counters),
     ("znodes", _read_tree),
     ("sessions", _read_sessions),

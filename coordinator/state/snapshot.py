@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from coordinator.model.access import NOBODY, Caller
 from coordinator.model.limits import NAMES, UNSET, MachineLimits
@@ -72,12 +73,12 @@ from coordinator.state.shapes import (
 )
 from coordinator.state.tree import ZnodeRecord
 
-MAGIC = "coordinator-state"
-FORMAT = 7
-_ACCESS_FORMAT = 5
-_QUOTAS_FORMAT = 6
-PIECE_BYTES = 64 * 1024
-_DIGEST_BYTES = 32
+MAGIC: Final = "coordinator-state"
+FORMAT: Final = 7
+_ACCESS_FORMAT: Final = 5
+_QUOTAS_FORMAT: Final = 6
+PIECE_BYTES: Final = 64 * 1024
+_DIGEST_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +218,8 @@ def _contender_row(contender: ContenderRecord) -> Row:
 
 # --- decoding
 
-_header_shape = shape("snapshot header", STR, *(INT,) * 21)
-_header_shapes = {
+_header_shape: Final = shape("snapshot header", STR, *(INT,) * 21)
+_header_shapes: Final = {
     1: shape("snapshot header", STR, *(INT,) * 11),
     2: shape("snapshot header", STR, *(INT,) * 16),
     3: shape("snapshot header", STR, *(INT,) * 16),
@@ -227,28 +228,28 @@ _header_shapes = {
     6: _header_shape,
     FORMAT: _header_shape,
 }
-_leaving_shape = shape("session that is leaving", STR, ROW)
-_limits_shape = shape("limits", INT, STR, INT, ROW, ROW)
-_FORMER_ZNODE = (STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
-_former_znode_shape = shape("znode", *_FORMER_ZNODE)
-_znode_shape = shape("znode", *_FORMER_ZNODE, STR)
-_PLAIN_SESSION = (STR, INT, STR, INT, INT, INT)
-_session_shapes = {
+_leaving_shape: Final = shape("session that is leaving", STR, ROW)
+_limits_shape: Final = shape("limits", INT, STR, INT, ROW, ROW)
+_FORMER_ZNODE: Final = (STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
+_former_znode_shape: Final = shape("znode", *_FORMER_ZNODE)
+_znode_shape: Final = shape("znode", *_FORMER_ZNODE, STR)
+_PLAIN_SESSION: Final = (STR, INT, STR, INT, INT, INT)
+_session_shapes: Final = {
     6: shape("session", *_PLAIN_SESSION),
     9: shape("session", *_PLAIN_SESSION, STR, STR, STR),
 }
 """By how many values a session had before format 5; one without an origin had fewer."""
-_session_shape = shape("session", *_PLAIN_SESSION, STR, STR, STR, MAYBE_ROW)
-_former_client_shape = shape("client", STR, INT, INT, INT, INT)
-_client_shape = shape("client", STR, INT, INT, INT, INT, STR)
-_revoked_shape = shape("credential that was revoked", ROW, ROW)
-_access_shape = shape("access rights", BOOL, INT, INT)
-_remembered_shape = shape("remembered outcome", INT, ROW)
-_pair_shape = shape("pair", STR, INT)
-_CONTENDER_2 = (
+_session_shape: Final = shape("session", *_PLAIN_SESSION, STR, STR, STR, MAYBE_ROW)
+_former_client_shape: Final = shape("client", STR, INT, INT, INT, INT)
+_client_shape: Final = shape("client", STR, INT, INT, INT, INT, STR)
+_revoked_shape: Final = shape("credential that was revoked", ROW, ROW)
+_access_shape: Final = shape("access rights", BOOL, INT, INT)
+_remembered_shape: Final = shape("remembered outcome", INT, ROW)
+_pair_shape: Final = shape("pair", STR, INT)
+_CONTENDER_2: Final = (
     STR, INT, INT, INT, MAYBE_STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT, INT, INT,
 )  # fmt: skip
-_contender_shapes = {
+_contender_shapes: Final = {
     2: shape("contender", *_CONTENDER_2),
     3: shape("contender", *_CONTENDER_2, BOOL),
     4: shape("contender", *_CONTENDER_2, BOOL),
@@ -256,10 +257,10 @@ _contender_shapes = {
     6: shape("contender", *_CONTENDER_2, BOOL, STR),
     FORMAT: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
 }
-_closing_shape = shape("lock-delay", STR, INT, INT)
-_ended_shape = shape("grant that ended", ROW, INT, INT, ROW)
-_directory_shape = shape("queue still to be granted", STR)
-_departure_shape = shape("departure", STR, INT, STR, STR, INT)
+_closing_shape: Final = shape("lock-delay", STR, INT, INT)
+_ended_shape: Final = shape("grant that ended", ROW, INT, INT, ROW)
+_directory_shape: Final = shape("queue still to be granted", STR)
+_departure_shape: Final = shape("departure", STR, INT, STR, STR, INT)
 
 
 def decode_snapshot(pieces: Iterable[bytes]) -> Capture:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from heapq import merge
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from coordinator.model.events import Event, EventType
 from coordinator.state.captured_map import CapturedMap, CaptureHold
@@ -29,17 +29,22 @@ from coordinator.state.emptying import emptied
 from coordinator.state.outcomes import Stat
 from coordinator.state.paths import ROOT, join, parent_of, utf8_length
 
+_CREATED: Final = EventType.CREATED
+_DELETED: Final = EventType.DELETED
+_DATA_CHANGED: Final = EventType.DATA_CHANGED
+_CONTAINER: Final = CreateMode.CONTAINER
+
 Values = tuple[bytes | None, bytes | None]
 """The data of a znode after an event and before it; None: there was none."""
-ZNODE_OVERHEAD_BYTES = 512
+ZNODE_OVERHEAD_BYTES: Final = 512
 """What a znode counts against ``state_bytes_max`` besides its data and its path."""
 
-SEQUENTIAL = frozenset(mode for mode in CreateMode if mode.is_sequential)
-EPHEMERAL = frozenset(mode for mode in CreateMode if mode.is_ephemeral)
-TTL = frozenset(mode for mode in CreateMode if mode.is_ttl)
-_SORTED_AT_ONCE = 20_000
+SEQUENTIAL: Final = frozenset(mode for mode in CreateMode if mode.is_sequential)
+EPHEMERAL: Final = frozenset(mode for mode in CreateMode if mode.is_ephemeral)
+TTL: Final = frozenset(mode for mode in CreateMode if mode.is_ttl)
+_SORTED_AT_ONCE: Final = 20_000
 """Some 3 ms for names in no order."""
-_MAY_IDLE = TTL | {CreateMode.CONTAINER}
+_MAY_IDLE: Final = TTL | {_CONTAINER}
 
 
 class ZnodeRecord(NamedTuple):
@@ -79,7 +84,7 @@ class ZnodeRecord(NamedTuple):
         """A container whose children have all been deleted, or a ttl znode without children."""
         if self.num_children:
             return False
-        return self.mode in TTL or (self.mode is CreateMode.CONTAINER and self.cversion > 0)
+        return self.mode in TTL or (self.mode is _CONTAINER and self.cversion > 0)
 
 
 class IdleZnode(NamedTuple):
@@ -322,7 +327,7 @@ class Tree:
         parent_path = parent_of(path)
         self._write(path, None, child)
         self._write_parent(parent_path, parent, 1, next_sequence)
-        self._note_event(EventType.CREATED, path, child, (child.data, None))
+        self._note_event(_CREATED, path, child, (child.data, None))
 
     def replace_data(self, path: str, old: ZnodeRecord, data: bytes) -> ZnodeRecord:
         """Give the znode new data; return it as it is now."""
@@ -332,7 +337,7 @@ class Tree:
             was[7], was[8], was[9], was[10], was[11], was[12], was[13],
         ))  # fmt: skip
         self._write(path, old, new)
-        self._note_event(EventType.DATA_CHANGED, path, new, (data, old.data))
+        self._note_event(_DATA_CHANGED, path, new, (data, old.data))
         return new
 
     def make_persistent(self, path: str, old: ZnodeRecord) -> None:
@@ -363,7 +368,7 @@ class Tree:
     def _note_deleted(self, path: str, znode: ZnodeRecord) -> None:
         if znode.next_sequence > self.sequence_floor:
             self.sequence_floor = znode.next_sequence
-        self._note_event(EventType.DELETED, path, znode, (None, znode.data))
+        self._note_event(_DELETED, path, znode, (None, znode.data))
 
     def _note_event(self, kind: EventType, path: str, znode: ZnodeRecord, values: Values) -> None:
         event = tuple.__new__(Event, (

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 from msgspec import NODEFAULT, inspect
 
 from coordinator.wire.encoding import Encoding, bytes_fields, read_base64
-from coordinator.wire.forms import Form, WrongBody, refuse
+from coordinator.wire.forms import UNBOUNDED, Form, WrongBody, refuse
 from coordinator.wire.strict_json import found
 
 
@@ -39,7 +38,7 @@ class BodyField:
     is_nullable: bool
     is_left_out: bool
     default: Any
-    bytes_max: float | None
+    bytes_max: int | None
     """None: it is not made of bytes."""
     when: str
     """The field that changes what is said of this one while it is true; "": there is none."""
@@ -68,7 +67,7 @@ class BodyField:
             is_nullable=any(isinstance(each, inspect.NoneType) for each in types),
             is_left_out=not field.required and (is_strict or bool(extra.get("is_left_out"))),
             default=field.default_factory() if has_factory else field.default,
-            bytes_max=(is_strict and in_bytes[0].max_length) or inf if in_bytes else None,
+            bytes_max=(is_strict and in_bytes[0].max_length) or UNBOUNDED if in_bytes else None,
             when=extra.get("when", ""),
             other=extra.get("or_called"),
             also=extra.get("also_called"),
@@ -144,7 +143,7 @@ class BodyField:
             body.update({name: written for name in (self.other, self.also) if name is not None})
 
 
-def _read_bytes(body: Mapping[str, Any], field: BodyField, bytes_max: float) -> Any:
+def _read_bytes(body: Mapping[str, Any], field: BodyField, bytes_max: int) -> Any:
     """Return the bytes in ``data`` (text, or bytes in msgpack) or in ``data_base64``."""
     data = _bytes_in(body, field)
     if data is not None and len(data) > bytes_max:

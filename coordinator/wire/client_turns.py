@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from coordinator.errors import ThrottledError
 from coordinator.service.access import ConnectionProof
@@ -19,10 +19,10 @@ from coordinator.service.turns import LONG_COST
 from coordinator.wire.addresses import network_of
 from coordinator.wire.request import ClientRequest
 
-_TREE = "/v1/tree"
-_WATCH = "/v1/watch"
-_PAGES = ("/console", "/learn")
-_URGENT = ("/v1/sessions", "/v1/locks", "/v1/elections", "/health")
+_TREE: Final = "/v1/tree"
+_WATCH: Final = "/v1/watch"
+_PAGES: Final = ("/console", "/learn")
+_URGENT: Final = ("/v1/sessions", "/v1/locks", "/v1/elections", "/health")
 
 
 class TurnRequest(ClientRequest, Protocol):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache, partial
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, inspect
 from msgspec.structs import asdict
@@ -46,7 +46,7 @@ from coordinator.wire.strict_json import found, shortened
 
 Value = TypeVar("Value")
 
-_NEAR_CHARACTERS_MAX = 64
+_NEAR_CHARACTERS_MAX: Final = 64
 """Of an unknown name, compared with those that are known."""
 
 
@@ -107,7 +107,7 @@ class BodyReader(Generic[Value]):
         return from_body(self.kind, body)
 
 
-_readers: dict[type[Any], BodyReader[Any]] = {}
+_readers: Final[dict[type[Any], BodyReader[Any]]] = {}
 
 
 def union_from_body(kinds: Any, body: Any, where: str = "body") -> Any:
@@ -226,7 +226,7 @@ def _tagged(kinds: list[Any]) -> Form:
 # --- the fields of an object
 
 
-_forms: dict[type[Any], ObjectForm] = {}
+_forms: Final[dict[type[Any], ObjectForm]] = {}
 
 
 def form_of(kind: type[Any]) -> ObjectForm:

@@ -11,7 +11,7 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from coordinator.wire.strict_json import (
     DEPTH_MAX,
@@ -24,7 +24,7 @@ from coordinator.wire.strict_json import (
 )
 
 # Text that survives a terminal and an editor: no control characters but tab and line ends.
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class Encoding(StrEnum):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from math import inf
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from coordinator.errors import from_problem, to_problem
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.strict_json import found
+
+UNBOUNDED: Final = sys.maxsize
+"""More than there can be."""
 
 
 class WrongBody(Exception):
@@ -93,10 +96,10 @@ def _read_boolean(value: Any) -> Any:
     return value
 
 
-BOOLEAN = Form("true or false", _read_boolean)
+BOOLEAN: Final = Form("true or false", _read_boolean)
 
 
-BYTES = Form("text", lambda value: value)
+BYTES: Final = Form("text", lambda value: value)
 """Of bytes, which take one of two fields: see ``body_fields``."""
 
 
@@ -106,7 +109,7 @@ def _read_problem(value: Any) -> Any:
     return from_problem(value)
 
 
-PROBLEM = Form("an object", _read_problem, lambda error, _: to_problem(error))
+PROBLEM: Final = Form("an object", _read_problem, lambda error, _: to_problem(error))
 """Of an error, as problem details."""
 
 
@@ -115,14 +118,15 @@ class Length:
     """How many items there may be."""
 
     least: int
-    most: float
+    most: int
 
     @classmethod
     def of(cls, kind: Any, is_strict: bool) -> Length:
         """Return what the definition of ``kind`` says; an answer has no bounds."""
         if not is_strict:
-            return cls(0, inf)
-        return cls(kind.min_length or 0, inf if kind.max_length is None else kind.max_length)
+            return cls(0, UNBOUNDED)
+        most = UNBOUNDED if kind.max_length is None else kind.max_length
+        return cls(kind.min_length or 0, most)
 
     def check(self, value: Any, what: str) -> None:
         """Refuse a ``value`` of too few or too many items; ``what`` is what they are."""

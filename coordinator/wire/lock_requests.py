@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import fields
 
@@ -13,14 +13,14 @@ from coordinator.model.grants import RevokeBody
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
 
-_OWN_ID = re.compile(r"[0-9a-f]{16}")
-_ELECTION_FIELDS = {
+_OWN_ID: Final = re.compile(r"[0-9a-f]{16}")
+_ELECTION_FIELDS: Final = {
     *("session_id", "lease_ms", "session_label", "timeout_ms", "on_disconnect"),
     *("label", "host", "pid", "trace_id", "value"),
 }
-OF_ONE: dict[str, Any] = {"value": None}
-OF_SEVERAL = {**OF_ONE, "kind": "exclusive", "size": None}
-OF_AN_ELECTION = {
+OF_ONE: Final[dict[str, Any]] = {"value": None}
+OF_SEVERAL: Final = {**OF_ONE, "kind": "exclusive", "size": None}
+OF_AN_ELECTION: Final = {
     each.name: each.default for each in fields(Acquire) if each.name not in _ELECTION_FIELDS
 }
 """What the request for one lock, for several, or for an election does not say."""

@@ -10,14 +10,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from coordinator.errors import CoordinatorError
 from coordinator.model.access import Caller
 from coordinator.wire.admission import Place
 from coordinator.wire.encoding import Encoding
 
-KEEP_ALIVE_S = 2.0
+KEEP_ALIVE_S: Final = 2.0
 """After so long a silence a stream says that it is alive."""
 
 

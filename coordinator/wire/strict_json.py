@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import msgpack  # type: ignore[import-untyped]
 import msgspec
@@ -26,14 +26,14 @@ from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import INTEGER_MAX as INTEGER_MAX
 from coordinator.model.fields import INTEGER_MIN as INTEGER_MIN
 
-DEPTH_MAX = 32
-ITEMS_MAX = 50_000
+DEPTH_MAX: Final = 32
+ITEMS_MAX: Final = 50_000
 """Values in one body: the largest watch has three for each of its selectors."""
-_SHOWN_CHARACTERS_MAX = 60
-_FIRST_BYTE_NAMES = 15
+_SHOWN_CHARACTERS_MAX: Final = 60
+_FIRST_BYTE_NAMES: Final = 15
 """What msgpack says in one byte."""
-_PLAIN_KINDS = frozenset({str, bytes, bool, type(None)})
-_PLAIN_OBJECT = msgspec.msgpack.Decoder(dict[str, Any])
+_PLAIN_KINDS: Final = frozenset({str, bytes, bool, type(None)})
+_PLAIN_OBJECT: Final = msgspec.msgpack.Decoder(dict[str, Any])
 
 
 def decode_json(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEMS_MAX) -> Any:
@@ -256,5 +256,5 @@ def _refuse_integer(shown: str) -> NoReturn:
     raise BadArgumentsError(f"body: expected integers within 64 bits, found {shown}")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -82,7 +82,7 @@ async def test_what_a_write_under_way_came_to_is_unknown(door: str, target: str)
     """Done here or refused here: on the members that are right it may be otherwise."""
     async with serving() as api:
         await api.put("/v1/tree/a?create", {"data": ""})
-        found_behind(api.member, api.member.proposer, "submit")
+        found_behind(api.member, api.member._engine, "propose")
 
         status, body = await said(api, door, "PUT", target, {"data": "eA=="})
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
@@ -24,17 +24,17 @@ from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.machine import StateMachine
 from coordinator.state.sessions import SessionRecord
 
-_NAME_CHARS_MAX = 200
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_NUMBER = r"(0|[1-9]\d{0,17})"  # written in one way only: an id is a name
-_GRANT_ID = re.compile(rf"((?:read-|slot-)?){_NUMBER}-{_NUMBER}", re.ASCII)
-_MARKED = ("read-", "slot-")
+_NAME_CHARS_MAX: Final = 200
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_NUMBER: Final = r"(0|[1-9]\d{0,17})"  # written in one way only: an id is a name
+_GRANT_ID: Final = re.compile(rf"((?:read-|slot-)?){_NUMBER}-{_NUMBER}", re.ASCII)
+_MARKED: Final = ("read-", "slot-")
 """The prefixes of names that a grant id repeats; it leaves out every other one."""
-SHOWN_MAX = 5_000
+SHOWN_MAX: Final = 5_000
 """Of those who hold, and of those who wait, when a queue is looked at."""
-OF_SESSION_MAX = 2_000
+OF_SESSION_MAX: Final = 2_000
 """When those of one session are: finding their places costs more."""
-_DOTS = {".": "%2E", "..": "%2E%2E"}
+_DOTS: Final = {".": "%2E", "..": "%2E%2E"}
 
 
 @lru_cache(maxsize=4_096)
@@ -100,10 +100,10 @@ class Recipe:
         return f"{self.directory(name)}/{prefix}{number:010d}", czxid
 
 
-LOCKS = Recipe(
+LOCKS: Final = Recipe(
     "lock", "/locks", {Kind.EXCLUSIVE: "lock-", Kind.SHARED: "read-", Kind.SLOT: "slot-"}
 )
-ELECTIONS = Recipe("election", "/elections", {Kind.EXCLUSIVE: "candidate-"})
+ELECTIONS: Final = Recipe("election", "/elections", {Kind.EXCLUSIVE: "candidate-"})
 
 
 def recipe_at(path: str) -> Recipe:

@@ -12,7 +12,7 @@ The history of grants has only grants; contention also shows in attempts that go
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from coordinator.clock import Clock
 from coordinator.model.views import Denied
@@ -21,8 +21,8 @@ from coordinator.service.replica import Hears
 from coordinator.state.commands import Command, Enter
 from coordinator.state.outcomes import Entered, Outcome
 
-_LOCKS_MAX = 10_000
-_PREFIX = LOCKS.root + "/"
+_LOCKS_MAX: Final = 10_000
+_PREFIX: Final = LOCKS.root + "/"
 
 
 class Denials:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.model.events import EventType
@@ -29,9 +29,12 @@ from coordinator.state.locks.contender import Closing, ContenderRecord
 from coordinator.state.outcomes import HoldExtended, Outcome
 from coordinator.waiting import in_turns
 
+_CREATED: Final = EventType.CREATED
+_DELETED: Final = EventType.DELETED
+
 logger = logging.getLogger("coordinator.service")
 
-_AGAIN_MS = 100
+_AGAIN_MS: Final = 100
 _STARTED_AT_ONCE = 1_000
 
 
@@ -111,9 +114,9 @@ class HoldTimers:
             self._extend(command.operation, outcome.result)
         locks = self._replica.machine.locks
         for event in outcome.events:
-            if event.type is EventType.DELETED:
+            if event.type is _DELETED:
                 self._forget(event.path)
-            elif event.type is EventType.CREATED:
+            elif event.type is _CREATED:
                 closing = locks.closing(event.path)
                 if closing is not None:
                     self._start_delay(closing)

@@ -23,7 +23,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from coordinator.model.events import EventType
 from coordinator.service.context import MemberContext
@@ -35,21 +35,24 @@ from coordinator.state.locks.contender import number_of
 from coordinator.state.outcomes import Outcome
 from coordinator.waiting import in_turns, let_go
 
+_CREATED: Final = EventType.CREATED
+_DELETED: Final = EventType.DELETED
+
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_MS = 1_000
-OTHER_CLASS = "other"
-_CLASSES_MAX = 100
-_OBSERVED_AT_ONCE = 100
-_DIRECTORIES_MAX = 10_000
-_SEEN_AT_ONCE = 50
+LOOK_EVERY_MS: Final = 1_000
+OTHER_CLASS: Final = "other"
+_CLASSES_MAX: Final = 100
+_OBSERVED_AT_ONCE: Final = 100
+_DIRECTORIES_MAX: Final = 10_000
+_SEEN_AT_ONCE: Final = 50
 """Queues, and holders of each."""
-_LOOKED_AT_ONCE = 1_000
-_SAID_AT_ONCE = 20
+_LOOKED_AT_ONCE: Final = 1_000
+_SAID_AT_ONCE: Final = 20
 """Of those holds that have become long."""
-_CLASS_END = re.compile(r"[:/]")
-_PREFIX = LOCKS.root + "/"
-_CONTENDER = re.compile(_PREFIX + r"[^/]+/(?!delay-)[^/]*\d{10}", re.ASCII)
+_CLASS_END: Final = re.compile(r"[:/]")
+_PREFIX: Final = LOCKS.root + "/"
+_CONTENDER: Final = re.compile(_PREFIX + r"[^/]+/(?!delay-)[^/]*\d{10}", re.ASCII)
 """What a contender's path looks like; a ``delay-`` znode closes a queue and waits for nothing."""
 
 
@@ -156,9 +159,9 @@ class HoldTimes:
             if path in self._holds or (path.startswith(_PREFIX) and _CONTENDER.fullmatch(path)):
                 if self._is_unseen(path):
                     continue
-                if event.type is EventType.CREATED:
+                if event.type is _CREATED:
                     self._standing[self._classes.at(path)] += 1
-                elif event.type is EventType.DELETED:
+                elif event.type is _DELETED:
                     self._leave(path)
         if self._ended:
             self._observe_ended()

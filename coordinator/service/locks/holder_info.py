@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import asdict
 
 from coordinator.errors import BadArgumentsError
 from coordinator.model.contention import HolderInfo
 
-_HOLDER_BYTES_MAX = 4_096
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_HOLDER_BYTES_MAX: Final = 4_096
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def holder_data(holder: HolderInfo) -> bytes:
@@ -53,8 +53,10 @@ def said_in(data: bytes) -> dict[str, Any]:
     }
 
 
-_KINDS = {name: int if value is None else str for name, value in asdict(HolderInfo()).items()}
-_values_of = attrgetter(*_KINDS)
+_KINDS: Final = {
+    name: int if value is None else str for name, value in asdict(HolderInfo()).items()
+}
+_values_of: Final = attrgetter(*_KINDS)
 
 
 def named(holder: Mapping[str, Any]) -> str:

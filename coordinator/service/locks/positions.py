@@ -16,13 +16,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from coordinator.clock import Clock
 from coordinator.service.replica import MachineReplica
 from coordinator.service.timers import Timers
 
-EVERY_MS = 500
-_NOTIFIED_AT_ONCE = 50
+EVERY_MS: Final = 500
+_NOTIFIED_AT_ONCE: Final = 50
 
 
 class Observer:

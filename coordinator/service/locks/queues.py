@@ -18,7 +18,7 @@ An attempt may enter several queues at once: all or nothing, held once it holds 
 from __future__ import annotations
 
 import asyncio
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -65,12 +65,14 @@ from coordinator.state.commands import (
 from coordinator.state.outcomes import Created, Entered, Outcome
 from coordinator.state.paths import parent_of
 
-_TRY_DEADLINE_MS_MIN = 250
-_SEEN_MS_MAX = 250
+_DELETED: Final = EventType.DELETED
+
+_TRY_DEADLINE_MS_MIN: Final = 250
+_SEEN_MS_MAX: Final = 250
 """How long a refusal waits to know who holds."""
 
 
-_HOLDS = QueuePosition(is_holder=True, position=0)
+_HOLDS: Final = QueuePosition(is_holder=True, position=0)
 
 _Waiter = asyncio.Future[None]  # of an attempt that waits to be granted, or for an end of it
 
@@ -154,7 +156,7 @@ class Queues:
             for waiter in self._waiting.pop(path, ()):
                 self._wake(waiter, is_granted=True)
         for event in outcome.events:
-            if event.type is EventType.DELETED:
+            if event.type is _DELETED:
                 for waiter in self._waiting.pop(event.path, ()):
                     self._wake(waiter, is_granted=False)
                 self._positions.on_deleted(event.path)

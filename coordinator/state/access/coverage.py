@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from coordinator.model.access import ALL_THINGS, ANONYMOUS, Rule, Verb
 
-_ANY_TEXT = "*"
+_ANY_TEXT: Final = "*"
 
 
 class Coverage:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coordinator.model.access import NO_QUOTA, QUOTA_LIMITS, Caller, Quota, Rule, Verb
 from coordinator.state.access.table import IdentityRecord, RoleRecord, Token
 from coordinator.state.commands import (
@@ -32,17 +34,17 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-_VERBS = tuple(Verb)
-_VERB_NUMBER = {verb: number for number, verb in enumerate(_VERBS)}
-_rule_shape = shape("rule", STR, ROW)
-_caller_shape = shape("caller", STR, STR, INT)
-_role_shape = shape("role", STR, ROW)
-_former_identity_shape = shape("identity", STR, INT, ROW, ROW, ROW)
-_identity_shape = shape("identity", STR, INT, ROW, ROW, ROW, ROW)
-_own_quota_shape = shape("quota", MAYBE_INT, MAYBE_INT, MAYBE_INT, MAYBE_INT)
-_quota_value_shape = shape("quota of one thing", STR, MAYBE_INT)
-_subject_shape = shape("subject", STR, INT)
-_token_shape = shape("token", STR, BYTES, INT, STR, INT, INT)
+_VERBS: Final = tuple(Verb)
+_VERB_NUMBER: Final = {verb: number for number, verb in enumerate(_VERBS)}
+_rule_shape: Final = shape("rule", STR, ROW)
+_caller_shape: Final = shape("caller", STR, STR, INT)
+_role_shape: Final = shape("role", STR, ROW)
+_former_identity_shape: Final = shape("identity", STR, INT, ROW, ROW, ROW)
+_identity_shape: Final = shape("identity", STR, INT, ROW, ROW, ROW, ROW)
+_own_quota_shape: Final = shape("quota", MAYBE_INT, MAYBE_INT, MAYBE_INT, MAYBE_INT)
+_quota_value_shape: Final = shape("quota of one thing", STR, MAYBE_INT)
+_subject_shape: Final = shape("subject", STR, INT)
+_token_shape: Final = shape("token", STR, BYTES, INT, STR, INT, INT)
 
 
 def caller_of(row: Row) -> Caller:

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from coordinator.errors import NoAuthError, NotOwnerError
 from coordinator.model.access import ACCESS, LIMITS, NOBODY, SESSIONS, Caller, Verb
@@ -68,7 +68,7 @@ from coordinator.state.locks.queues import LockTable
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import SEQUENTIAL, Tree
 
-_ROOTS = tuple([root[:-1] for root in QUEUE_ROOTS])
+_ROOTS: Final = tuple([root[:-1] for root in QUEUE_ROOTS])
 
 
 class CommandGuard:
@@ -317,7 +317,7 @@ def _not_own(rights: IdentityRights, session_id: str) -> NoAuthError:
 
 
 # Not bound to the object: a cycle would keep the whole state after a snapshot has replaced it.
-ROWS: dict[type, Callable[[CommandGuard, IdentityRights, Any], None]] = {
+ROWS: Final[dict[type, Callable[[CommandGuard, IdentityRights, Any], None]]] = {
     Create: CommandGuard.create,
     SetData: CommandGuard.write,
     Delete: CommandGuard.write,
@@ -346,5 +346,7 @@ ROWS: dict[type, Callable[[CommandGuard, IdentityRights, Any], None]] = {
     AddToken: CommandGuard.access,
     DropToken: CommandGuard.access,
 }
-BY_MEMBERS = frozenset({ExpireSession, FinishSession, Reap, EndHold, Reopen, FinishGrants, TakeOut})
+BY_MEMBERS: Final = frozenset(
+    {ExpireSession, FinishSession, Reap, EndHold, Reopen, FinishGrants, TakeOut}
+)
 """What members alone propose."""

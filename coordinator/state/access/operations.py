@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -61,13 +61,13 @@ from coordinator.state.outcomes import AccessChanged
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
-NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_CHARACTERS_MAX - 1}}}")
-TOKEN_ID = re.compile(r"[0-9a-z]{8,32}")
-SUBJECT = re.compile(rf"(?:cert|oidc):[!-~]{{1,{SUBJECT_CHARACTERS_MAX}}}")
-PREFIX = re.compile(r"@[a-z]*|/[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*")
-_SHOWN_MAX = 40
-_SHOWN_NAMES_MAX = 4
-_ALL = (Rule("/", tuple(Verb)), Rule("@", tuple(Verb)))
+NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_CHARACTERS_MAX - 1}}}")
+TOKEN_ID: Final = re.compile(r"[0-9a-z]{8,32}")
+SUBJECT: Final = re.compile(rf"(?:cert|oidc):[!-~]{{1,{SUBJECT_CHARACTERS_MAX}}}")
+PREFIX: Final = re.compile(r"@[a-z]*|/[^\x00-\x1f\x7f-\x9f\ud800-\udfff]*")
+_SHOWN_MAX: Final = 40
+_SHOWN_NAMES_MAX: Final = 4
+_ALL: Final = (Rule("/", tuple(Verb)), Rule("@", tuple(Verb)))
 
 Change = (
     InitAccess | SetAccess | PutRole | DropRole | PutIdentity | DropIdentity | AddToken | DropToken
@@ -319,7 +319,7 @@ class AccessOperations:
 
 
 # Not bound to the object: a cycle would keep the whole state after a snapshot has replaced it.
-_RUNNERS: dict[type, Callable[[AccessOperations, Any, Departure], AccessChanged]] = {
+_RUNNERS: Final[dict[type, Callable[[AccessOperations, Any, Departure], AccessChanged]]] = {
     InitAccess: AccessOperations.init,
     SetAccess: AccessOperations.set,
     PutRole: AccessOperations.put_role,
@@ -329,7 +329,7 @@ _RUNNERS: dict[type, Callable[[AccessOperations, Any, Departure], AccessChanged]
     AddToken: AccessOperations.add_token,
     DropToken: AccessOperations.drop_token,
 }
-CHANGES = tuple(_RUNNERS)
+CHANGES: Final = tuple(_RUNNERS)
 """The classes of these operations."""
 
 

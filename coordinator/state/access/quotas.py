@@ -15,6 +15,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coordinator.errors import QuotaExceededError
 from coordinator.model.access import ANONYMOUS, LIMITS, MEMBER, QUOTA_LIMITS, Caller, Verb
 from coordinator.model.limits import MachineLimits
@@ -23,7 +25,7 @@ from coordinator.state.locks.queues import LockTable
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
-OWN_QUOTA = "quota."
+OWN_QUOTA: Final = "quota."
 """What the limit of a refusal begins with if it is the identity's own quota."""
 
 
@@ -124,7 +126,7 @@ def creator_of(caller: Caller) -> str:
     return "" if caller == MEMBER else caller.identity or ANONYMOUS
 
 
-_DO_LESS = {
+_DO_LESS: Final = {
     "sessions": "end some (coordinator sessions close), let programs share one",
     "znodes": "delete what is not needed",
     "bytes": "delete what is not needed",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from coordinator.errors import AuthFailedError, NoAuthError
 from coordinator.model.access import (
@@ -34,10 +35,12 @@ from coordinator.model.access import (
 from coordinator.state.access.coverage import Coverage, IdentityRights
 from coordinator.state.emptying import emptied
 
-_RIGHTS_KEPT_MAX = 1_000
-_SHOWN_CHARACTERS_MAX = 200
-_COVERING_ACCESS = (ACCESS, ALL_THINGS)
-_OF_MEMBER = IdentityRights(MEMBER.identity, "", (Rule("/", tuple(Verb)), Rule("@", tuple(Verb))))
+_RIGHTS_KEPT_MAX: Final = 1_000
+_SHOWN_CHARACTERS_MAX: Final = 200
+_COVERING_ACCESS: Final = (ACCESS, ALL_THINGS)
+_OF_MEMBER: Final = IdentityRights(
+    MEMBER.identity, "", (Rule("/", tuple(Verb)), Rule("@", tuple(Verb)))
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coordinator.model.events import Event
 from coordinator.state.captured_map import CaptureHold
@@ -24,17 +24,17 @@ from coordinator.state.commands import Kind
 from coordinator.state.paths import SEQUENCE_DIGITS
 from coordinator.state.tree import ZnodeRecord
 
-QUEUE_ROOTS = ("/locks/", "/elections/")
-QUEUE_DEPTH = 2
-CONTENDER_DEPTH = 3
-DELAY_PREFIX = "delay-"
-HAND_MADE_NUMBER_MAX = 10**12
+QUEUE_ROOTS: Final = ("/locks/", "/elections/")
+QUEUE_DEPTH: Final = 2
+CONTENDER_DEPTH: Final = 3
+DELAY_PREFIX: Final = "delay-"
+HAND_MADE_NUMBER_MAX: Final = 10**12
 """Higher than numbers get by themselves, and so that counting on stays within 18 digits."""
-RECORDED_DATA_BYTES_MAX = 2_048
+RECORDED_DATA_BYTES_MAX: Final = 2_048
 
-_LONG_NUMBER = re.compile(r"(?<!\d)\d{11,18}\Z", re.ASCII)
-_KINDS_BY_PREFIX = {"read-": Kind.SHARED, "slot-": Kind.SLOT}
-_KIND_PREFIX_LENGTH = 5
+_LONG_NUMBER: Final = re.compile(r"(?<!\d)\d{11,18}\Z", re.ASCII)
+_KINDS_BY_PREFIX: Final = {"read-": Kind.SHARED, "slot-": Kind.SLOT}
+_KIND_PREFIX_LENGTH: Final = 5
 
 
 def number_of(name: str) -> int | None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import unquote
 
 from coordinator.errors import DeadlockError, QuotaExceededError
@@ -32,8 +33,8 @@ from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.queue import Queue
 from coordinator.state.locks.queues import LockTable
 
-CYCLE_SHOWN_MAX = 16
-_SCANNED_EACH = 10
+CYCLE_SHOWN_MAX: Final = 16
+_SCANNED_EACH: Final = 10
 """How many contenders are scanned at the cost of one that is looked at."""
 
 Owner = tuple[str, ...]

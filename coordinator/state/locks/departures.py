@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coordinator.state.commands import (
     Abandon,
     CloseSession,
@@ -14,7 +16,7 @@ from coordinator.state.commands import (
 from coordinator.state.limits import BY_CHARACTERS_MAX
 from coordinator.state.locks.contender import Departure, Ending
 
-_ENDINGS = {
+_ENDINGS: Final = {
     Release: Ending.RELEASED,
     CloseSession: Ending.CLOSED,
     ExpireSession: Ending.EXPIRED,

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from coordinator.state.commands import Kind
 from coordinator.state.emptying import emptied
@@ -25,9 +25,9 @@ from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.locks.contender import ContenderRecord, EndedGrant, Ending
 from coordinator.state.locks.grant_order import GrantOrder, number_of
 
-_GRANT_BYTES = 512
-_ENDED_ZXID = attrgetter("ended_zxid")
-LIMIT_DEFAULT = 1_000
+_GRANT_BYTES: Final = 512
+_ENDED_ZXID: Final = attrgetter("ended_zxid")
+LIMIT_DEFAULT: Final = 1_000
 
 
 class KeptGrant(NamedTuple):
@@ -257,7 +257,7 @@ class KeptGrants:
         return _NOTHING if of_queue is None else of_queue.order
 
 
-_NOTHING = GrantOrder()
+_NOTHING: Final = GrantOrder()
 
 
 def _token_of(ended: EndedGrant) -> int:

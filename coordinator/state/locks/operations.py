@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice, pairwise
+from typing import Final
 from urllib.parse import unquote
 
 from coordinator.errors import (
@@ -69,19 +70,19 @@ from coordinator.state.outcomes import (
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
-GROUP_MAX = 64
+GROUP_MAX: Final = 64
 """Queues that one attempt may enter."""
-PREFIX_CHARACTERS_MAX = 32
-OWNER_CHARACTERS_MAX = 128
-BY_CHARACTERS_MAX = 256
-REASON_CHARACTERS_MAX = 512
-NOTE_BYTES_MAX = 1_024
-LOCK_DELAY_MS_MAX = 60_000
-MAX_HOLD_MS_MAX = 30 * 24 * 3_600_000
-SIZE_MAX = 10_000
-CONDITIONS_MAX = 64
-_SHOWN_TOKENS_MAX = 16
-_LONGEST_DELAY = DELAY_PREFIX + "0" * 40
+PREFIX_CHARACTERS_MAX: Final = 32
+OWNER_CHARACTERS_MAX: Final = 128
+BY_CHARACTERS_MAX: Final = 256
+REASON_CHARACTERS_MAX: Final = 512
+NOTE_BYTES_MAX: Final = 1_024
+LOCK_DELAY_MS_MAX: Final = 60_000
+MAX_HOLD_MS_MAX: Final = 30 * 24 * 3_600_000
+SIZE_MAX: Final = 10_000
+CONDITIONS_MAX: Final = 64
+_SHOWN_TOKENS_MAX: Final = 16
+_LONGEST_DELAY: Final = DELAY_PREFIX + "0" * 40
 
 
 class LockOperations:

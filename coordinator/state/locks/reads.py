@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from coordinator.state.locks.contender import Closing, ContenderRecord, EndedGrant
 from coordinator.state.locks.grant_history import GrantAndEnd, GrantQuery, KeptGrant
@@ -27,7 +28,7 @@ class Standing:
     position: int
 
 
-_ABSENT = Standing(is_queued=False, is_holder=False, position=-1)
+_ABSENT: Final = Standing(is_queued=False, is_holder=False, position=-1)
 
 
 class LockReads:

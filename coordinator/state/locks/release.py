@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from coordinator.errors import BadArgumentsError, NotEmptyError, NotOwnerError
 from coordinator.model.limits import MachineLimits
@@ -37,7 +38,7 @@ from coordinator.state.outcomes import (
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
-_SHOWN_DIRECTORIES_MAX = 4
+_SHOWN_DIRECTORIES_MAX: Final = 4
 
 
 class ContenderOperations:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
 from coordinator.wire.encoding import Encoding
 
-MSGPACK_TYPES = frozenset({"application/msgpack", "application/x-msgpack"})
-_KEPT = 64
-_KEPT_CHARACTERS_MAX = 256
+MSGPACK_TYPES: Final = frozenset({"application/msgpack", "application/x-msgpack"})
+_KEPT: Final = 64
+_KEPT_CHARACTERS_MAX: Final = 256
 """So many headers, of so many characters at the most, are not read again."""
 
 

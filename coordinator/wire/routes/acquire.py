@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -49,7 +49,7 @@ from coordinator.wire.request import (
 from coordinator.wire.routes.door import Door
 
 _JSON, _MSGPACK = Encoding.JSON.value, Encoding.MSGPACK.value
-_KEEP_ALIVE_MS = int(KEEP_ALIVE_S * 1_000)
+_KEEP_ALIVE_MS: Final = int(KEEP_ALIVE_S * 1_000)
 
 
 class Entering(NamedTuple):

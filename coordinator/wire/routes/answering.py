@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from coordinator.errors import CoordinatorError, MethodNotAllowedError
 from coordinator.service.renewals import LeaseRenewal
@@ -30,8 +31,8 @@ from coordinator.wire.routes.table import RouteTable
 
 logger = logging.getLogger("coordinator.http")
 
-NO_ROUTE = "none"
-GONE = "gone"
+NO_ROUTE: Final = "none"
+GONE: Final = "gone"
 """Instead of a status: the client had gone before it was answered."""
 
 ChecksOf = Callable[[Route], Iterable[Check]]

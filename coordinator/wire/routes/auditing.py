@@ -13,6 +13,7 @@ A line has the path of a request, never its query or its body.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from coordinator.audit.event import AuditEvent, Source
 from coordinator.errors import CoordinatorError, UnavailableError
@@ -21,7 +22,7 @@ from coordinator.wire import messages
 from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.door import Door
 
-AUDITED = {
+AUDITED: Final = {
     "revoke_lock": "request.revoke",
     "set_limits": "request.set_limits",
     "hand_over": "request.hand_over",
@@ -36,9 +37,9 @@ AUDITED = {
     "drop_token": "request.drop_token",
 }
 """By operation, each of which needs ``admin``: the event of its line."""
-_NOBODY = 401
-BY_MAX = 256
-_REFUSED = (_NOBODY, 403)
+_NOBODY: Final = 401
+BY_MAX: Final = 256
+_REFUSED: Final = (_NOBODY, 403)
 
 
 def attributed(request: IncomingRequest, by: str) -> str:

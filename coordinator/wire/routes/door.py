@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from coordinator.clock import Clock
 from coordinator.config import HttpConfig
@@ -43,18 +43,18 @@ from coordinator.wire.strict_json import shortened
 
 logger = logging.getLogger("coordinator.http")
 
-_CLIENT_ID_FORM = re.compile(r"[\x21-\x7e]{1,64}")
-_CLIENT_ID = messages.CLIENT_ID_HEADER.lower()
-_REQUEST_NUMBER = messages.REQUEST_NUMBER_HEADER.lower()
-_FLOOR_INDEX = messages.FLOOR_INDEX_HEADER.lower()
-_TIMEOUT = messages.TIMEOUT_HEADER.lower()
-_RETRY_AFTER_S = "1"
-_CHALLENGE = 'Bearer realm="coordinator"'
-_JSON_TYPES = frozenset({"application/json"})
-_CHUNKED = "chunked"
-_WRITTEN_LATER_BYTES = 1024 * 1024
+_CLIENT_ID_FORM: Final = re.compile(r"[\x21-\x7e]{1,64}")
+_CLIENT_ID: Final = messages.CLIENT_ID_HEADER.lower()
+_REQUEST_NUMBER: Final = messages.REQUEST_NUMBER_HEADER.lower()
+_FLOOR_INDEX: Final = messages.FLOOR_INDEX_HEADER.lower()
+_TIMEOUT: Final = messages.TIMEOUT_HEADER.lower()
+_RETRY_AFTER_S: Final = "1"
+_CHALLENGE: Final = 'Bearer realm="coordinator"'
+_JSON_TYPES: Final = frozenset({"application/json"})
+_CHUNKED: Final = "chunked"
+_WRITTEN_LATER_BYTES: Final = 1024 * 1024
 """A longer answer is joined in one pass of the loop, and sent in another."""
-_NO_BODY: dict[str, Any] = {}
+_NO_BODY: Final[dict[str, Any]] = {}
 
 
 class Door:

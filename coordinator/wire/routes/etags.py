@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import ANY_VERSION, VERSION_MAX
@@ -18,12 +19,12 @@ from coordinator.wire.request import IncomingRequest
 from coordinator.wire.routes.paths import TREE_PREFIX
 from coordinator.wire.strict_json import shortened
 
-_TAG = re.compile(r'"(\d{1,10})(?:-(\d{1,19}))?"', re.ASCII)
-_OTHERS = {
+_TAG: Final = re.compile(r'"(\d{1,10})(?:-(\d{1,19}))?"', re.ASCII)
+_OTHERS: Final = {
     name.lower(): name
     for name in ("If-None-Match", "If-Unmodified-Since", "If-Modified-Since", "If-Range")
 }
-_EVERY = {"if-match": "If-Match", **_OTHERS}
+_EVERY: Final = {"if-match": "If-Match", **_OTHERS}
 """By the name that they are looked up by."""
 
 
@@ -36,7 +37,7 @@ class Expected:
     is_given: bool = False
 
 
-_NOTHING_EXPECTED = Expected()
+_NOTHING_EXPECTED: Final = Expected()
 
 
 def etag_of(stat: Stat) -> str:

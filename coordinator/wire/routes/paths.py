@@ -7,18 +7,19 @@ The raw target is taken apart by hand, because what a router, a proxy and a URL 
 from __future__ import annotations
 
 import re
+from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
 from coordinator.errors import BadArgumentsError
 from coordinator.wire.strict_json import shortened
 
-TREE_PREFIX = "/v1/tree"
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
-_PLAIN = re.compile(r"(/[A-Za-z0-9_\-~:@!$&'()*+,;=][A-Za-z0-9_.\-~:@!$&'()*+,;=]*)+")
+TREE_PREFIX: Final = "/v1/tree"
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+_PLAIN: Final = re.compile(r"(/[A-Za-z0-9_\-~:@!$&'()*+,;=][A-Za-z0-9_.\-~:@!$&'()*+,;=]*)+")
 
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_\-~:@!$&'()*+,;=][A-Za-z0-9_.\-~:@!$&'()*+,;=]*")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_\-~:@!$&'()*+,;=][A-Za-z0-9_.\-~:@!$&'()*+,;=]*")
 
 
 def target_path(target: str) -> str:

@@ -6,6 +6,7 @@ A mistyped ``?exepcted_version=3`` must not delete whatever is there.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 from urllib.parse import parse_qsl
 
 from coordinator.errors import BadArgumentsError
@@ -14,13 +15,13 @@ from coordinator.wire.codec import unknown_name
 from coordinator.wire.if_held import IF_HELD_QUERY
 from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, shortened
 
-_TRUE = frozenset({"", "1", "true"})
-_FALSE = frozenset({"0", "false"})
-_PARAMETERS_MAX = 1_000
-_INTEGER_DIGITS_MAX = 19
+_TRUE: Final = frozenset({"", "1", "true"})
+_FALSE: Final = frozenset({"0", "false"})
+_PARAMETERS_MAX: Final = 1_000
+_INTEGER_DIGITS_MAX: Final = 19
 
-READ_MODES = ("stale", "at_least_zxid")
-CONDITIONS = tuple(IF_HELD_QUERY)
+READ_MODES: Final = ("stale", "at_least_zxid")
+CONDITIONS: Final = tuple(IF_HELD_QUERY)
 """The parameters that every write takes: on which grants it depends."""
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from coordinator.service.renewals import LeaseRenewal
 from coordinator.wire import messages
 from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.door import Door
 
-_SESSION_ID = messages.SESSION_ID_HEADER.lower()
+_SESSION_ID: Final = messages.SESSION_ID_HEADER.lower()
 
 
 def begin_renewal(door: Door, request: IncomingRequest) -> LeaseRenewal | None:

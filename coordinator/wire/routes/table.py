@@ -8,7 +8,7 @@ are unquoted and checked by the routes themselves, from the target as it was sen
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from coordinator.errors import (
@@ -34,7 +34,7 @@ from coordinator.wire.routes.tree import TreeRoutes
 from coordinator.wire.routes.watch import WatchRoutes
 from coordinator.wire.strict_json import shortened
 
-_REST = "{path}"
+_REST: Final = "{path}"
 
 
 def all_routes(door: Door, document: Callable[[], dict[str, Any]]) -> tuple[Route, ...]:

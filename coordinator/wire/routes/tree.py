@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import ANY_VERSION, VERSION_MAX
@@ -31,17 +31,19 @@ from coordinator.wire.routes.paths import path_url, znode_path
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.routes.route import Route
 
-CHILDREN_LIMIT_DEFAULT = 1_000
-CHILDREN_LIMIT_MAX = 10_000
-STATS_PAGE_MAX = 1_000
+CHILDREN_LIMIT_DEFAULT: Final = 1_000
+CHILDREN_LIMIT_MAX: Final = 10_000
+STATS_PAGE_MAX: Final = 1_000
 """A page with Stats of a greater limit is shorter than asked for, and goes on as any does."""
 
-_READ_QUERY = frozenset({*READ_MODES, "raw", "children", "after", "limit", "stat", "subtree"})
-_CREATE_QUERY = frozenset({"raw", "mode", "session_id", "ttl_ms", "parents", *CONDITIONS})
-_SET_QUERY = frozenset({"raw", "create", "expected_version", *CONDITIONS})
-_DELETE_QUERY = frozenset({"recursive", "expected_version", "expected_czxid", *CONDITIONS})
-_RAW_HEADERS = {"X-Content-Type-Options": "nosniff"}
-_CREATE_FIELDS = ("mode", "session_id", "ttl_ms", "parents")
+_READ_QUERY: Final = frozenset(
+    {*READ_MODES, "raw", "children", "after", "limit", "stat", "subtree"}
+)
+_CREATE_QUERY: Final = frozenset({"raw", "mode", "session_id", "ttl_ms", "parents", *CONDITIONS})
+_SET_QUERY: Final = frozenset({"raw", "create", "expected_version", *CONDITIONS})
+_DELETE_QUERY: Final = frozenset({"recursive", "expected_version", "expected_czxid", *CONDITIONS})
+_RAW_HEADERS: Final = {"X-Content-Type-Options": "nosniff"}
+_CREATE_FIELDS: Final = ("mode", "session_id", "ttl_ms", "parents")
 
 
 class TreeRoutes:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Final
 
 from coordinator.errors import (
     BadArgumentsError,
@@ -41,16 +42,16 @@ logger = logging.getLogger("coordinator.stream")
 
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
 """Of one connection: answers to requests that came while it still read, and its client does not."""
-_LARGE_BYTES = 4 * 1024
+_LARGE_BYTES: Final = 4 * 1024
 _UNSENT_BYTES_LARGE = 4 * 1024 * 1024
 """Beyond it a large answer to a read is not sent: it is refused, and may be sent again."""
-_PARTIAL_BYTES_FREE = 16 * 1024
+_PARTIAL_BYTES_FREE: Final = 16 * 1024
 """So much of a frame in part is everyone's: others who send long ones cut no heartbeat off."""
-_FULL_BYTES = 256 * 1024
+_FULL_BYTES: Final = 256 * 1024
 """Beyond it lines wait."""
-_MSGPACK = "application/msgpack"
-_ZXID = messages.ZXID_HEADER.lower()
-_INDEX = messages.INDEX_HEADER.lower()
+_MSGPACK: Final = "application/msgpack"
+_ZXID: Final = messages.ZXID_HEADER.lower()
+_INDEX: Final = messages.INDEX_HEADER.lower()
 
 
 class StreamConnection(asyncio.Protocol):

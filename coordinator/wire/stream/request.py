@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from coordinator.errors import CoordinatorError, forget_frames
 from coordinator.model.access import NOBODY
@@ -22,7 +22,7 @@ from coordinator.wire.request import WhySilent
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import FromServer
 
-_MEMBER = MEMBER_HEADER.lower()
+_MEMBER: Final = MEMBER_HEADER.lower()
 
 
 class Sender(Protocol):

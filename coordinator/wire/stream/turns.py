@@ -9,14 +9,14 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from coordinator.errors import ThrottledError
 from coordinator.wire.client_turns import ClientTurns, is_long, no_turn
 from coordinator.wire.stream.request import StreamRequest
 
-_EXPORT = "/v1/grants"
-_REFUSED_HOLD_S = 0.1
+_EXPORT: Final = "/v1/grants"
+_REFUSED_HOLD_S: Final = 0.1
 """For so long a client that sends too many a second is not read from."""
 
 
@@ -49,7 +49,7 @@ class _Lost:
         """Nothing comes any more."""
 
 
-_LOST = _Lost()
+_LOST: Final = _Lost()
 
 
 class RequestTurns:
