@@ -379,7 +379,7 @@ async def test_what_no_leader_promises_is_null(world: MemoryCluster) -> None:
     }  # fmt: skip
     reply = await network.request(LEFT, numbered._replace(headers=headers), 10_000)
     of_a_numbered = said_in(reply)["grant"]
-    member.lock_views._promises.remaining_ms = no_leader  # type: ignore[method-assign,assignment]
+    member.lock_views._remaining_times.remaining_ms = no_leader  # type: ignore[method-assign,assignment]
     grant = await Face("election", is_stream=False, is_msgpack=False).ask(
         network, lease_ms=None, session_id=session_id
     )
