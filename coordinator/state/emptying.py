@@ -9,14 +9,19 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-Container = dict[Any, Any] | deque[Any] | list[Any]
+from coordinator.state.large_map import LargeMap
+
+Container = dict[Any, Any] | LargeMap[Any, Any] | deque[Any] | list[Any]
 
 
 def emptied(*containers: Container) -> Iterator[None]:
     """Empty ``containers``, and the containers in them, by one value at each step."""
     for each in containers:
+        if isinstance(each, LargeMap):
+            yield from emptied(*each.given_up())
+            continue
         while each:
             value = each.popitem()[1] if isinstance(each, dict) else each.pop()
-            if isinstance(value, (dict, deque, list)):
+            if isinstance(value, (dict, deque, list, LargeMap)):
                 yield from emptied(value)
             yield None

@@ -22,10 +22,14 @@ def freed(former: Whole) -> Iterator[None]:
 
 
 def _locks_emptied(locks: LockTable) -> Iterator[None]:
-    while locks.queues:
-        _, queue = locks.queues.popitem()
-        yield from emptied(queue.contenders, queue.closings)
-        yield None
-    yield from emptied(locks.owners, locks.sizes, locks.closings, locks.waiting)
+    for part in locks.queues.given_up():
+        while part:
+            _, queue = part.popitem()
+            yield from emptied(queue.contenders, queue.closings)
+            yield None
+    yield from emptied(locks.owners, locks.waiting)
     yield from locks.history.emptied()
-    yield from locks.contenders.emptied()
+    for each in (locks.sizes, locks.closings, locks.contenders):
+        while each.is_captured:
+            yield None
+        yield from emptied(each)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from coordinator.state.access.table import AccessTable
 from coordinator.state.dedup import ReleasedTable, RequestTable
 from coordinator.state.emptying import emptied
+from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.queues import LockTable
 from coordinator.state.sessions import SessionTable
 from coordinator.state.slices import Whole
@@ -24,8 +25,9 @@ def restored(capture: Capture) -> Whole:
     released = ReleasedTable(limits.released_grants_max, capture.released)
     locks = LockTable.of(tree, limits, capture.locks)
     access = AccessTable(capture.access)
-    for _ in emptied(capture.znodes):  # here: freed in one step, a million hold all threads
-        pass
+    if isinstance(capture.znodes, LargeMap):  # freed in one step, a million hold all threads
+        for _ in emptied(capture.znodes):
+            pass
     return Whole(
         capture.zxid, capture.applied_index, capture.limits, tree, sessions, requests, released,
         locks, access,

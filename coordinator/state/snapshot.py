@@ -7,7 +7,7 @@ contenders, sizes of semaphores, lock-delays, grants that ended, the queues with
 be granted, a row of access rights, roles, and identities, each in the order the state keeps them;
 then 32 raw bytes, the SHA-256 of everything before.
 
-1. A capture is cheap at any size and does not change afterwards (``captured_map``). It is encoded
+1. A capture is cheap at any size and does not change afterwards (``large_map``). It is encoded
    as its pieces are drawn.
 2. Decoding returns a capture only if the stream is complete and its digest is right. Any damage is
    a ValueError before anything is replaced.
@@ -23,7 +23,7 @@ then 32 raw bytes, the SHA-256 of everything before.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -37,8 +37,9 @@ from coordinator.state.access.encoding import (
     role_row,
 )
 from coordinator.state.access.table import AccessCapture
-from coordinator.state.captured_map import CaptureHold
+from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
+from coordinator.state.large_map import LargeMap
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.locks.contender import (
     Closing,
@@ -89,7 +90,7 @@ class Capture:
     zxid: int
     limits: LimitsRecord
     sequence_floor: int
-    znodes: dict[str, ZnodeRecord]
+    znodes: Mapping[str, ZnodeRecord]
     sessions: tuple[SessionRecord, ...]
     leaving: tuple[tuple[str, Departure], ...]
     """Sessions that have ended but still own znodes, and how they ended."""
@@ -281,7 +282,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         )
     applied_index, zxid, sequence_floor, dropped_index = header[2:6]
     limits = LimitsRecord() if header[1] < 4 else _limits_of(_next(rows))
-    znodes = dict(_znode_of(_next(rows), header[1]) for _ in range(header[6]))
+    znodes = LargeMap(_znode_of(_next(rows), header[1]) for _ in range(header[6]))
     if len(znodes) != header[6]:
         raise ValueError("snapshot: a path is there twice")
     sessions = tuple([_session_of(_next(rows), header[1]) for _ in range(header[7])])

@@ -2,7 +2,7 @@
 
 The rules are in ``operations``; this is the storage.
 
-1. A znode is an immutable value in one dict by path. Capturing it costs nothing (``captured_map``).
+1. A znode is an immutable value in one map by path. Capturing it costs nothing (``large_map``).
 2. Everything else here (paths of children, ephemerals of a session, idle znodes, byte counts) is
    derived from that dict. It changes in one function, ``_replace``, forwards and backwards. There
    are two exceptions: ``of`` rebuilds a tree and sorts the paths once at the end;
@@ -23,9 +23,10 @@ from heapq import merge
 from typing import Any, Final, NamedTuple
 
 from coordinator.model.events import Event, EventType
-from coordinator.state.captured_map import CapturedMap, CaptureHold
+from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.commands import CreateMode
 from coordinator.state.emptying import emptied
+from coordinator.state.large_map import LargeMap, Parts
 from coordinator.state.outcomes import Stat
 from coordinator.state.paths import ROOT, join, parent_of, utf8_length
 
@@ -113,11 +114,11 @@ class Tree:
     """All znodes, and what is derived from them."""
 
     def __init__(self) -> None:
-        self._znodes = CapturedMap[ZnodeRecord]()
-        self._children: dict[str, list[str]] = {}
+        self._znodes = LargeMap[str, ZnodeRecord]()
+        self._children = LargeMap[str, list[str]]()
         """The sorted paths of children, by the path of the parent."""
         self._ephemerals: dict[str, dict[str, None]] = {}
-        self._idle: dict[str, None] = {}
+        self._idle = LargeMap[str, None]()
         self.data_bytes = 0
         self.state_bytes = 0
         self.sequence_floor = 0
@@ -173,14 +174,16 @@ class Tree:
         found: ZnodeRecord | None = self._znodes.get(path)
         return found
 
-    def capture_znodes(self) -> tuple[dict[str, ZnodeRecord], CaptureHold]:
+    def capture_znodes(self) -> tuple[Parts[str, ZnodeRecord], CaptureHold]:
         """Return all znodes by path as they are now, and the hold that keeps the capture."""
         return self._znodes.capture()
 
     def emptied(self) -> Iterator[None]:
         """Empty a tree that is no longer used, by one value at each step."""
         yield from emptied(self._children, self._ephemerals, self._idle, self._used)
-        yield from self._znodes.emptied()
+        while self._znodes.is_captured:
+            yield None
+        yield from emptied(self._znodes)
 
     def names(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return the sorted names of children: at most ``limit`` of those behind ``after``."""
@@ -349,7 +352,7 @@ class Tree:
         parent_path = parent_of(path)
         self._write(path, znode, None)
         self._note_deleted(path, znode)
-        parent = self._znodes[parent_path]
+        parent = self._znodes.get(parent_path)
         self._write_parent(parent_path, parent, -1, parent.next_sequence)
 
     def remove_subtree(self, doomed: list[str]) -> None:
@@ -393,7 +396,7 @@ class Tree:
         """Change the tree and all its indexes at ``path``: the only place that does."""
         if new is None:
             assert old is not None, "something is deleted"
-            del self._znodes[path]
+            self._znodes.pop(path)
             self._drop_child(path)
             self._forget(path, old)
             return
@@ -401,7 +404,7 @@ class Tree:
             self._enter(path, new)
             self._add_child(path)
             return
-        self._znodes[path] = new
+        self._znodes.change(path, new)
         if new.data is not old.data:
             grown = len(new.data) - len(old.data)
             self.data_bytes += grown
@@ -415,7 +418,7 @@ class Tree:
 
     def _enter(self, path: str, znode: ZnodeRecord) -> None:
         """Add a new znode; the caller adds it to the parent's."""
-        self._znodes[path] = znode
+        self._znodes.add(path, znode)
         self.data_bytes += len(znode.data)
         size = state_bytes_of(path, znode.data)
         self.state_bytes += size
@@ -457,7 +460,7 @@ class Tree:
         parent = parent_of(path)
         children = self._children.get(parent)
         if children is None:
-            self._children[parent] = [path]
+            self._children.add(parent, [path])
         elif path > children[-1]:
             children.append(path)
         else:
@@ -467,9 +470,9 @@ class Tree:
         if path == ROOT:
             return
         parent = parent_of(path)
-        children = self._children[parent]
+        children = self._children.get(parent)
         if len(children) == 1:
-            del self._children[parent]
+            self._children.pop(parent)
         elif children[-1] == path:
             children.pop()
         else:

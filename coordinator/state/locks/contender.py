@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from coordinator.model.events import Event
-from coordinator.state.captured_map import CaptureHold
+from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.commands import Kind
 from coordinator.state.paths import SEQUENCE_DIGITS
 from coordinator.state.tree import ZnodeRecord
@@ -186,13 +186,13 @@ class LocksCapture:
     """The contenders and what is known beside them at one moment."""
 
     contenders: Collection[ContenderRecord]
-    sizes: tuple[tuple[str, int], ...]
-    closings: tuple[Closing, ...]
+    sizes: Collection[tuple[str, int]]
+    closings: Collection[Closing]
     ended: tuple[EndedGrant, ...]
     grant_count: int
     ungranted: tuple[str, ...] = ()
-    hold: CaptureHold | None = None
-    """Keeps the contenders as they were."""
+    holds: tuple[CaptureHold, ...] = ()
+    """Keep the first three as they were."""
 
 
 def recorded(data: bytes) -> bytes:

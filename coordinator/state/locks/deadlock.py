@@ -249,7 +249,8 @@ class _Reduction:
         self._table = table
         self.what = what
         self._left = table.limits.deadlock_search_max
-        self._sizes = {**table.sizes, **sizes} if sizes else table.sizes
+        self._sizes = sizes
+        """Those that are to be set, before those that are."""
         self._lines: dict[str, _Line] = {}
         self._waits: dict[Owner, int] = {}
         """How many of its contenders do not hold yet; 0 for one that can go on."""
@@ -292,7 +293,8 @@ class _Reduction:
         """Take in the first ``upto`` of a queue; return the owners not seen before."""
         line = self._lines.get(directory)
         if line is None:
-            line = self._lines[directory] = _Line(self._sizes.get(directory, 1))
+            size = self._sizes.get(directory) or self._table.sizes.get(directory, 1)
+            line = self._lines[directory] = _Line(size)
         queue = self._table.queues.get(directory)
         found: list[Owner] = []
         for at in range(line.looked_at, upto):

@@ -136,7 +136,7 @@ class LockOperations:
 
     def _size(self, operation: Enter) -> int:
         directory = operation.directories[0]
-        size = self._locks.sizes.get(directory)
+        size: int | None = self._locks.sizes.get(directory)
         if size is not None:
             return size
         if operation.size is None:

@@ -28,8 +28,8 @@ from itertools import islice
 
 from coordinator.model.events import Event, EventType
 from coordinator.model.limits import MachineLimits
-from coordinator.state.captured_map import CapturedMap
 from coordinator.state.commands import Kind
+from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.contender import (
     CONTENDER_DEPTH,
     DELAY_PREFIX,
@@ -59,13 +59,13 @@ class LockTable:
     """All contenders and queues, and the history of their grants."""
 
     def __init__(self, limits: MachineLimits, ended: tuple[EndedGrant, ...] = ()) -> None:
-        self.contenders = CapturedMap[ContenderRecord]()
-        self.queues: dict[str, Queue] = {}
-        self.owners: dict[tuple[str, str], dict[str, None]] = {}
+        self.contenders = LargeMap[str, ContenderRecord]()
+        self.queues = LargeMap[str, Queue]()
+        self.owners = LargeMap[tuple[str, str], dict[str, None]]()
         """The contenders of each owner that has a name, by session and owner."""
         self.waiting = Waiting()
-        self.sizes: dict[str, int] = {}
-        self.closings: dict[str, Closing] = {}
+        self.sizes = LargeMap[str, int]()
+        self.closings = LargeMap[str, Closing]()
         self.history = KeptGrants(
             count_max=limits.grant_history_max,
             bytes_max=limits.grant_history_bytes_max,
@@ -120,7 +120,7 @@ class LockTable:
 
     def replace(self, contender: ContenderRecord) -> None:
         """Change a contender in place; its queue is looked at when the command is settled."""
-        self.contenders[contender.path] = contender
+        self.contenders.change(contender.path, contender)
         self._touched[contender.directory] = None
         self.is_changed = True
 
@@ -222,7 +222,8 @@ class LockTable:
         directory = contender.directory
         queue = self.queues.get(directory)
         if queue is None:
-            queue = self.queues[directory] = Queue()
+            queue = Queue()
+            self.queues.add(directory, queue)
         if contender.granted_zxid is None:
             self._touched[directory] = None
         else:
@@ -233,7 +234,7 @@ class LockTable:
 
     def _place(self, queue: Queue, contender: ContenderRecord) -> None:
         path = contender.path
-        self.contenders[path] = contender
+        self.contenders.add(path, contender)
         self.waiting.arrive(contender)
         place = (contender.number, path)
         if not queue.contenders or place > queue.contenders[-1]:
@@ -275,7 +276,7 @@ class LockTable:
     def _depart(self, tree: Tree, path: str, departure: Callable[[], Departure]) -> None:
         contender = self.contenders.pop(path)
         directory = contender.directory
-        queue = self.queues[directory]
+        queue: Queue = self.queues.get(directory)
         if queue.contenders[-1][1] == path:
             queue.contenders.pop()  # as a whole queue goes
         else:
@@ -300,16 +301,16 @@ class LockTable:
         if queue.contenders or queue.closings:
             self._touched[directory] = None
         else:
-            del self.queues[directory]
+            self.queues.pop(directory)
             self.ungranted.pop(directory, None)
 
     def _disown(self, contender: ContenderRecord) -> None:
         assert contender.session_id is not None, "an owner is one of a session"
         key = (contender.session_id, contender.owner)
-        owned = self.owners[key]
+        owned: dict[str, None] = self.owners.get(key)
         del owned[contender.path]
         if not owned:
-            del self.owners[key]
+            self.owners.pop(key)
 
     # --- granting
 
@@ -322,7 +323,7 @@ class LockTable:
         """
         while queue.held < len(queue.contenders):
             number, path = queue.contenders[queue.held]
-            contender = self.contenders[path]
+            contender: ContenderRecord = self.contenders.get(path)
             if (queue.held or queue.closings) and not self._may_hold(
                 queue, contender.kind, number, self.sizes.get(directory, 1)
             ):
@@ -335,10 +336,10 @@ class LockTable:
                 self._leave_out(tree, directory, contender)
                 return False
             for each in contender.group or (path,):
-                mine = self.contenders[each]
-                self.queues[mine.directory].held += 1
+                mine: ContenderRecord = self.contenders.get(each)
+                self.queues.get(mine.directory).held += 1
                 grant_number = self.next_grant_number()
-                self.contenders[each] = mine.as_granted(tree.zxid, tree.wall_ms, grant_number)
+                self.contenders.change(each, mine.as_granted(tree.zxid, tree.wall_ms, grant_number))
                 self.waiting.leave(mine)
                 granted.append(each)
                 if self.ungranted and mine.kind is Kind.EXCLUSIVE:
@@ -366,7 +367,7 @@ class LockTable:
 
     def _may_group_hold(self, group: tuple[str, ...]) -> bool:
         for path in group:
-            queue = self.queues[parent_of(path)]
+            queue: Queue = self.queues.get(parent_of(path))
             number, first = queue.contenders[0]
             if first != path or queue.is_closed_to(number):
                 return False
@@ -385,7 +386,7 @@ class LockTable:
 
     def position(self, path: str) -> int:
         """Return how many are before a contender; 0 only for a holder."""
-        contender = self.contenders[path]
+        contender: ContenderRecord = self.contenders.get(path)
         if contender.granted_zxid is not None:
             return 0
         return max(self.queues[contender.directory].index(contender.number, path), 1)
@@ -408,16 +409,12 @@ class LockTable:
 
     def capture(self) -> LocksCapture:
         """Return the table as it is now, for a snapshot written later."""
-        contenders, hold = self.contenders.capture()
+        tables = (self.contenders.capture(), self.sizes.capture(), self.closings.capture())
+        (contenders, _), (sizes, _), (closings, _) = tables
         return LocksCapture(
-            contenders.values(),
-            tuple(self.sizes.items()),
-            tuple(self.closings.values()),
-            self.history.capture(),
-            self.grant_count,
-            tuple(self.ungranted),
-            hold,
-        )
+            contenders.values(), sizes.items(), closings.values(), self.history.capture(),
+            self.grant_count, tuple(self.ungranted), tuple([hold for _, hold in tables]),
+        )  # fmt: skip
 
     @classmethod
     def of(cls, tree: Tree, limits: MachineLimits, capture: LocksCapture | None) -> LockTable:
@@ -427,24 +424,25 @@ class LockTable:
         znodes; when they were granted was not kept then, and is labelled with when they entered.
         """
         table = cls(limits, () if capture is None else capture.ended)
+        recorded: LargeMap[str, ContenderRecord] | None = None
         if capture is not None:
             table.grant_count = capture.grant_count
             table.sizes.update(capture.sizes)
-            table._pending = {each.path: each for each in capture.contenders}
+            recorded = LargeMap((each.path, each) for each in capture.contenders)
             table._pending_delays = {each.path: each.delay_ms for each in capture.closings}
         for root in QUEUE_ROOTS:
             for segment in tree.names(root[:-1]):
                 for name in tree.names(root + segment):
                     path = f"{root}{segment}/{name}"
-                    table._arrive_again(tree, path, is_recorded=capture is not None)
-        if table._pending or table._pending_delays:
+                    table._arrive_again(tree, path, recorded)
+        if recorded or table._pending_delays:
             raise ValueError("a contender or lock-delay is recorded that is not there")
         if capture is not None:  # in the order in which they came, as before
-            found = table.contenders
-            table.contenders = CapturedMap(
-                {each.path: found[each.path] for each in capture.contenders}
+            found, closed = table.contenders, table.closings
+            table.contenders = LargeMap(
+                (each.path, found[each.path]) for each in capture.contenders
             )
-            table.closings = {each.path: table.closings[each.path] for each in capture.closings}
+            table.closings = LargeMap((each.path, closed[each.path]) for each in capture.closings)
         for directory, queue in table.queues.items():
             if capture is None:
                 table._grant_again(tree, directory, queue)
@@ -459,7 +457,9 @@ class LockTable:
                 raise ValueError(f"{directory} has a size and is not there")
         return table
 
-    def _arrive_again(self, tree: Tree, path: str, *, is_recorded: bool) -> None:
+    def _arrive_again(
+        self, tree: Tree, path: str, recorded: LargeMap[str, ContenderRecord] | None
+    ) -> None:
         znode = tree.find(path)
         assert znode is not None, "a listed child is there"
         owner = znode.ephemeral_owner
@@ -467,8 +467,8 @@ class LockTable:
         contender = self._hand_made(tree, event)
         if contender is None:
             return
-        if is_recorded:
-            expected = self._pending.pop(path, None)
+        if recorded is not None:
+            expected = recorded.pop(path, None)
             if (
                 expected is None
                 or expected[1:3] != contender[1:3]

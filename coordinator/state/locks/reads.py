@@ -122,7 +122,8 @@ class LockReads:
 
     def size(self, directory: str) -> int | None:
         """Return the size of a semaphore, None for what is none."""
-        return self._table.sizes.get(directory)
+        found: int | None = self._table.sizes.get(directory)
+        return found
 
     def closed(self, directory: str) -> tuple[Closing, ...]:
         """Return what closes the queue by lock-delay, in the order of the places."""
@@ -139,7 +140,8 @@ class LockReads:
 
     def closing(self, path: str) -> Closing | None:
         """Return what closes its queue as the znode ``path``, None when that is nothing."""
-        return self._table.closings.get(path)
+        found: Closing | None = self._table.closings.get(path)
+        return found
 
     def contender_paths(self) -> tuple[str, ...]:
         """Return the paths of all contenders, for the leader's timers."""

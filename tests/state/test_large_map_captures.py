@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from coordinator.state.captured_map import CapturedMap
+from coordinator.state.large_map import LargeMap, Parts
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_it_is_a_plain_dict_with_captures(seed: int) -> None:
-    """Values, lengths and order, whatever is held meanwhile; and no capture ever changes."""
+@pytest.mark.parametrize("part_max", [5, 1_000])
+def test_it_is_a_plain_dict_with_captures(seed: int, part_max: int) -> None:
+    """Values, lengths and order, whatever is held meanwhile; and no capture ever changes.
+
+    Of one dict, and of several parts that come and go."""
     chance = random.Random(seed)
-    found, plain = CapturedMap[int](), dict[str, int]()
-    held: list[tuple[dict[str, int], list[tuple[str, int]], Any]] = []
+    found, plain = LargeMap[str, int]((), part_max), dict[str, int]()
+    held: list[tuple[Mapping[str, int], list[tuple[str, int]], Any]] = []
     for step in range(600):
         key = f"k{chance.randrange(25)}"
         match chance.randrange(12):
@@ -44,11 +48,12 @@ def test_it_is_a_plain_dict_with_captures(seed: int) -> None:
 
 def test_no_step_is_long() -> None:
     """Counted: what a capture copies, and what one change moves when it has been let go of."""
-    found = CapturedMap[int]()
+    found = LargeMap[str, int]()
     for number in range(100_000):
         found[str(number)] = number
     captured, hold = found.capture()
-    assert captured is found._base
+    assert isinstance(captured, Parts)
+    assert [id(part) for part in captured.parts] == [id(part) for part in found.parts]
     for number in range(5_000):
         found[str(number)] = -number
     assert found._beside is not None
@@ -67,7 +72,7 @@ def test_no_step_is_long() -> None:
 
 def test_a_key_that_is_not_there_is_refused() -> None:
     """As by a dict, captured or not."""
-    found = CapturedMap[int]({"a": 1})
+    found = LargeMap[str, int]([("a", 1)])
     for _ in range(2):
         with pytest.raises(KeyError):
             del found["b"]
