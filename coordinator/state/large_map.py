@@ -49,7 +49,7 @@ class LargeMap(MutableMapping[K, V]):
         self._into = 0
         self._beside: OrderedDict[K, V] | None = None
         """The changes since the capture; ``_GONE`` for a deleted key."""
-        self._anew: set[K] = set()
+        self._again: set[K] = set()
         """Keys of the capture that were deleted and added again."""
         self._hold: weakref.ref[CaptureHold] | None = None
         self._length = 0
@@ -170,8 +170,8 @@ class LargeMap(MutableMapping[K, V]):
             if value is _GONE:
                 self._pop(key)
                 continue
-            if key in self._anew:
-                self._anew.discard(key)
+            if key in self._again:
+                self._again.discard(key)
                 self._pop(key)
             if self._has(key):
                 self._change(key, value)
@@ -199,7 +199,7 @@ class LargeMap(MutableMapping[K, V]):
         assert beside is not None, "it is held"
         known: Any = beside.get(key, _MISSING)
         if known is _GONE:
-            self._anew.add(key)
+            self._again.add(key)
             del beside[key]  # it is added again, behind all others
         if known is _GONE or (known is _MISSING and not self._has(key)):
             self._length += 1
@@ -217,7 +217,7 @@ class LargeMap(MutableMapping[K, V]):
         assert beside is not None, "it is held"
         self._length -= 1
         if self._has(key):
-            self._anew.discard(key)
+            self._again.discard(key)
             beside[key] = _GONE
         else:
             del beside[key]
@@ -230,7 +230,7 @@ class LargeMap(MutableMapping[K, V]):
         parts = self.parts
         self._full, self._joining, self._last = [], [], {}
         self._beside = self._hold = None
-        self._anew.clear()
+        self._again.clear()
         self._bind()
         return parts
 
@@ -297,14 +297,14 @@ class LargeMap(MutableMapping[K, V]):
         return chain.from_iterable(self.parts) if self._beside is None else self._with_changes()
 
     def _with_changes(self) -> Iterator[K]:
-        beside, anew = self._beside, self._anew
+        beside, again = self._beside, self._again
         assert beside is not None, "something lies beside it"
         for part in self.parts:
             for key in part:
-                if beside.get(key) is not _GONE and key not in anew:
+                if beside.get(key) is not _GONE and key not in again:
                     yield key
         for key, value in beside.items():
-            if value is not _GONE and (key in anew or not self._has(key)):
+            if value is not _GONE and (key in again or not self._has(key)):
                 yield key
 
     def values(self) -> ValuesView[V]:
