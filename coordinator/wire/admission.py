@@ -2,7 +2,8 @@
 
 1. Over the limit: refused. But for a few that are *spare*: they may ask once each how the member
    is, and end sessions (``ASKED_OF_A_FULL_MEMBER``); an operator may ask for anything. So a crowd
-   takes neither its health nor its operator away.
+   takes neither its health nor its operator away. Addresses that have all their places share spare
+   connections of their own, so that they take none of the others'.
 2. A connection has its place from when it was accepted until it was lost.
 """
 
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field
 from coordinator.config import HttpConfig
 
 SPARE_MAX = 64
-"""Connections beyond ``connections_max``, for a second each."""
+"""Connections beyond ``connections_max``, for a second each; as many more for addresses that have
+all their places."""
 _SPARE_PER_ADDRESS_MAX = 8
 ASKED_OF_A_FULL_MEMBER = frozenset(
     {
@@ -33,6 +35,8 @@ class Place:
 
     address: str
     full: str = ""
+    is_of_crowd: bool = False
+    """Whether it is one too many of its address, of a spare one."""
     is_local: bool = False
     """Whether its client is on this machine."""
     has_certificate: bool = False
@@ -62,7 +66,7 @@ class Admission:
             return Place(address)
         if not self.has_spare(address):
             return reason
-        place = Place(address, reason)
+        place = Place(address, reason, self._is_crowd(address))
         self.spare.add(place)
         return place
 
@@ -77,17 +81,18 @@ class Admission:
             del self.by_address[place.address]
 
     def has_spare(self, address: str) -> bool:
-        """Whether one more connection from ``address`` may be let in to ask for a little: not for
-        one address that has its share, but for all together."""
-        if self.by_address[address] >= self.config.connections_per_address_max:
-            return False
-        own = sum([each.address == address for each in self.spare])
-        return len(self.spare) < SPARE_MAX and own < _SPARE_PER_ADDRESS_MAX
+        """Whether one more connection from ``address`` may be let in to ask for a little."""
+        is_of_crowd = self._is_crowd(address)
+        alike = [each.address for each in self.spare if each.is_of_crowd == is_of_crowd]
+        return len(alike) < SPARE_MAX and alike.count(address) < _SPARE_PER_ADDRESS_MAX
+
+    def _is_crowd(self, address: str) -> bool:
+        return self.by_address[address] >= self.config.connections_per_address_max
 
     def _refusal(self, address: str) -> str | None:
         if self.total >= self.config.connections_max:
             return f"expected at most {self.config.connections_max} connections"
-        if self.by_address[address] >= self.config.connections_per_address_max:
+        if self._is_crowd(address):
             maximum = self.config.connections_per_address_max
             return f"expected at most {maximum} connections from one address"
         return None

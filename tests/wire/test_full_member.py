@@ -14,6 +14,7 @@ from coordinator.wire.admission import (
     ASKED_OF_A_FULL_MEMBER,
     SPARE_MAX,
     Admission,
+    Place,
 )
 from coordinator.wire.stream import frames
 from tests.wire.serving import Api, serving
@@ -165,16 +166,49 @@ def test_no_address_takes_all_that_is_spare() -> None:
     """A crowd behind one address leaves some for others."""
     admission = Admission(FULL)
 
-    class Taken:
-        address = "10.1.2.3"
-
     taken = 0
     while admission.has_spare("10.1.2.3"):
-        admission.spare.add(Taken())  # type: ignore[arg-type]
+        admission.spare.add(Place("10.1.2.3"))
         taken += 1
 
     assert 0 < taken < SPARE_MAX
     assert admission.has_spare("10.1.2.4")
+
+
+def test_addresses_without_a_place_take_no_spare_one_of_others() -> None:
+    """However many they are: who has room of its own is let in to a full member."""
+    crowded = HttpConfig(connections_max=40, connections_per_address_max=2)
+    admission = Admission(crowded)
+    places = [admission.enter(f"10.1.2.{number}") for number in range(20) for _ in range(2 + 8)]
+    of_crowds = [each for each in places if isinstance(each, Place) and each.full]
+
+    others = [admission.enter(f"10.9.9.{number}") for number in range(20)]
+
+    assert len(of_crowds) == SPARE_MAX
+    assert all(isinstance(each, Place) and each.full for each in others)
+    for each in places:
+        if isinstance(each, Place):
+            admission.leave(each)
+    assert len(admission.spare) == len(others)
+
+
+async def test_an_address_without_a_place_is_told_the_members_health() -> None:
+    """A probe from where the crowd is, through one proxy or one host; the member has room."""
+    config = HttpConfig(connections_max=30, connections_per_address_max=3)
+    async with serving(http=config) as api:
+        taken = []
+        while api.server.connection_count < config.connections_per_address_max:
+            taken.append(await asyncio.open_connection("127.0.0.1", api.server.port))
+            await asyncio.sleep(0.01)
+
+        asked = [await _asked(api, b"GET /health/" + each) for each in (b"live", b"ready")]
+        refused, problem = await _asked(api, b"GET /v1/tree")
+
+        assert [status for status, _ in asked] == [200, 200]
+        assert refused == 503
+        assert "at most 3 connections from one address" in json.loads(problem)["detail"]
+        for _, writer in taken:
+            writer.close()
 
 
 async def test_a_session_ended_by_somebody_else_is_on_record(

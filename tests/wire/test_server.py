@@ -54,7 +54,7 @@ class QuietMember:
         self.metrics = Metrics()
         self.audit = NoAudit()
         self.turns = Turns()
-        self.access = SimpleNamespace(is_on=False)
+        self.access = SimpleNamespace(is_on=False, is_operator=lambda _caller: False)
         self.difference = ""
         self.leader_address = LeaderAddress(LoopbackEngine(), ClusterConfig())
 
@@ -387,7 +387,7 @@ async def test_a_client_s_mistake_is_a_400_and_no_traceback(
 
 
 async def test_one_address_has_a_share_of_the_connections() -> None:
-    """Over the limit: 503 at once, also before anything was sent; room again when one leaves."""
+    """Over the limit: 503 at once, but to who asks for its health; room again when one leaves."""
     async with serving(header_deadline_ms=5_000) as server:
         wires = [await Wire.to(server) for _ in range(4)]
         for wire in wires:
@@ -395,6 +395,7 @@ async def test_one_address_has_a_share_of_the_connections() -> None:
             assert (await wire.response())[0] == 200
 
         refused = await Wire.to(server)
+        await refused.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
         status, headers, body = await refused.response()
 
         assert (status, headers["retry-after"]) == (503, "1")
