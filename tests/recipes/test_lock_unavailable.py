@@ -40,6 +40,29 @@ async def test_without_the_service_an_acquire_fails_in_time_and_the_body_is_not_
 
 
 @in_memory
+async def test_one_try_at_members_that_took_it_and_say_nothing_tells_what_may_be_left(
+    world: MemoryCluster,
+) -> None:
+    """As by members that are frozen: it may be queued when they go on, so it is not called
+    refused; the words say that it was not acquired, and what ends the doubt."""
+    network = world.network()
+    async with world.client(network) as client:
+        async with Lock(client, "daily"):
+            pass
+        network.is_cut = True
+        for owner, act in (
+            ("a", lambda lock: lock.try_acquire()),
+            ("b", lambda lock: lock.acquire(timeout=0)),
+        ):
+            with pytest.raises(OutcomeUnknownError) as raised:
+                await act(Lock(client, "daily", owner=owner))
+            said = raised.value.message
+            assert said.startswith("daily: not acquired, no member said more: "), said
+            assert "may be queued until its withdrawal arrives or session" in said
+        network.is_cut = False
+
+
+@in_memory
 async def test_a_waiter_cut_off_at_its_deadline_does_not_claim_to_have_left_nothing(
     world: MemoryCluster,
 ) -> None:

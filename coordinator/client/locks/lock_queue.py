@@ -393,15 +393,17 @@ class LockQueue(HeldVerbs):
             raise UnavailableError(
                 f"{self._title}: no answer in time; the attempt was withdrawn: {error.message}"
             ) from error
-        if not is_withdrawn and isinstance(error, _DEFINITE):
-            session = attempt.session
-            if session is not None and not session.is_unheard:
-                session.check()
-            ends = "its session" if session is None else f"session {session.session_id}"
-            raise OutcomeUnknownError(
-                f"{error.message}; it may be queued until its withdrawal arrives or {ends} ends",
-                **error.fields,
-            ) from error
+        if is_withdrawn or not isinstance(error, _DEFINITE | OutcomeUnknownError):
+            return
+        session, kind, said = attempt.session, OutcomeUnknownError, error.message
+        if isinstance(error, OutcomeUnknownError):
+            kind, said = type(error), f"{self._title}: not acquired, no member said more: {said}"
+        elif session is not None and not session.is_unheard:
+            session.check()
+        ends = "its session" if session is None else f"session {session.session_id}"
+        raise kind(
+            f"{said}; it may be queued until its withdrawal arrives or {ends} ends", **error.fields
+        ) from error
 
     async def _withdraw(self, call: Call, attempt: AcquireAttempt, owner: str) -> bool:
         """Withdraw by number; False when only the end of the session will remove the contender."""
