@@ -1,4 +1,4 @@
-"""What keeps a capture unchanged. Not compiled, since it is referred to weakly."""
+"""The hold of a capture. Not compiled, since it is referred to weakly."""
 
 from __future__ import annotations
 
