@@ -41,7 +41,7 @@ def main(url: str) -> dict[str, Any]:
     renewed = heartbeat.sync(grant.session_id, client=client, body=Nothing())
     view = get_lock.sync("daily", client=client, fencing_token=grant.fencing_token)
     released = release_lock.sync("daily", grant.grant_id, client=client)
-    late = release_lock.sync("daily", "0-1", client=client)
+    late = release_lock.sync("daily", "99-1", client=client)
     return {
         "refused": refused.code,
         "lease_ms": grant.lease_ms,
