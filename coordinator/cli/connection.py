@@ -37,7 +37,7 @@ class Settings:
     """What the shared options said; as ``transport`` tests pass one in memory."""
 
     endpoints: str | None = None
-    timeout_s: float = TIMEOUT_S
+    timeout_s: float | None = None
     is_json: bool = False
     operator: str = ""
     transport: Transport | TransportName | None = None
@@ -169,7 +169,8 @@ def shared_options(function: F) -> F:
         metavar="SECONDS",
         expose_value=False,
         callback=_keep("timeout_s"),
-        help=f"Overall deadline, over all members and retries.  [default: {TIMEOUT_S:g}]",
+        help="Overall deadline, over all members and retries.  [default: "
+        f"{TIMEOUT_S:g}; 1.5 if nobody is there]",
     )
     return endpoint_options(timeout(function))
 

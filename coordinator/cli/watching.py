@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from coordinator.cli.connection import Settings, verb
+from coordinator.cli.connection import TIMEOUT_S, Settings, verb
 from coordinator.cli.output import document, note, one_line
 from coordinator.client import AsyncClient
 from coordinator.client.async_client import EventWord, WatchKind
@@ -104,7 +104,7 @@ def watch(
             values=values,
             only=only,
             prefix=prefix,
-            contact_timeout=settings.timeout_s,
+            contact_timeout=TIMEOUT_S if settings.timeout_s is None else settings.timeout_s,
         )
         async with stream as changes:
             if sys.stderr.isatty():

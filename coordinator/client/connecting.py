@@ -13,6 +13,7 @@ from yarl import URL
 from coordinator.client.async_client import AsyncClient
 from coordinator.client.credentials import Credentials, credentials_of
 from coordinator.client.delivery import CallDelivery
+from coordinator.client.endpoints import USUAL_MS
 from coordinator.client.hints import answering
 from coordinator.client.lease import MARGIN_RATIO
 from coordinator.client.probing import HealthProbe
@@ -50,7 +51,7 @@ _NAMES: tuple[TransportName, ...] = ("auto", "stream", "http")
 def connect(
     endpoints: str | Sequence[str] | None = None,
     *,
-    timeout: float = 10.0,
+    timeout: float | None = None,
     session_timeout: float = 10.0,
     label: str | None = None,
     retry: RetryPolicy | None = None,
@@ -74,7 +75,9 @@ def connect(
         endpoints: URLs of members, separated by commas or as a sequence. None takes
             those of an InProcessTransport, then ``COORDINATOR_ENDPOINTS`` from the environment,
             then ``http://127.0.0.1:7071``.
-        timeout: seconds that one verb may take in all, over all members and tries.
+        timeout: seconds that one verb may take in all, over all members and tries. None means
+            10 s, of which 1.5 s for a first contact: as long as no member has ever answered and all
+            endpoints refuse the connection, a verb does not go on trying for longer.
         session_timeout: seconds of silence after which the cluster ends the session.
         label: what people see of this client in the lists of sessions.
         retry: how to try again; see RetryPolicy.
@@ -104,6 +107,9 @@ def connect(
         BadArgumentsError: an argument is out of its range, an endpoint is no URL of a member, or a
             file cannot be what it should be.
     """
+    is_patient = timeout is not None
+    if timeout is None:
+        timeout = USUAL_MS / 1000
     # Said this way round, NaN is refused as well.
     if not (0 < timeout <= TIMEOUT_S_MAX and 0 < session_timeout <= TIMEOUT_S_MAX):
         raise BadArgumentsError(
@@ -136,7 +142,14 @@ def connect(
         leader: KnownLeader | None = getattr(over, "leader", None)  # who has one is a stream
         encoding = Encoding.JSON if leader is None else Encoding.MSGPACK
         delivery = CallDelivery(
-            over, urls, clock, retry, leader, encoding=encoding, credentials=credentials
+            over,
+            urls,
+            clock,
+            retry,
+            leader,
+            encoding=encoding,
+            credentials=credentials,
+            is_patient=is_patient,
         )
         return AsyncClient(delivery, settings)
 

@@ -14,11 +14,11 @@
 6. A request may name the client's session, and so renew it (``renewing``). The lease counts from
    when that very attempt was sent, whatever it came to.
 7. A refusal for want of rights says nothing of an earlier attempt whose outcome is open: the rights
-   may have ended in between. So the write's outcome stays unknown (see 3).
-8. A refusal that says that the credential is gone, which had been accepted, ends the session: its
-   locks are being granted to others (``Acceptance``).
-9. When the client is closed no call waits for another attempt: each ends at once, with what is
-   known of it (see 3).
+   may have ended in between; so the outcome stays unknown (see 3).
+8. A refusal that says that an accepted credential is gone ends the session (``Acceptance``).
+9. A client that no member has ever answered soon says that nobody is there (``endpoints``), unless
+   it was asked for a deadline. Once one has answered, all of them may be restarting.
+10. When the client is closed no call waits for another attempt: each ends with what is known (3).
 """
 
 from __future__ import annotations
@@ -112,11 +112,12 @@ class CallDelivery:
         *,
         encoding: Encoding = Encoding.JSON,
         credentials: Credentials | None = None,
+        is_patient: bool = True,
     ) -> None:
         self.clock = clock
         self.retry = retry
         self.random = retry.source()
-        self.endpoints = Endpoints(endpoints, self.random.shuffle)
+        self.endpoints = Endpoints(endpoints, self.random.shuffle, is_patient=is_patient)
         self.index_seen = 0
         self.last_failure: UnavailableError | OutcomeUnknownError | None = None
         """What the latest attempt of any call came to; None when it was answered."""
@@ -294,15 +295,13 @@ class CallDelivery:
         """Return how long one attempt of a call of ``timeout_ms`` may take."""
         return min(remaining_ms, max(ATTEMPT_MS_MIN, timeout_ms // 3), ATTEMPT_MS_MAX)
 
-    async def pause(
-        self, trouble: Trouble, deadline_ms: int, *, is_limited: bool = True
-    ) -> bool:
+    async def pause(self, trouble: Trouble, deadline_ms: int, *, is_limited: bool = True) -> bool:
         """Wait as the policy says; False when no further attempt is to be made."""
-        tries = self.retry.tries if is_limited else None
+        now_ms, tries = self.clock.monotonic_ms(), self.retry.tries if is_limited else None
         delay_ms = self.retry.delay_ms(max(1, trouble.failures), self.random)
-        sent_ms = self.clock.monotonic_ms() + delay_ms
-        is_last = tries is not None and trouble.failures >= tries
-        is_last = is_last or sent_ms + _WORTH_SENDING_MS > deadline_ms
+        deadline_ms = self.endpoints.contact_deadline_ms(trouble, now_ms, deadline_ms)
+        is_late = now_ms + delay_ms + _WORTH_SENDING_MS > deadline_ms
+        is_last = is_late or (tries is not None and trouble.failures >= tries)
         if not is_last:
             await self.wait(delay_ms)
         if self.is_closed:
@@ -400,6 +399,7 @@ class CallDelivery:
             seen = int(index)
             if seen > self.index_seen:
                 self.index_seen = seen
+                self.endpoints.were_met = True
 
 
 class Streaming:

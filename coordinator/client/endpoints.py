@@ -1,21 +1,51 @@
-"""The members as one client asks them: one after the other."""
+"""The members as one client asks them: one after the other.
+
+Where all endpoints refuse the connection most probably the URL is wrong: a client that has never
+met a member says so after ``FIRST_CONTACT_MS``, which a member that restarts mostly needs less
+than. A wait longer than ``USUAL_MS`` has been asked for, and goes on.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from coordinator.client.trouble import Trouble
 from coordinator.errors import BadArgumentsError
+
+FIRST_CONTACT_MS = 1_500
+USUAL_MS = 10_000
+"""How long a call may take for whose deadline nobody has asked."""
 
 
 class Endpoints:
     """The members' URLs: one is current and kept while it serves."""
 
-    def __init__(self, urls: Sequence[str], shuffle: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        shuffle: Callable[[list[str]], None],
+        *,
+        is_patient: bool = True,
+    ) -> None:
         if not urls:
             raise BadArgumentsError("endpoints: expected the URL of one member or more, found none")
         self._urls = [url.rstrip("/") for url in urls]
         shuffle(self._urls)
         self._at = 0
+        self._is_patient = is_patient
+        self.were_met = False
+        """Whether a member has ever answered this client."""
+
+    def contact_deadline_ms(self, trouble: Trouble, now_ms: int, deadline_ms: int) -> int:
+        """Return ``deadline_ms``, or when a call gives up since certainly nobody is there."""
+        if self._is_patient or self.were_met:
+            return deadline_ms
+        if trouble.began_ms is None:
+            trouble.began_ms = now_ms
+        were_all_refused = trouble.is_nobody_there and trouble.failures >= len(self)
+        if not were_all_refused or deadline_ms - trouble.began_ms > USUAL_MS:
+            return deadline_ms
+        return min(deadline_ms, trouble.began_ms + FIRST_CONTACT_MS)
 
     @property
     def urls(self) -> Sequence[str]:

@@ -7,6 +7,8 @@ be read then is logged, and the former stays in use.
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 import ssl
 from collections.abc import Callable
 from typing import Any, cast
@@ -15,6 +17,8 @@ from coordinator.errors import ConfigError, UnavailableError
 from coordinator.tls.files import HTTP, STREAM, Reloaded, TlsFiles, client_context
 from coordinator.tls.transport import Handshakes, TlsTransport
 from coordinator.tls.wording import TO_CLIENTS, why_no_tls
+
+_NO_ADDRESS = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
 
 class ClientTls:
@@ -108,6 +112,23 @@ def reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def cannot_connect(endpoint: str, why: str) -> UnavailableError:
-    """Return the error of an endpoint to which there is no connection; nothing was sent."""
-    return UnavailableError(f"{endpoint}: cannot connect: {why}", endpoint=endpoint)
+def cannot_connect(endpoint: str, why: str, error: BaseException | None = None) -> UnavailableError:
+    """Return the error of an endpoint to which there is no connection; nothing was sent.
+
+    It says ``is_nobody_there`` if ``error``, which the system raised, says so.
+    """
+    fields = {"is_nobody_there": True} if is_nobody_there(error) else {}
+    return UnavailableError(f"{endpoint}: cannot connect: {why}", endpoint=endpoint, **fields)
+
+
+def is_nobody_there(error: BaseException | None) -> bool:
+    """Whether nobody listens at an address, or its host has none."""
+    if isinstance(error, ConnectionRefusedError):
+        return True
+    if isinstance(error, socket.gaierror):
+        return error.errno in _NO_ADDRESS
+    if isinstance(error, OSError) and error.errno is None:
+        # asyncio joins the errors of several addresses (localhost has two) into one text.
+        said = str(error)
+        return 0 < said.count("[Errno ") == said.count(f"[Errno {errno.ECONNREFUSED}]")
+    return False

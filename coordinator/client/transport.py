@@ -261,7 +261,8 @@ class HttpTransport:
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             # The text says it: what lies below is aiohttp's.
-            raise cannot_connect(endpoint, _why_not(error)) from None
+            reason = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+            raise cannot_connect(endpoint, _why_not(error), reason) from None
         except aiohttp.InvalidURL as error:
             raise UnavailableError(f"{endpoint}: not a URL of a member") from error
         except (_BrokenError, aiohttp.ClientError, OSError) as error:

@@ -17,12 +17,17 @@ class Trouble:
     """What has gone wrong so far in one call; decides what is raised in the end."""
 
     failures: int = 0
+    began_ms: int | None = None
+    """When the first failure was looked at, for a first contact."""
+    is_nobody_there: bool = True
+    """Whether nobody was there, each time."""
     unknown: OutcomeUnknownError | None = None
     refused: UnavailableError | None = None
 
     def note(self, error: UnavailableError | OutcomeUnknownError) -> None:
         """Count a failed attempt, and keep what says most."""
         self.failures += 1
+        self.is_nobody_there = self.is_nobody_there and "is_nobody_there" in error.fields
         if isinstance(error, OutcomeUnknownError):
             self.unknown = error
         elif self.refused is None or not isinstance(self.refused, NoLeaderError):

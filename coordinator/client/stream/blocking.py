@@ -193,7 +193,7 @@ class BlockingTransport:
             if endpoint.startswith("https:"):
                 secured = self._secured(connected, endpoint)
         except (OSError, ValueError) as error:
-            raise cannot_connect(endpoint, why_not(error)) from None
+            raise cannot_connect(endpoint, why_not(error), error) from None
         connection = BlockingConnection(
             endpoint, connected, self._clock, self._on_leader, self._on_lost, secured
         )
@@ -201,7 +201,7 @@ class BlockingTransport:
             connection.begin(self._label)
         except OSError as error:
             connection.close(str(error))
-            raise cannot_connect(endpoint, why_not(error)) from None
+            raise cannot_connect(endpoint, why_not(error), error) from None
         has_answered = connection.began.wait(_WELCOME_MS_MAX / 1000)
         if connection.is_usable:
             self._connections.add(connection)

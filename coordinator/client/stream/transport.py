@@ -224,7 +224,7 @@ class StreamTransport:
                 f"{endpoint}: cannot connect within {_CONNECT_S_MAX:g} s", endpoint=endpoint
             ) from None
         except (OSError, ValueError) as error:
-            raise cannot_connect(endpoint, why_not(error)) from None
+            raise cannot_connect(endpoint, why_not(error), error) from None
         connection = connections[-1]
         try:
             await asyncio.wait({connection.began}, timeout=_WELCOME_S_MAX)
