@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from importlib import import_module
 from typing import Any
 
@@ -112,6 +113,14 @@ class SectionedGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load the module of a verb, which no other verb pays for."""
         return _load(cmd_name) if cmd_name in _HOMES else None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; Ctrl-C while it loads ends as one while it runs, not as click's "Aborted!"
+        with the code of a refusal."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(128 + signal.SIGINT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs into the help, section by section."""

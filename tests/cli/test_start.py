@@ -53,9 +53,8 @@ def test_every_verb_is_found_under_its_name() -> None:
     assert all(f"  {name} " in help_text for name in _HOMES)
 
 
-@pytest.mark.parametrize("module", ["click", "coordinator.cli.connection", "coordinator.errors"])
-def test_ctrl_c_while_it_loads_prints_nothing(module: str) -> None:
-    """It ends by the signal, as a shell expects, whatever is being loaded just then."""
+def interrupted_at(module: str) -> tuple[int, str, str]:
+    """Return how ``coordinator get`` ends that is interrupted when it begins to load ``module``."""
     program = f"""
 import os, signal, sys
 class Interrupting:
@@ -65,13 +64,27 @@ class Interrupting:
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Interrupting())
 from coordinator.cli.entry import main
+sys.argv = ["coordinator", "get", "/", "--endpoints", "http://127.0.0.1:9"]
 main()
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT
     )
+    return done.returncode, done.stdout, done.stderr
 
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+@pytest.mark.parametrize("module", ["click", "coordinator.cli.connection", "coordinator.errors"])
+def test_ctrl_c_while_it_loads_prints_nothing(module: str) -> None:
+    """It ends by the signal, as a shell expects, whatever is being loaded just then."""
+    assert interrupted_at(module) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize(
+    "module", ["coordinator.cli.znodes", "coordinator.client.calls", "aiohttp"]
+)
+def test_ctrl_c_while_a_verb_loads_prints_nothing_either(module: str) -> None:
+    """Its code is that of an interruption: 1 would say that the request was refused for good."""
+    assert interrupted_at(module) == (128 + signal.SIGINT, "", "")
 
 
 def test_hardly_anything_is_loaded_before_ctrl_c_is_quiet() -> None:
