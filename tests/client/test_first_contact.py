@@ -14,8 +14,8 @@ from coordinator import Election, Lock
 from coordinator.client import connect
 from coordinator.client.endpoints import FIRST_CONTACT_MS
 from coordinator.client.securing import cannot_connect, is_nobody_there
-from coordinator.errors import CoordinatorError, NoLeaderError, UnavailableError
-from tests.client.fake_members import A, B, C, FakeMembers, Happening, Seen, answer, refusal
+from coordinator.errors import CoordinatorError, NoLeaderError, NoNodeError, UnavailableError
+from tests.client.fake_members import A, B, C, FakeMembers, Happening, Seen, refusal
 from tests.client.virtual_time import LoopClock, run
 
 NOBODY = cannot_connect(A, "Connection refused", ConnectionRefusedError())
@@ -110,11 +110,12 @@ def test_members_that_have_been_met_may_all_be_restarting() -> None:
     is_down = False
 
     def happening(seen: Seen) -> Happening:
-        return NOBODY if is_down else answer({"path": "/a", "data": "", "children": []})
+        return NOBODY if is_down else refusal(NoNodeError())
 
     async def verb(client: Any) -> None:
         nonlocal is_down
-        assert await client.exists("/a") is not None or True
+        with pytest.raises(NoNodeError):
+            await client.get("/a")
         is_down = True
         await client.get("/a")
 
