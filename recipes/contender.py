@@ -13,11 +13,10 @@ from typing import Any, Protocol
 from coordinator.client import AnyClientT, ClientT, both
 from coordinator.client.locks import Acquired, AcquireRequest
 from coordinator.errors import ClientClosedError, CoordinatorError, DeadlockError
-from recipes.context import Context, HeldT_co
+from recipes.context import Context, HeldT_co, Holding
 from recipes.grant import Grant
 from recipes.guards.raising import Guard, raise_guards
 from recipes.hold import Hold
-from recipes.holding import Holding
 from recipes.options import Options, Timeout, wait_ms_of
 from recipes.queue_client import QueueClient
 

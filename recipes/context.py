@@ -17,15 +17,185 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
 
 from coordinator.client import AsyncClient, Client, ClientT, expect_client
-from coordinator.client.locks import Contending
-from recipes.holding import Holding
+from coordinator.client.locks import Contending, current_owner
+from coordinator.errors import CoordinatorError, DeadlockError, LockTimeoutError
+from recipes.grant import Grant
+from recipes.interruption import EnteredBody, Interruption, grant_in
+from recipes.options import WhenUnsure
 
+HeldT = TypeVar("HeldT")
+"""What the caller gets: a grant, or of several locks a tuple of grants over one hold."""
 HeldT_co = TypeVar("HeldT_co", covariant=True)
-"""What the caller gets, as ``HeldT`` of ``recipes.holding``."""
+_OUTLIVED_MAX = 100
+
+
+class Holding(Generic[HeldT]):
+    """What one object holds: acquired by ``obtain``, maybe for a body, and given back once."""
+
+    def __init__(
+        self,
+        what: str,
+        obtain: Callable[[int | None], Coroutine[Any, Any, HeldT]],
+        *,
+        when_unsure: WhenUnsure,
+    ) -> None:
+        self._what = what
+        self._obtain = obtain
+        self._is_to_stop = when_unsure == "stop"
+        self._guard = threading.Lock()
+        """Held for a moment, by the caller that takes this object."""
+        self._is_taken = False
+        self._held: HeldT | None = None
+        self._grant: Grant[Any] | None = None
+        self._caller = ""
+        """Who acquired ``_grant``."""
+        self._entered: list[EnteredBody] = []
+        """The bodies of one caller, each within the one before; only a lost grant allows two."""
+        self._outlived: dict[str, None] = {}
+        """Who lost a grant and did not give it back before another caller acquired this object."""
+
+    @property
+    def held(self) -> HeldT | None:
+        """What is held, None when nothing is; a lost grant is still here until it is released."""
+        return None if self._grant is None or self._grant.is_released else self._held
+
+    async def acquire(self, wait_ms: int | None) -> HeldT:
+        """Wait for the grant; raises what ``obtain`` raises, DeadlockError when it is in use."""
+        held = await self._take(wait_ms)
+        if self._entered:  # a body acquires again what it lost or gave back, and leaves that
+            entered = self._entered[-1]
+            entered.grant, entered.loss = grant_in(held), None
+            if entered.interruption is not None:
+                entered.interruption.turn_to(entered.grant)
+        return held
+
+    async def try_acquire(self, wait_ms: int | None) -> HeldT | None:
+        """Acquire, or return None when it was not granted in time."""
+        try:
+            return await self.acquire(wait_ms)
+        except LockTimeoutError:
+            return None
+
+    async def undo_acquire(self, held: HeldT | None) -> None:
+        """Release what no caller has seen: it was interrupted as ``acquire`` returned."""
+        if held is not None:
+            await self._release_on_the_way_out(grant_in(held), None)
+
+    async def release(self) -> bool:
+        """Give back what is held; False when nothing was held any more."""
+        grant = self._grant
+        if grant is None or grant.is_released or current_owner() in self._outlived:
+            return False  # or another caller holds it by now
+        return await grant.give_back()
+
+    # --- the two kinds of ``with``
+
+    async def enter(self, wait_ms: int | None) -> HeldT:
+        """Acquire, and begin a body that holds it."""
+        held = await self._take(wait_ms)
+        self._entered.append(EnteredBody(self._caller, grant_in(held)))
+        return held
+
+    async def undo_enter(self, held: HeldT) -> None:
+        """End a body that never ran: its caller was interrupted as ``enter`` returned ``held``."""
+        assert self._entered[-1].grant is grant_in(held), "undone before another body is entered"
+        self._entered.pop()
+        await self.undo_acquire(held)
+
+    def interrupt_on_loss(self) -> None:
+        """From now on, cancel the current task when the grant of its body is lost."""
+        if self._is_to_stop:
+            entered = self._entered[-1]
+            entered.interruption = Interruption(entered.grant)
+
+    async def leave(self, error: BaseException | None) -> None:
+        """Leave the body: release, and raise only what the body did not raise itself."""
+        assert self._entered, "left a body that was not entered"
+        entered = self._entered.pop()
+        grant, interruption = entered.grant, entered.interruption
+        is_ours = interruption is not None and interruption.end(error)
+        # Checked before the release, after which it is not held either, but not lost.
+        is_ended = grant.is_released
+        is_lost = not is_ended and grant.is_lost
+        loss = (grant.loss() if is_lost else entered.loss) if self._is_to_stop else None
+        await self._release_on_the_way_out(grant, error)
+        if self._is_to_stop and loss is None and not is_ended and grant.hold.was_lost:
+            loss = grant.loss()  # the release has found that it was not held any more
+        if interruption is not None and is_ours:
+            raise interruption.loss() if loss is None else loss from error
+        if error is None and loss is not None:
+            raise loss
+
+    # --- acquiring
+
+    async def _take(self, wait_ms: int | None) -> HeldT:
+        caller = current_owner()
+        with self._guard:
+            over = self._begin_to_take(caller)
+        try:
+            if over is not None:
+                await over.give_back()  # released, or lost for good: the object is free again
+            held = await self._obtain(wait_ms)
+        except BaseException:
+            self._is_taken = False
+            raise
+        self._held, self._grant, self._caller = held, grant_in(held), caller
+        self._outlived.pop(caller, None)
+        return held
+
+    def _begin_to_take(self, caller: str) -> Grant[Any] | None:
+        """Take this object for ``caller``, or raise; return the grant that was over before."""
+        self._refuse_others(caller)
+        over = self._grant
+        if over is not None and over.is_lost:
+            self._grant, self._is_taken = None, False
+            if not over.is_released:
+                self._remember_loss(over, caller)
+        else:
+            over = None
+        if self._is_taken:
+            raise self._in_use(
+                f"holds grant {self._grant.grant_id} already"
+                if self._grant
+                else "is being acquired already"
+            )
+        self._is_taken = True
+        return over
+
+    def _refuse_others(self, caller: str) -> None:
+        if self._entered and self._entered[-1].caller != caller:
+            entered = self._entered[-1]
+            raise self._in_use(f"is used by {entered.caller}, whose body holds {entered.grant!r}")
+
+    def _in_use(self, found: str) -> DeadlockError:
+        return DeadlockError(
+            f"{self._what}: expected a free object, but it {found} and is not reentrant: it would "
+            f"wait for itself. Use one object for each contender."
+        )
+
+    def _remember_loss(self, over: Grant[Any], successor: str) -> None:
+        """Remember for the caller of ``over`` that it was lost; it is given back next."""
+        if self._entered and self._entered[-1].grant is over:
+            self._entered[-1].loss = over.loss()
+        if self._caller != successor:
+            self._outlived[self._caller] = None
+        while len(self._outlived) > _OUTLIVED_MAX:
+            del self._outlived[next(iter(self._outlived))]
+
+    async def _release_on_the_way_out(self, grant: Grant[Any], error: BaseException | None) -> None:
+        try:
+            await grant.give_back()
+        except CoordinatorError as failure:
+            grant.keep_releasing()
+            if error is None:
+                raise
+            error.add_note(f"and {self._what} could not be released yet: {failure}")
 
 
 class Context(Contending, Generic[HeldT_co, ClientT]):

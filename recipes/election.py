@@ -37,11 +37,10 @@ from coordinator.client import (
 )
 from recipes.candidates import CandidateQueue
 from recipes.contender import obtain
-from recipes.context import Context
+from recipes.context import Context, Holding
 from recipes.grant import Grant
 from recipes.guards.raising import Guard
 from recipes.handing_over import HandingOver
-from recipes.holding import Holding
 from recipes.leading import lead_again, lead_again_async
 from recipes.options import FOREVER, Options, Timeout, WhenUnsure, name_of, wait_ms_of
 from recipes.resuming import LeadershipFile, checked_file

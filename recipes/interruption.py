@@ -1,8 +1,9 @@
-"""The cancellation of the body of an ``async with`` whose grant is lost."""
+"""The bodies of ``with`` and ``async with``, and the cancellation of one whose grant is lost."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -48,3 +49,20 @@ class Interruption:
 
 def _stopped() -> None:
     """Nothing is watched any more."""
+
+
+@dataclass(slots=True)
+class EnteredBody:
+    """A body under way: who entered it, the grant it leaves, and what stops it if that is lost."""
+
+    caller: str
+    grant: Grant[Any]
+    interruption: Interruption | None = None
+    loss: LockLostError | None = None
+    """Why the grant is lost, if its caller has acquired another one since."""
+
+
+def grant_in(held: Any) -> Grant[Any]:
+    """Return the grant by which ``held`` is released: grants of several locks share one hold."""
+    grant: Grant[Any] = held[0] if isinstance(held, tuple) else held
+    return grant

@@ -33,9 +33,8 @@ from coordinator.client import ClientT, both
 from coordinator.client.locks import current_owner
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from recipes.contender import obtain
-from recipes.context import Context
+from recipes.context import Context, Holding
 from recipes.grant import Grant
-from recipes.holding import Holding
 from recipes.options import LockOptions, Options, Timeout, name_of, wait_ms_of
 from recipes.shares import OwnersHold, Shares
 
