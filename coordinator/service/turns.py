@@ -6,7 +6,9 @@ others ask. Therefore:
 1. A client that is alone has no bound but ``ALONE_MAX`` under way; nothing waits, little is
    counted.
 2. While several ask, one that wants more than ``MODEST_MAX`` under way is *heavy*: what it asks
-   waits in a line of its own, in its order. The others never wait.
+   waits in a line of its own, in its order. The others never wait. So is one whose long answers
+   made much more work than all that another one asked: a list may cost as much as ten reads, and a
+   few under way are enough to take most of a member.
 3. While others ask, a heavy client works by batches, and rests after each for ``REST`` times as
    long as the batch took, whatever made it long. So the others have the member to themselves for
    most of the time. It rests no longer than they ask: once they have been quiet for ``_QUIET_S``
@@ -49,6 +51,12 @@ LINE_MAX: Final = 64
 """Of one client's connections together; the frames behind wait in their connections."""
 LONG_COST: Final = 4
 """What a list counts as, or another long answer, where a write or a read of one znode is one."""
+WORK_FREE: Final = 200
+"""Kibibytes of long answers in two periods, two megabytes a second: less makes nobody heavy."""
+WORK_SHARE: Final = 1.5
+"""How much more work than another one's is too much, in requests and kibibytes of long answers."""
+_WORK_HEAVY_S: Final = 1.0
+"""For so long a client is heavy whose work was too much."""
 ASKING_SHOWN_MAX: Final = 16
 _PERIOD_S: Final = 0.1
 _QUIET_S: Final = 0.005
@@ -75,19 +83,26 @@ class Turn:
 class _Client:
     """What one client has under way, by when it was begun, and its line."""
 
-    __slots__ = ("batch_s", "before", "begun", "heavy_until_s", "held", "line", "noted",
-                 "period", "rest_until_s", "tokens", "urgent")  # fmt: skip
+    __slots__ = ("batch_s", "before", "begun", "heavy_until_s", "held", "line", "long_before",
+                 "long_work", "noted", "period", "rest_until_s", "since", "tokens", "urgent",
+                 "work", "work_before")  # fmt: skip
 
     def __init__(self, tokens: float) -> None:
         self.tokens = tokens
         """How many more requests it may send now."""
         self.period = 0
+        self.since = 0
+        """The first period from which on it has asked in each."""
         self.noted = 0
         """The last period in which it asked for more than to keep its sessions."""
         self.begun = 0
         """In ``period``."""
         self.before = 0
         """In the period before."""
+        self.work = self.work_before = 0
+        """What was begun in these periods, whether it has ended or not, and its long answers."""
+        self.long_work = self.long_before = 0
+        """Of these, the kibibytes of long answers."""
         self.heavy_until_s = 0.0
         self.batch_s = 0.0
         """When its batch began; 0: none is under way."""
@@ -158,12 +173,23 @@ class Turns:
         under_way = client.begun + client.before
         if now_s < self._shared_until_s:
             if client.heavy_until_s > now_s or under_way >= MODEST_MAX:
-                client.heavy_until_s = now_s + 2 * _PERIOD_S
+                client.heavy_until_s = max(client.heavy_until_s, now_s + 2 * _PERIOD_S)
+                return 0
+            if client.long_work + client.long_before > WORK_FREE and self._does_most(client, now_s):
+                client.heavy_until_s = now_s + _WORK_HEAVY_S
                 return 0
         elif under_way >= ALONE_MAX or client.line:
             return 0
         client.begun += cost
+        client.work += cost
         return period
+
+    def note_work(self, key: str, kibibytes: int) -> None:
+        """Count a long answer that was made for a client."""
+        client = self._clients.get(key)
+        if client is not None:
+            client.work += kibibytes
+            client.long_work += kibibytes
 
     def end(self, key: str, mark: int, cost: int = 1) -> None:
         """What was begun under ``mark`` has ended, or waits for others."""
@@ -237,7 +263,7 @@ class Turns:
         for key, is_heavy in asking:
             if is_heavy:
                 client = self._clients.get(key) or self._new(key)
-                client.heavy_until_s = now_s + 3 * _PERIOD_S
+                client.heavy_until_s = max(client.heavy_until_s, now_s + 3 * _PERIOD_S)
             elif not self._is_heavy(key, now_s):
                 self._elsewhere_until_s = now_s + 3 * _PERIOD_S
             self._note(key, period, now_s)
@@ -279,6 +305,20 @@ class Turns:
             self._asked_before = self._asked if self._period == period - 1 else {}
             self._asked, self._period = {}, period
 
+    def _does_most(self, client: _Client, now_s: float) -> bool:
+        """Whether the work of a client is much more than that of another one that is not heavy, and
+        has asked for as long as the work is counted: who has just come has done little."""
+        bound = (client.work + client.work_before) / WORK_SHARE
+        for key in {**self._asked_before, **self._asked}:
+            each = self._clients.get(key)
+            if each is None or each is client or each.heavy_until_s > now_s:
+                continue
+            if each.period >= client.period - 1 and each.since < client.period - 1:
+                before = each.work_before if each.period == client.period else 0
+                if each.work + before < bound:
+                    return True
+        return False
+
     # --- whose turn it is
 
     def _go_on(self, key: str, client: _Client) -> None:
@@ -297,6 +337,7 @@ class Turns:
                 break
             turn = lined.popleft()
             client.begun += turn.cost
+            client.work += turn.cost
             room -= turn.cost
             if not turn.begin(period):
                 client.begun -= turn.cost
@@ -314,7 +355,7 @@ class Turns:
             client.batch_s = 0.0
             return ALONE_MAX - under_way
         if client.line or client.urgent:
-            client.heavy_until_s = now_s + 2 * _PERIOD_S
+            client.heavy_until_s = max(client.heavy_until_s, now_s + 2 * _PERIOD_S)
             self._note(key, period, now_s)
         is_elsewhere = now_s < self._elsewhere_until_s
         is_modest = is_elsewhere or now_s < self._modest_until_s + _PERIOD_S
@@ -379,6 +420,12 @@ class Turns:
         """Another period has begun for a client: what it began long ago counts no more."""
         client.before = client.begun if client.period == period - 1 else 0
         client.begun = 0
+        is_next = client.period == period - 1
+        if not is_next:
+            client.since = period
+        client.work_before = client.work if is_next else 0
+        client.long_before = client.long_work if is_next else 0
+        client.work = client.long_work = 0
         earned = (period - client.period) * self._per_second_max * _PERIOD_S
         client.tokens = min(self._per_second_max, client.tokens + earned)
         client.period = period

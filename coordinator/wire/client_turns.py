@@ -15,10 +15,11 @@ from typing import Final, Protocol
 from coordinator.errors import ThrottledError
 from coordinator.service.access import ConnectionProof
 from coordinator.service.member import Member
-from coordinator.service.turns import LONG_COST
+from coordinator.service.turns import KEY, LONG_COST
 from coordinator.wire.addresses import network_of
 from coordinator.wire.request import ClientRequest
 
+_LONG_BYTES: Final = 2 * 1024
 _TREE: Final = "/v1/tree"
 _WATCH: Final = "/v1/watch"
 _PAGES: Final = ("/console", "/learn")
@@ -120,6 +121,11 @@ class ClientTurns:
         mark, request.mark = request.mark, 0
         if mark:
             self._turns.end(request.key, mark, request.cost)
+
+    def note_answer(self, size: int) -> None:
+        """Count the work of a long answer, of so many bytes, for the client of this task."""
+        if size > _LONG_BYTES:
+            self._turns.note_work(KEY.get(), size >> 10)
 
     def is_line_full(self, key: str) -> bool:
         """Whether no more of what this client sends should be read."""

@@ -194,3 +194,55 @@ def test_heartbeats_go_first_in_the_line_of_their_client() -> None:
         return begun
 
     assert run(scenario()) == ["heartbeat", "write"]
+
+
+def asked_in_periods(*clients: tuple[str, int, int]) -> list[str]:
+    """Have clients ask for a second, each for so many requests and kibibytes of long answers in a
+    tenth of it; return who is heavy then."""
+
+    async def scenario() -> list[str]:
+        asked = Turns()
+        for _ in range(10 * 10):
+            await asyncio.sleep(0.01)
+            for key, requests, kibibytes in clients:
+                for _ in range(requests // 10):
+                    mark = asked.begin(key)
+                    asked.note_work(key, kibibytes // requests)
+                    asked.end(key, mark)
+        return [key for key, is_heavy in asked.asking() if is_heavy]
+
+    return run(scenario())
+
+
+def test_who_has_few_long_answers_under_way_is_heavy_by_their_work() -> None:
+    """One list at once takes most of a member from reads: who does much more than another rests."""
+    assert asked_in_periods(("reads", 300, 0), ("lists", 100, 1_000)) == ["lists"]
+
+
+def test_two_that_do_as_much_are_not_heavy() -> None:
+    assert not asked_in_periods(("one", 100, 1_000), ("other", 100, 1_200))
+
+
+def test_a_list_now_and_then_makes_nobody_heavy() -> None:
+    """Nor does what a client does alone, or many short requests."""
+    assert not asked_in_periods(("reads", 10, 0), ("lists", 10, 80))
+    assert not asked_in_periods(("lists", 100, 5_000))
+    assert not asked_in_periods(("reads", 10, 0), ("more reads", 400, 0))
+
+
+def test_who_has_just_come_is_no_measure_of_others() -> None:
+    """It has done less than any other by then."""
+
+    async def scenario() -> list[str]:
+        asked, heavy = Turns(), list[str]()
+        for at in range(30):
+            await asyncio.sleep(0.01)
+            for key, is_there in (("old", True), ("new", at >= 25)):
+                if is_there:
+                    mark = asked.begin(key)
+                    asked.note_work(key, 50)
+                    asked.end(key, mark)
+            heavy += [key for key, is_heavy in asked.asking() if is_heavy]
+        return heavy
+
+    assert run(scenario()) == []

@@ -105,6 +105,8 @@ class Answering:
             note_answer(self.door, request, operation_id, answered, refusal)
             status = str(answered.status)
             if isinstance(answered, Answer):
+                if answered.body is not None:
+                    self.door.turns.note_answer(len(answered.body))
                 answered.is_labelled = may_label(self.door, answered, is_admitted=is_admitted)
             if renewal is not None:
                 await say_renewed(answered, renewal)
