@@ -42,6 +42,7 @@ COMMANDS: dict[str, list[str]] = {
     "services": ["services"],
     "queue": ["queue", "shared-options"],
     "jobs": ["jobs"],
+    "commit-log": ["commit-log", "shared-options"],
     "config": ["config"],
     "render": ["render", "/dev/null", "--from", "shared-options", "--out", UNUSED, "--once"],
     "locks": ["locks"],

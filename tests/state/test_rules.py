@@ -55,6 +55,10 @@ DECIDES_NOTHING = {
     "tree.SEQUENTIAL": "create modes, as code",
     "tree.TTL": "create modes, as code",
     "tree._MAY_IDLE": "create modes, as code",
+    "tree._CONTAINER": "a create mode, as code",
+    "tree._CREATED": "an event's type, as code",
+    "tree._DATA_CHANGED": "an event's type, as code",
+    "tree._DELETED": "an event's type, as code",
     "tree._SORTED_AT_ONCE": "how much is sorted in one step; the order does not show it",
 }
 
