@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 import click
 
 from coordinator.cli.connection import Settings, verb
+from coordinator.cli.output import document
 from coordinator.cli.znodes import if_held_option
 from coordinator.client import AsyncClient, IfHeld
 from coordinator.model.operations import Guarded, MultiReply, Result
@@ -35,9 +36,9 @@ def multi(settings: Settings, file: BinaryIO, if_held: tuple[IfHeld, ...]) -> No
               {"op": "delete", "path": "/app/b"}]}' | coordinator multi
       coordinator multi move-the-job.json --json
     """
-    document = decode(file.read())
-    request = read_multi(document)
-    if_held = (*read_if_held(document), *if_held)
+    body = decode(file.read())
+    request = read_multi(body)
+    if_held = (*read_if_held(body), *if_held)
 
     async def work(client: AsyncClient) -> MultiReply:
         if isinstance(request, Guarded):
@@ -48,9 +49,9 @@ def multi(settings: Settings, file: BinaryIO, if_held: tuple[IfHeld, ...]) -> No
 
     reply = settings.run(work)
     if settings.is_json:
-        body: dict[str, Any] = {} if reply.branch is None else {"branch": reply.branch}
-        body["results"] = [_result_body(each) for each in reply.results]
-        click.echo(document({**body, "zxid": reply.zxid}))
+        shown: dict[str, Any] = {} if reply.branch is None else {"branch": reply.branch}
+        shown["results"] = [_result_body(each) for each in reply.results]
+        click.echo(document({**shown, "zxid": reply.zxid}))
         return
     if reply.branch is not None:
         click.echo(reply.branch)

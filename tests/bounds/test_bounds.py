@@ -52,6 +52,8 @@ def constants() -> set[str]:
         for path in (ROOT / room).rglob("*.py"):
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
                 targets = node.targets if isinstance(node, ast.Assign) else []
+                if isinstance(node, ast.AnnAssign):
+                    targets = [node.target]
                 for target in targets:
                     name = target.id if isinstance(target, ast.Name) else ""
                     if name.isupper() and name.endswith(("_MAX", "_MIN")):

@@ -23,7 +23,7 @@ from coordinator.service.locks.lease_remaining import REQUEST_KIND as PROMISES
 from coordinator.service.members import HANDOVER_KIND
 from coordinator.service.members import REQUEST_KIND as FACTS
 from coordinator.service.proposals import REQUEST_KIND as PROPOSE
-from coordinator.service.turns import ASKING_TOLD_MAX
+from coordinator.service.turns import ASKING_SHOWN_MAX
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, Multi, SetData
 from coordinator.state.packing import pack
@@ -141,7 +141,7 @@ ASKED: dict[str, dict[str, Row]] = {
     FACTS: {"alone": _leading(b""), "of nothing": _leading(b"\x90" * 1_000_000)},
     READ_INDEX: {"alone": _leading(b"")},
     ASKING: {
-        "of all": _leading(msgspec.msgpack.encode([("c" * 64, True)] * ASKING_TOLD_MAX)),
+        "of all": _leading(msgspec.msgpack.encode([("c" * 64, True)] * ASKING_SHOWN_MAX)),
         "the longest": _leading(msgspec.msgpack.encode([("", True)] * 80_000)),
         "too long": _leading(msgspec.msgpack.encode([("", True)] * 1_000_000)),
     },

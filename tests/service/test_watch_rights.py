@@ -127,14 +127,14 @@ async def test_streams_are_looked_at_in_portions_of_selectors() -> None:
         caller = await with_rights(world, Rule("/a", WATCH))
         count = 1_000
         selectors = [WatchSelector(f"/a/{n}", WatchKind.ZNODE) for n in range(count)]
-        streams = [world.leader.watch(selectors, caller=caller) for _ in range(20)]
-        looked, check = list[WatchStream](), world.leader._hub.check_stream
+        streams = [world.leader.watches.watch(selectors, caller=caller) for _ in range(20)]
+        looked, check = list[WatchStream](), world.leader.watches.check_stream
 
         def look(stream: WatchStream, seen: int) -> None:
             looked.append(stream)
             check(stream, seen)
 
-        world.leader._hub.check_stream = look  # type: ignore[method-assign]
+        world.leader.watches.check_stream = look  # type: ignore[method-assign]
         changing = asyncio.ensure_future(allowed(world, Rule("/b", WATCH)))
         most = 0
         while len(looked) < len(streams):

@@ -37,7 +37,8 @@ async def do_all(api: Api) -> None:
     }  # fmt: skip
     grant = (await api.post(lock, wish)).body["grant"]
     await api.put(f"{lock}/grants/{grant['grant_id']}/note", {"note": FORGED})
-    api.member._holds.look(api.member._holds._clock.monotonic_ms() + 10_000)
+    hold_times = api.member._hold_times
+    hold_times.look(hold_times._clock.monotonic_ms() + 10_000)
     forced = await api.post(f"{lock}/revoke", {"by": FORGED[:50], "reason": FORGED})
     assert forced.status == 200
     late = {
