@@ -15,7 +15,7 @@
    dropped. The client being answered is spared. One command drops at most ``DROPPED_AT_ONCE``.
 
 A captured record is never changed: ``_own`` copies it before its first change since the capture. So
-a snapshot costs one shallow copy of the tables.
+a capture copies nothing (``recency_map``).
 
 Source: Raft thesis, section 6.3. Where we differ: outcomes are kept in a window, not up to an
 acknowledged number, and clients are ordered by use.
@@ -24,18 +24,19 @@ acknowledged number, and clients are ordered by use.
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Final
 
 from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
 from coordinator.model.limits import MachineLimits
+from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.commands import RequestId
 from coordinator.state.emptying import emptied
 from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.outcomes import Entered, GuardedDone, MultiDone, Outcome, ReadDone
+from coordinator.state.recency_map import RecencyMap
 from coordinator.state.sessions import SessionRecord
 
 CLIENT_ID: Final = re.compile(r"[!-~]{1,64}")
@@ -67,10 +68,12 @@ class ClientRecord:
 class RequestsCapture:
     """The table at one moment; the records in it do not change any more."""
 
-    free: tuple[tuple[str, ClientRecord], ...]
-    bound: tuple[tuple[str, ClientRecord], ...]
-    ended: tuple[tuple[str, int], ...]
+    free: Collection[tuple[str, ClientRecord]]
+    bound: Collection[tuple[str, ClientRecord]]
+    ended: Collection[tuple[str, int]]
     dropped_index: int
+    holds: tuple[CaptureHold, ...] = ()
+    """Keep the first three as they were."""
 
 
 class RequestTable:
@@ -78,16 +81,13 @@ class RequestTable:
 
     def __init__(self, limits: MachineLimits, capture: RequestsCapture | None = None) -> None:
         self.limits = limits
-        self._free: OrderedDict[str, ClientRecord] = OrderedDict()
-        self._bound: OrderedDict[str, ClientRecord] = OrderedDict()
-        self._ended: OrderedDict[str, int] = OrderedDict()
+        self._free = RecencyMap[str, ClientRecord](() if capture is None else capture.free)
+        self._bound = RecencyMap[str, ClientRecord](() if capture is None else capture.bound)
+        self._ended = RecencyMap[str, int](() if capture is None else capture.ended)
         self._dropped_index = 0
         self._remembered_bytes = 0
         self._generation = 1
         if capture is not None:
-            self._free.update(capture.free)
-            self._bound.update(capture.bound)
-            self._ended.update(capture.ended)
             self._dropped_index = capture.dropped_index
             for record in (*self._free.values(), *self._bound.values()):
                 self._remembered_bytes += record.remembered_bytes
@@ -101,17 +101,17 @@ class RequestTable:
         return self._remembered_bytes
 
     @property
-    def free(self) -> OrderedDict[str, ClientRecord]:
+    def free(self) -> RecencyMap[str, ClientRecord]:
         """The clients without a session, least recently used first."""
         return self._free
 
     @property
-    def bound(self) -> OrderedDict[str, ClientRecord]:
+    def bound(self) -> RecencyMap[str, ClientRecord]:
         """The clients whose id is that of a session."""
         return self._bound
 
     @property
-    def ended(self) -> OrderedDict[str, int]:
+    def ended(self) -> RecencyMap[str, int]:
         """The sessions that have ended, with the last use by their client (-1: they bound none)."""
         return self._ended
 
@@ -124,7 +124,7 @@ class RequestTable:
 
     def owner(self, client_id: str) -> str:
         """Return whose id this is; "" if it is not known or that of nobody who was named."""
-        record = self._free.get(client_id) or self._bound.get(client_id)
+        record: ClientRecord | None = self._free.get(client_id) or self._bound.get(client_id)
         return "" if record is None else record.owner
 
     def was_session(self, session_id: str) -> bool:
@@ -133,12 +133,13 @@ class RequestTable:
 
     def is_ended(self, client_id: str) -> bool:
         """Whether the session that the client was bound to has ended."""
-        return self._ended.get(client_id, _UNBOUND) != _UNBOUND
+        last_index: int = self._ended.get(client_id, _UNBOUND)
+        return last_index != _UNBOUND
 
     def has_seen(self, request: RequestId) -> bool:
         """Whether a request came before, as far as its client is known still."""
         client_id, number = request.client_id, request.number
-        record = self._free.get(client_id) or self._bound.get(client_id)
+        record: ClientRecord | None = self._free.get(client_id) or self._bound.get(client_id)
         if record is None:
             return self.is_ended(client_id)
         return number in record.outcomes or number <= record.forgotten
@@ -154,7 +155,7 @@ class RequestTable:
             RequestForgottenError: it may have run before; its outcome is no longer known.
         """
         client_id, number = request.client_id, request.number
-        record = self._free.get(client_id) or self._bound.get(client_id)
+        record: ClientRecord | None = self._free.get(client_id) or self._bound.get(client_id)
         if record is None:
             self._check_new(request, session)
             return None
@@ -229,7 +230,7 @@ class RequestTable:
     def _own(self, client_id: str, is_bound: bool) -> ClientRecord:
         """Return the client's record for a change, as the most recently used one."""
         home, other = (self._bound, self._free) if is_bound else (self._free, self._bound)
-        record = home.get(client_id)
+        record: ClientRecord | None = home.get(client_id)
         if record is None:
             record = other.pop(client_id, None) or ClientRecord()
         if record.generation != self._generation:
@@ -242,8 +243,7 @@ class RequestTable:
                 self._generation,
                 record.owner,
             )
-        home[client_id] = record
-        home.move_to_end(client_id)
+        home.use(client_id, record)
         return record
 
     def _slide(self, record: ClientRecord, highest: int) -> None:
@@ -264,12 +264,15 @@ class RequestTable:
         bytes_max, clients_max = self.limits.remembered_bytes_max, self.limits.clients_max
         for _ in range(DROPPED_AT_ONCE):
             is_too_much = self._remembered_bytes > bytes_max
-            is_spared = next(iter(self._free), client_id) == client_id
-            if len(self._free) <= clients_max and (is_spared or not is_too_much):
+            if len(self._free) <= clients_max and (
+                not is_too_much or self._free.first(client_id) == client_id
+            ):
                 break
-            _, record = self._free.popitem(last=False)
+            _, record = self._free.pop_first()
             self._remembered_bytes -= record.remembered_bytes
             self._dropped_index = max(self._dropped_index, record.last_index)
+        if self._remembered_bytes <= bytes_max:
+            return
         for _ in range(min(len(self._bound), DROPPED_AT_ONCE)):
             if self._remembered_bytes <= bytes_max:
                 return
@@ -277,17 +280,18 @@ class RequestTable:
 
     def _forget_first_bound(self, client_id: str) -> None:
         """Drop the outcomes of the least recently used bound client, and move it to the end."""
-        first, record = next(iter(self._bound.items()))
+        first = self._bound.first()
+        record = self._bound[first]
         if first != client_id and record.outcomes:
             self._remembered_bytes -= record.remembered_bytes
-            self._bound[first] = ClientRecord(
+            record = ClientRecord(
                 record.highest,
                 record.highest,
                 record.last_index,
                 generation=self._generation,
                 owner=record.owner,
             )
-        self._bound.move_to_end(first)
+        self._bound.use(first, record)
 
     def end_session(self, session: SessionRecord) -> None:
         """Drop the record of the client that was bound to the session; remember that it ended."""
@@ -298,29 +302,32 @@ class RequestTable:
             if record is not None:
                 self._remembered_bytes -= record.remembered_bytes
                 last_index = record.last_index
-        self._ended[session_id] = last_index
+        self._ended.use(session_id, last_index)
         for _ in range(min(len(self._ended) - self.limits.clients_max, DROPPED_AT_ONCE)):
-            _, index = self._ended.popitem(last=False)
+            _, index = self._ended.pop_first()
             self._dropped_index = max(self._dropped_index, index)
 
     def emptied(self) -> Iterator[None]:
         """Empty a table that is no longer used: a step for each outcome and each client."""
-        for home in (self._free, self._bound):
+        for table in (self._free, self._bound, self._ended):
+            while table.is_captured:
+                yield None
+        for home in (*self._free.given_up(), *self._bound.given_up()):
             while home:
                 _, record = home.popitem()
-                yield from repeat(None, len(record.outcomes))  # freed with it, or captured
+                yield from repeat(None, len(record.outcomes))  # freed with it
                 yield None
-        yield from emptied(self._ended)
+        yield from emptied(*self._ended.given_up())
 
     def capture(self) -> RequestsCapture:
         """Freeze the records as they are; later changes are made to copies."""
         self._generation += 1
+        tables = (self._free.capture(), self._bound.capture(), self._ended.capture())
+        (free, _), (bound, _), (ended, _) = tables
         return RequestsCapture(
-            tuple(self._free.items()),
-            tuple(self._bound.items()),
-            tuple(self._ended.items()),
-            self._dropped_index,
-        )
+            free.items(), bound.items(), ended.items(), self._dropped_index,
+            tuple([hold for _, hold in tables]),
+        )  # fmt: skip
 
 
 class ReleasedTable:
@@ -328,9 +335,7 @@ class ReleasedTable:
 
     def __init__(self, count_max: int, released: Iterable[tuple[str, int]] = ()) -> None:
         self.count_max = count_max
-        self._released: OrderedDict[tuple[str, int], None] = OrderedDict(
-            (each, None) for each in released
-        )
+        self._released = RecencyMap[tuple[str, int], None]((each, None) for each in released)
 
     def __len__(self) -> int:
         return len(self._released)
@@ -344,13 +349,19 @@ class ReleasedTable:
 
     def add(self, path: str, czxid: int) -> None:
         """Remember a released grant, and forget the oldest ones beyond the limit."""
-        self._released[path, czxid] = None
+        self._released.use((path, czxid), None)
         for _ in range(min(len(self._released) - self.count_max, DROPPED_AT_ONCE)):
-            self._released.popitem(last=False)
+            self._released.pop_first()
 
-    def capture(self) -> tuple[tuple[str, int], ...]:
-        """Return the released grants as they are now, the oldest first."""
-        return tuple(self._released)
+    def emptied(self) -> Iterator[None]:
+        """Empty a table that is no longer used, by one grant at each step."""
+        while self._released.is_captured:
+            yield None
+        yield from emptied(*self._released.given_up())
+
+    def capture(self) -> tuple[Collection[tuple[str, int]], CaptureHold]:
+        """Return the released grants as they are now, the oldest first, and what keeps them so."""
+        return self._released.capture()
 
 
 def remembered_bytes_of(outcomes: Iterable[Outcome]) -> int:

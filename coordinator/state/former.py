@@ -17,6 +17,7 @@ def freed(former: Whole) -> Iterator[None]:
     yield from _locks_emptied(former.locks)
     yield from former.tree.emptied()
     yield from former.requests.emptied()
+    yield from former.released.emptied()
     yield from former.sessions.emptied()
     yield from former.access.emptied()
 

@@ -407,19 +407,20 @@ class StateMachine:
         )  # fmt: skip
 
     def _capture(self) -> Capture:
-        znodes, hold = self._tree.capture_znodes()
+        znodes, znodes_hold = self._tree.capture_znodes()
+        released, released_hold = self._released.capture()
         return Capture(
             applied_index=self._applied_index,
             zxid=self._zxid,
             limits=self._limits_record,
             sequence_floor=self._tree.sequence_floor,
             znodes=znodes,
-            hold=hold,
+            holds=(znodes_hold, released_hold),
             sessions=tuple(self._sessions),
             leaving=tuple(self._sessions.leaving.items()),
             revoked=tuple(self._sessions.revoked.items()),
             requests=self._requests.capture(),
-            released=self._released.capture(),
+            released=released,
             locks=self._locks.capture(),
             access=self.access.capture(),
         )

@@ -17,7 +17,6 @@ together cover the whole state, but not at one moment.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -40,6 +39,7 @@ from coordinator.state.outcomes import (
 )
 from coordinator.state.packing import pack
 from coordinator.state.paths import shown
+from coordinator.state.recency_map import RecencyMap
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
@@ -315,7 +315,11 @@ def _read_sessions(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | No
 
 def _read_ended(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
     ended = whole.requests.ended
-    return _read_table(cursor, budget, len(ended), reversed(ended.items()), _plain)
+
+    def row_of(session_id: Any) -> tuple[Any, int]:
+        return (session_id, ended[session_id]), len(session_id)
+
+    return _read_table(cursor, budget, len(ended), reversed(ended), row_of)
 
 
 def _read_released(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
@@ -375,7 +379,7 @@ def _read_bound(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
 
 
 def _read_records(
-    records: OrderedDict[str, ClientRecord], cursor: Cursor, budget: _Budget
+    records: RecencyMap[str, ClientRecord], cursor: Cursor, budget: _Budget
 ) -> Cursor | None:
     """Read clients and their outcomes; a client with many is read in several slices."""
     left = _left(cursor, len(records))
@@ -384,10 +388,11 @@ def _read_records(
         read = 0 if record is None else _read_outcomes(record, cursor.number, budget)
         if read:
             return Cursor(cursor.part, left, cursor.key, read)
-    for client_id, record in islice(_latest_first(records), len(records) - left, None):
+    for client_id in islice(reversed(records), len(records) - left, None):
         if budget.is_spent:
             return Cursor(cursor.part, left)
         left -= 1
+        record = records[client_id]
         row = (
             client_id, record.highest, record.forgotten, record.last_index,
             record.remembered_bytes, len(record.outcomes), record.owner,
@@ -397,10 +402,6 @@ def _read_records(
         if read:
             return Cursor(cursor.part, left, client_id, read)
     return None
-
-
-def _latest_first(records: OrderedDict[str, ClientRecord]) -> Iterator[tuple[str, ClientRecord]]:
-    return reversed(records.items())
 
 
 def _read_outcomes(record: ClientRecord, begin: int, budget: _Budget) -> int:

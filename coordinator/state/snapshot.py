@@ -23,7 +23,7 @@ then 32 raw bytes, the SHA-256 of everything before.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -95,14 +95,14 @@ class Capture:
     leaving: tuple[tuple[str, Departure], ...]
     """Sessions that have ended but still own znodes, and how they ended."""
     requests: RequestsCapture
-    released: tuple[tuple[str, int], ...]
+    released: Collection[tuple[str, int]]
     locks: LocksCapture | None
     """None for format 1: the locks are derived from the znodes then."""
     access: AccessCapture
     revoked: tuple[tuple[Caller, Departure], ...]
     """Credentials that are gone, whose sessions are still to be ended."""
-    hold: CaptureHold | None = None
-    """Keeps the captured znodes unchanged."""
+    holds: tuple[CaptureHold, ...] = ()
+    """Keep the captured znodes and released grants unchanged."""
 
 
 def encode_snapshot(capture: Capture) -> Iterator[bytes]:

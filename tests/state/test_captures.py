@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from coordinator.state.commands import Command, Create
+from coordinator.model.limits import MachineLimits
+from coordinator.state.commands import Check, Command, Create, RequestId
 from coordinator.state.machine import StateMachine
 from tests.state.locks.lock_histories import lock_history
 from tests.state.strategies import SMALL_LIMITS
@@ -35,19 +37,51 @@ def test_what_is_applied_while_it_is_drawn_is_not_in_it(seed: int) -> None:
     assert b"".join(captured.snapshot()) == b"".join(straight.snapshot())
 
 
-def test_a_capture_copies_no_znode_and_no_contender() -> None:
+def test_a_capture_copies_no_znode_no_contender_and_no_client() -> None:
     """Counted by who is who: however many there are."""
     machine = StateMachine()
     for number in range(100):
-        machine.apply(Command(Create(f"/n{number}"), 0), number + 1, 1)
+        request = RequestId(f"c{number}", 1, number)
+        machine.apply(Command(Create(f"/n{number}"), 0, request), number + 1, 1)
 
     capture = machine._capture()
 
     parts = machine._tree._znodes.parts
     assert [id(part) for part in capture.znodes.parts] == [id(part) for part in parts]
-    machine.apply(Command(Create("/later"), 0), 200, 1)
+    clients = machine._requests.free._base
+    assert not isinstance(capture.requests.free, tuple)
+    machine.apply(Command(Create("/later"), 0, RequestId("c7", 2, 0)), 200, 1)
     assert "/later" not in capture.znodes
+    assert [client_id for client_id, _ in capture.requests.free] == list(clients)
+    assert next(reversed(machine._requests.free)) == "c7"
+    assert dict(capture.requests.free)["c7"].highest == 1
+    assert clients is machine._requests.free._base
     assert machine.data("/later") == b""
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_clients_that_come_and_go_while_it_is_drawn_are_not_in_it(seed: int) -> None:
+    """The oldest are dropped meanwhile, and the member is as one that drew no snapshot."""
+    chance = random.Random(seed)
+    limits = MachineLimits(clients_max=30, request_window=4, remembered_bytes_max=40_000)
+    drawing, resting = StateMachine(limits), StateMachine(limits)
+    numbers = dict.fromkeys(range(60), 0)
+    held: list[tuple[Iterator[bytes], bytes]] = []
+    for index in range(1, 600):
+        client = chance.randrange(60)
+        numbers[client] += 1
+        request = RequestId(f"c{client}", numbers[client], index)
+        command = Command(Check("/"), 0, request)
+        if index % 40 == 3:
+            held.append((drawing.snapshot(), b"".join(drawing.snapshot())))
+        if index % 40 == 25:
+            pieces, at_once = held.pop(0)
+            assert b"".join(pieces) == at_once
+            del pieces
+        assert drawing.apply(command, index, 1) == resting.apply(command, index, 1)
+        assert list(drawing._requests.free) == list(resting._requests.free), "by last use"
+    assert drawing._requests.counts() == resting._requests.counts()
+    assert drawing.digest() == resting.digest()
 
 
 def test_members_write_the_same_bytes_after_a_restore() -> None:

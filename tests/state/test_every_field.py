@@ -289,7 +289,12 @@ def captures(make: Make) -> Iterator[tuple[str, Capture]]:
     locks = capture.locks
     assert locks is not None, "a state of now has its locks"
     tables = {name: tuple(getattr(locks, name)) for name in ("contenders", "sizes", "closings")}
-    capture = replace(capture, locks=replace(locks, holds=(), **tables))
+    capture = replace(
+        capture,
+        released=tuple(capture.released),
+        locks=replace(locks, holds=(), **tables),
+        holds=(),
+    )
     for field in fields(Capture):
         value = getattr(capture, field.name)
         if field.name == "znodes":
@@ -306,7 +311,7 @@ def captures(make: Make) -> Iterator[tuple[str, Capture]]:
 def _captures_of_requests(capture: Capture) -> Iterator[tuple[str, Capture]]:
     requests = capture.requests
     for name in ("free", "bound"):
-        records = getattr(requests, name)
+        records = tuple(getattr(requests, name))
         yield f"requests.{name}[-]", _with(capture, **{name: records[:-1]})
         for at, (client_id, record) in enumerate(records):
             for field in fields(type(record)):
@@ -318,8 +323,8 @@ def _captures_of_requests(capture: Capture) -> Iterator[tuple[str, Capture]]:
                         f"requests.{name}[*].{field.name}{part}",
                         _with(capture, **{name: (*records[:at], new, *records[at + 1 :])}),
                     )
-    for name in ("ended", "dropped_index"):
-        for part, each in other(getattr(requests, name)):
+    for name, now in (("ended", tuple(requests.ended)), ("dropped_index", requests.dropped_index)):
+        for part, each in other(now):
             yield f"requests.{name}{part}", _with(capture, **{name: each})
 
 

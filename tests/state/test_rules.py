@@ -31,6 +31,7 @@ DECIDES_NOTHING = {
     "rules": "this table",
     "capture_hold": "as large_map",
     "large_map": "in which dicts a table is kept, also while it is written; nothing can see it",
+    "recency_map": "as large_map",
     "slices": "how states are compared; the format has a number of its own",
     "locks.grant_history._ENDED_ZXID": "an accessor",
     "locks.grant_history._NOTHING": "of a queue of which nothing is kept",

@@ -1,0 +1,101 @@
+"""The map by last use: as an OrderedDict, its captures as they were, and in short steps."""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from typing import Any
+
+import pytest
+
+from coordinator.state.recency_map import RecencyMap
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("key_count", [8, 60])
+def test_it_is_an_ordered_dict_with_captures(seed: int, key_count: int) -> None:
+    """Values, lengths and order after each step, whatever is held; and no capture ever changes."""
+    chance = random.Random(seed)
+    found, plain = RecencyMap[str, int](), OrderedDict[str, int]()
+    held: list[tuple[Any, list[tuple[str, int]], Any]] = []
+    for step in range(800):
+        key = f"k{chance.randrange(key_count)}"
+        match chance.randrange(13):
+            case 0 | 1 | 2 | 3 | 4 | 5:
+                found.use(key, step)
+                plain[key] = step
+                plain.move_to_end(key)
+            case 6 | 7:
+                assert found.pop(key, -1) == plain.pop(key, -1)
+            case 8 | 9 if plain:
+                assert found.first() == next(iter(plain))
+                assert found.pop_first() == plain.popitem(last=False)
+            case 10 if step % 5 == 0:
+                captured, hold = found.capture()
+                held.append((captured, list(plain.items()), hold))
+            case 11 if held:
+                held.pop(chance.randrange(len(held)))
+        if step % 3 == 0:
+            assert found.first("none") == next(iter(plain), "none")
+        assert len(found) == len(plain)
+        assert found.get(key) == plain.get(key)
+        assert (key in found) == (key in plain)
+        assert list(found.items()) == list(plain.items()), "the order, too"
+        assert list(reversed(found)) == list(reversed(plain))
+        for captured, was, _ in held:
+            assert list(captured.items()) == was
+            assert len(captured) == len(was)
+
+
+def test_no_step_is_long() -> None:
+    """Counted: nothing is copied, and a use merges a few of what lies beside the capture."""
+    found = RecencyMap((str(number), number) for number in range(50_000))
+    captured, hold = found.capture()
+    base = found._base
+    for number in range(0, 4_000, 2):
+        found.use(str(number), -number)
+    assert [found.pop_first() for _ in range(1_000)][-1] == ("1999", 1_999)
+    assert found._base is base
+    assert len(base) == len(captured) == 50_000
+    del hold
+
+    merged = 0
+    while found._beside is not None:
+        before = len(found._beside) + len(found._passed)
+        found.use("again", merged)
+        assert before - len(found._beside or ()) - len(found._passed) <= 12, (
+            "4 keys, and 4 uses with theirs"
+        )
+        merged += 1
+        assert merged < 2_000, "it comes to an end"
+
+    assert found._base is base
+    assert found.first() == "2001"
+    assert list(found)[-3:] == ["3996", "3998", "again"]
+
+
+def test_the_first_is_found_beyond_many_that_are_passed() -> None:
+    """Right after the capture was let go of, when all that was used since is still in its place."""
+    found = RecencyMap((number, number) for number in range(5_000))
+    _captured, hold = found.capture()
+    for number in range(4_000):
+        found.use(number, number)
+    del hold, _captured
+    assert [found.pop_first()[0] for _ in range(1_001)] == [*range(4_000, 5_000), 0]
+    assert list(found) == list(range(1, 4_000))
+
+
+@pytest.mark.parametrize("is_let_go_of", [False, True])
+def test_what_is_given_up_is_all_of_it(is_let_go_of: bool) -> None:
+    """And nothing is left."""
+    found = RecencyMap([("a", 1), ("b", 2)])
+    _captured, hold = found.capture()
+    found.use("c", 3)
+    if is_let_go_of:
+        del hold
+        found.use("d", 4)
+    parts = found.given_up()
+    assert sorted(key for part in parts for key in part)[:3] == ["a", "b", "c"]
+    assert (len(found), list(found), found.first("none")) == (0, [], "none")
+    with pytest.raises(KeyError):
+        found["a"]
