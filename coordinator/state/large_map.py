@@ -19,7 +19,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import Any, TypeVar
 
 from coordinator.state.capture_hold import CaptureHold
@@ -299,13 +299,10 @@ class LargeMap(MutableMapping[K, V]):
     def _with_changes(self) -> Iterator[K]:
         beside, again = self._beside, self._again
         assert beside is not None, "something lies beside it"
-        for part in self.parts:
-            for key in part:
-                if beside.get(key) is not _GONE and key not in again:
-                    yield key
-        for key, value in beside.items():
-            if value is not _GONE and (key in again or not self._has(key)):
-                yield key
+        there = [key for key, value in beside.items() if value is not _GONE]
+        gone = again.union([key for key, value in beside.items() if value is _GONE])
+        behind = [key for key in there if key in again or not self._has(key)]
+        return chain(filterfalse(gone.__contains__, chain.from_iterable(self.parts)), behind)
 
     def values(self) -> ValuesView[V]:
         """Return the values, in the order of insertion."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, Final
 
 from coordinator.errors import OutcomeUnknownError, UnavailableError
@@ -81,7 +82,7 @@ class HoldTimers:
         locks = self._replica.machine.locks
         self._starting = mark = object()
         in_turns(
-            [*locks.contender_paths(), *[each.path for each in locks.closings()], None],
+            chain(locks.contender_paths(), [each.path for each in locks.closings()], (None,)),
             lambda path: self._start_at(path, mark),
             _STARTED_AT_ONCE,
         )

@@ -23,7 +23,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from coordinator.model.events import EventType
 from coordinator.service.context import MemberContext
@@ -113,8 +113,8 @@ class HoldTimes:
         self._holding: Counter[str] = Counter()
         self._becoming_long: list[tuple[int, str, int]] = []
         self._long_count = 0
-        self._unseen: set[str] = set()
-        """The queues of a snapshot that have not been looked at yet."""
+        self._unseen: list[dict[str, Any]] = []
+        """The queues of a snapshot that have not been looked at yet, as keys of a few dicts."""
         self._last_unseen: dict[str, tuple[int, str]] = {}
         """Of queues that have been, but not all who held: the place of the last of those."""
         self._ended: deque[tuple[str, float]] = deque()
@@ -181,15 +181,21 @@ class HoldTimes:
         becoming_long, self._becoming_long = self._becoming_long, []
         let_go(becoming_long)
         self._long_count = 0
+        for part in self._unseen:
+            let_go(part)
         directories = list(self._replica.machine.locks.directories())
-        self._unseen = unseen = set(directories)
+        self._unseen = unseen = self._replica.machine.locks.directories_to_take()
         in_turns(directories, lambda each: self._see(each, unseen), _SEEN_AT_ONCE)
 
-    def _see(self, directory: str, unseen: set[str]) -> None:
+    def _see(self, directory: str, unseen: list[dict[str, Any]]) -> None:
         """Count the contenders of a queue; outcomes report what happens to them from now on."""
         if self._unseen is not unseen:
             return  # another snapshot came
-        unseen.remove(directory)
+        for part in unseen:
+            if part.pop(directory, None) is not None:
+                if not part:
+                    unseen.remove(part)
+                break
         if not directory.startswith(_PREFIX):
             return
         locks = self._replica.machine.locks
@@ -200,7 +206,9 @@ class HoldTimes:
             self._last_unseen[directory] = (last.number, last.path)
             self._see_holders(directory, (-1, ""), unseen)
 
-    def _see_holders(self, directory: str, place: tuple[int, str], unseen: set[str]) -> None:
+    def _see_holders(
+        self, directory: str, place: tuple[int, str], unseen: list[dict[str, Any]]
+    ) -> None:
         """See some of those who held when the queue was seen, those behind ``place``."""
         if self._unseen is not unseen:
             return  # another snapshot came
@@ -225,7 +233,10 @@ class HoldTimes:
         return last is not None and (number_of(name) or 0, path) <= last
 
     def _is_unseen(self, path: str) -> bool:
-        return bool(self._unseen) and path[: path.rindex("/")] in self._unseen
+        if not self._unseen:
+            return False
+        directory = path[: path.rindex("/")]
+        return any(directory in part for part in self._unseen)
 
     def _hold(self, path: str, now_ms: int, *, is_whole: bool) -> None:
         recorded = self._replica.machine.locks.record(path)

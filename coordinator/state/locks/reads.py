@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from coordinator.state.locks.contender import Closing, ContenderRecord, EndedGrant
 from coordinator.state.locks.grant_history import GrantAndEnd, GrantQuery, KeptGrant
@@ -119,6 +119,12 @@ class LockReads:
     def directories(self) -> Iterator[str]:
         """Iterate over the queues that have a contender, or are closed; in no order."""
         return iter(self._table.queues)
+
+    def directories_to_take(self) -> list[dict[str, Any]]:
+        """Return the queues of now as the keys of a few dicts, for who takes them out in turns.
+
+        A dict is copied in a quarter of the time that a set of its keys is made in."""
+        return [part.copy() for part in self._table.queues.parts if part]
 
     def size(self, directory: str) -> int | None:
         """Return the size of a semaphore, None for what is none."""

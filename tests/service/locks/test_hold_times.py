@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -21,6 +22,7 @@ from coordinator.state.commands import (
     OpenSession,
     Operation,
 )
+from coordinator.state.large_map import LargeMap
 from coordinator.state.machine import StateMachine
 from tests.service.contexts import context_of
 
@@ -115,3 +117,26 @@ def test_locks_that_come_and_go_leave_nothing() -> None:
 
     assert room.holds._holds == {}
     assert len(room.holds._becoming_long) < 2_000
+
+
+async def test_queues_in_several_dicts_are_all_looked_at_after_a_snapshot() -> None:
+    """In turns; one that comes meanwhile is counted once, and one that was not looked at, too."""
+    room = Room()
+    for number in range(120):
+        room.enter(f"l{number}")
+        room.enter(f"l{number}")
+    table = room.replica.machine._locks
+    table.queues = LargeMap(table.queues.items(), part_max=40)
+
+    room.holds.on_restore()
+    assert [len(part) for part in room.holds._unseen] == [30, 40]
+    room.enter("l119")  # not looked at yet
+    room.enter("l0")
+    room.enter("new")
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert room.holds._unseen == []
+    room.enter("l119")
+
+    waiting = room.holds.waiting_by_class()
+    assert [waiting[name] for name in ("l0", "l1", "l98", "other")] == [2, 1, 1, 22]
