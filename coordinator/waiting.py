@@ -142,6 +142,9 @@ class Waiters:
         """Return how many are kept: the waiting ones, and at most as many that gave up."""
         return len(self._heap)
 
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
+
     async def until(self, number: int) -> None:
         """Wait until ``on_reached`` gets ``number`` or more, or ``wake_all`` is called."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -120,3 +120,13 @@ async def handles() -> None:
     assert isinstance(coroutine, ast.AsyncFunctionDef)
 
     assert waits_in_handlers(coroutine) == [6, 8, 8, 12]
+
+
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_has_a_length_says_whether_it_is_empty(path: Path) -> None:
+    """mypyc takes an instance of a compiled class for true unless it has ``__bool__``: a snapshot
+    was refused at a start because an empty table in ``if recorded`` counted as one with rows."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef):
+            methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            assert "__len__" not in methods or "__bool__" in methods, node.name

@@ -95,6 +95,9 @@ class RequestTable:
     def __len__(self) -> int:
         return len(self._free) + len(self._bound)
 
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
+
     @property
     def remembered_bytes(self) -> int:
         """What all remembered outcomes take, by an estimate."""
@@ -339,6 +342,9 @@ class ReleasedTable:
 
     def __len__(self) -> int:
         return len(self._released)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
 
     def __contains__(self, contender: tuple[str, int]) -> bool:
         return contender in self._released

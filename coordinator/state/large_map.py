@@ -249,6 +249,9 @@ class LargeMap(MutableMapping[K, V]):
             length += len(part)
         return length
 
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
+
     def __contains__(self, key: Any) -> bool:
         if self._beside is not None:
             return self._get_beside(key, _MISSING) is not _MISSING
@@ -325,6 +328,9 @@ class Parts(Mapping[K, V]):
 
     def __len__(self) -> int:
         return sum([len(part) for part in self.parts])
+
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
 
     def __getitem__(self, key: K) -> V:
         for part in self.parts:

@@ -175,6 +175,9 @@ class RecencyMap(Mapping[K, V]):
             return len(self._base)
         return len(self._base) - len(self._passed) + len(self._beside)
 
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
+
     def __contains__(self, key: Any) -> bool:
         return self.get(key, _MISSING) is not _MISSING
 

@@ -89,6 +89,9 @@ class SessionTable:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
+
     def __contains__(self, session_id: str) -> bool:
         if not self.revoked:
             return session_id in self._sessions

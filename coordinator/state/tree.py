@@ -169,6 +169,9 @@ class Tree:
     def __len__(self) -> int:
         return len(self._znodes)
 
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
+
     def find(self, path: str) -> ZnodeRecord | None:
         """Return the znode at ``path``, None when there is none."""
         found: ZnodeRecord | None = self._znodes.get(path)

@@ -152,6 +152,9 @@ class KeptGrants:
     def __len__(self) -> int:
         return len(self._ended)
 
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
+
     def add(self, ended: EndedGrant) -> None:
         """Keep a grant that has ended; drop the oldest beyond the limits, this one too."""
         self._keep(ended)
