@@ -21,7 +21,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
@@ -133,11 +133,13 @@ class DriverLock(locking.Lock):
 
     def release(self) -> bool:
         """Release it; False if this object did not hold it any more."""
-        if not self._held:
+        latest = self._latest()
+        if latest is None:
             return False
         with translated():
-            was_held = self._held[-1].release()
-        self._held.pop()
+            was_held = latest.release()
+        with suppress(ValueError):  # two threads released the same one
+            self._held.remove(latest)  # not the last: another thread may have acquired meanwhile
         return was_held
 
     def is_still_owner(self) -> bool:
@@ -159,7 +161,12 @@ class DriverLock(locking.Lock):
         return bool(holders)
 
     def _grant(self) -> Grant[Client] | None:
-        return self._held[-1].grant if self._held else None
+        latest = self._latest()
+        return None if latest is None else latest.grant
+
+    def _latest(self) -> Lock[Client] | None:
+        held = tuple(self._held)  # as it is now: other threads acquire and release
+        return held[-1] if held else None
 
 
 class CoordinatorDriver(coordination.CoordinationDriverCachedRunWatchers):

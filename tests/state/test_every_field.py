@@ -63,6 +63,7 @@ SEEN_BY_NOTHING = {
     r".*limits\..*|.*\._released\.count_max": "driven to their bounds by test_limits",
     r".*history\.(bytes_max|count_max)": "limits, as above",
     r".*\.history\._bytes": "counts towards a limit",
+    r".*\._(released|bound|ended|free)\._hold": "whether a capture reads; see test_captures",
     r".*\.history\.(_ended|.*order\._chunks\[\*\]\.grants)\[\*\]\.contender"
     r"\.(is_repeated|lock_delay_ms|max_hold_ms|extensions|number)": "kept whole; nobody is told it",
     r".*\.history\..*order\._chunks\[\*\]\.numbers.*": "those of its grants",
