@@ -12,8 +12,8 @@
    condition that the grant of that token holds. So there are never two, and tokens grow.
 2. No session keeps it and none can lose it. It ends only by ``release``, by one who knows its token
    and may write below ``/manual-locks``. Who released it, and why, is kept: the last 20.
-3. A plain ``Lock`` of its name does not see it: it asks ``holder`` or ``wait_released`` when it has
-   its grant. While that grant holds, no manual hold can begin. ``coordinator lock`` does so.
+3. Every other lock of its name, of whatever kind, waits for it: the members grant nothing there
+   while it is held, and while one of those is held no manual hold can begin.
 4. Held for longer than ``alarm_after``, it is in the leader's log, in the metrics, in
    ``coordinator status`` and ``diagnose``. ``extend_by`` and ``renew_to`` move that time.
 """

@@ -14,15 +14,19 @@ from coordinator.errors import (
     CoordinatorError,
     LockLostError,
     LockTimeoutError,
+    NoAuthError,
     NoNodeError,
     OutcomeUnknownError,
     RequestError,
     SessionError,
     UnavailableError,
 )
+from recipes.changes import until
 
 T = TypeVar("T")
 
+_ROOT = "/locks"
+_BY_HAND_ROOT = "/manual-locks"
 _TRY_S_MAX = 2.0
 _LEAVE_WAIT_S = 1.0
 _AGAIN_S = 0.5
@@ -77,7 +81,7 @@ class TreePlace:
         created = await asyncio.shield(self._creating)
         if created is None:
             raise LockTimeoutError(f"{self._directory}: another contender holds it")
-        while not await self._holds_or_waits():
+        while not (await self._holds_or_waits() and await self._is_not_held_by_hand(is_try)):
             pass
 
     async def leave(self) -> bool:
@@ -152,6 +156,25 @@ class TreePlace:
         assert created.stat is not None, "a created znode has a Stat"
         self.path, self.czxid = created.path, created.stat.czxid
         return created
+
+    async def _is_not_held_by_hand(self, is_try: bool) -> bool:
+        """Whether nobody holds the lock by hand (``ManualLock``); else wait for the end of that.
+
+        While this contender is the first, no such hold can begin."""
+        path = _BY_HAND_ROOT + self._directory.removeprefix(_ROOT)
+
+        async def look() -> bool | None:
+            return True if await self._core.exists(path) is None else None
+
+        try:
+            if await look():
+                return True
+            if is_try:
+                raise LockTimeoutError(f"{self._directory}: it is held by hand")
+            await until(self._core, path, "znode", look, None)
+        except NoAuthError:  # who may not see such holds is not kept out by them
+            return True
+        return False
 
     async def _holds_or_waits(self) -> bool:
         listing = await self._core.children(self._directory)

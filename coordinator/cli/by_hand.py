@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -67,8 +66,7 @@ def hold(
     It prints the fencing token. Without --note it lists what is held by hand.
 
     No process keeps it, and no lost session ends it. It waits for its turn in the queue of the lock
-    NAME. While it is held, `coordinator lock NAME` waits; a program that uses Lock has to ask, see
-    the page on recipes.
+    NAME. While it is held, everybody who asks for the lock NAME waits.
 
     \b
     Exit codes: 75  it was not acquired in time; it is not held
@@ -229,33 +227,17 @@ async def holds_of(client: AsyncClient, name: str | None = None) -> list[HeldByH
     return found
 
 
-async def wait_for_the_hand(
-    client: AsyncClient, name: str, wait_ms: int | None, say: Callable[[str], None] | None
-) -> None:
-    """Wait until the lock is not held by hand; None: for as long as it takes.
-
-    Raises:
-        LockTimeoutError: it was held by hand for all of the time.
-    """
+async def holder_by_hand(client: AsyncClient, name: str) -> str | None:
+    """Say by whom the lock is held by hand; None if it is not, or if that may not be seen."""
     from recipes.manual_lock import ManualLock
-    from recipes.options import FOREVER
 
-    say, lock = say or _say_nothing, ManualLock(client, name)
     try:
-        held = await lock.holder()
-        if held is None:
-            return
-        say(f"waiting for {name}, held by hand by {held.hold.by}: {held.hold.note}")
-        is_free = await lock.wait_released(FOREVER if wait_ms is None else wait_ms / 1000)
+        held = await ManualLock(client, name).holder()
     except NoAuthError:
-        say(f"{name}: no right to see whether it is held by hand; read is missing")
-        return
-    if not is_free:
-        raise LockTimeoutError(f"{name}: it is held by hand", lock=name)
-
-
-def _say_nothing(_said: str) -> None:
-    """For a command that does not talk."""
+        return None
+    if held is None:
+        return None
+    return one_line(f"held by hand by {held.hold.by}: {held.hold.note}")
 
 
 def body_of(held: HeldByHand) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from coordinator.cli.by_hand import wait_for_the_hand
+from coordinator.cli.by_hand import holder_by_hand
 from coordinator.cli.connection import Settings
 from coordinator.cli.output import note, show_error
 from coordinator.cli.probing import ProbeCommand, probed
@@ -32,7 +32,6 @@ from coordinator.errors import (
     LockTimeoutError,
     OutcomeUnknownError,
     SessionError,
-    SessionExpiredError,
     UnavailableError,
 )
 from coordinator.model.views import Candidate, Contender
@@ -106,13 +105,7 @@ class Holder:
         lease_s = job.lease_ms / 1000
         async with self.settings.connector(lease_s=lease_s, label=job.label) as client:
             queue, clock = job.queue(client), SystemClock()
-            asked_ms = clock.monotonic_ms()
             acquired = await self.contend(client, queue)
-            try:
-                await self._wait_for_the_hand(client, acquired, asked_ms, clock)
-            except BaseException:
-                await give_back(queue, acquired)
-                raise
             environ = self.environ(acquired)
             supervisor = Supervisor(clock, job.patience)
             probe = None if job.probe is None else job.probe.probe(environ)
@@ -178,20 +171,6 @@ class Holder:
             telling.cancel()
             await asyncio.wait({telling})
 
-    async def _wait_for_the_hand(
-        self, client: AsyncClient, acquired: Acquired, asked_ms: int, clock: SystemClock
-    ) -> None:
-        """Wait until the lock is not held by hand; while we hold it, that cannot begin."""
-        job = self.job
-        if job.room != "locks":
-            return
-        left_ms = None
-        if job.wait_ms is not None:
-            left_ms = max(0, asked_ms + job.wait_ms - clock.monotonic_ms())
-        await wait_for_the_hand(client, job.name, left_ms, note if self._is_talking else None)
-        if acquired.is_lost:
-            raise SessionExpiredError(f"{job.title}: lost while it waited: {acquired.loss_reason}")
-
     def _heeding(self, client: AsyncClient, acquired: Acquired) -> Heeding:
         """Return what passes a request for the lock on to the command, as a signal."""
         name = self.job.on_asked
@@ -222,6 +201,10 @@ class Holder:
         holder: Contender | Candidate | None
         try:
             if job.room == "locks":
+                by_hand = await holder_by_hand(client, job.name)
+                if by_hand is not None:
+                    note(f"waiting for {job.title}, {by_hand}")
+                    return
                 holder = (await client.lock(job.name)).holder
             else:
                 holder = (await client.election(job.name)).elected

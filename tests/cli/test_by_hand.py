@@ -66,6 +66,7 @@ def test_the_verb_lock_waits_for_the_hand(coordinator: CommandLine) -> None:
     refused = coordinator("lock", "nightly", "--timeout", "0.2", "--", "true")
     assert (refused.exit_code, refused.stdout) == (EXIT_NOT_ACQUIRED, "")
     assert "maintenance" in refused.stderr
+    assert "maintenance" in coordinator.text("why", "nightly").splitlines()[0]
     coordinator.text("unlock", "nightly", token)
     assert coordinator("lock", "nightly", "--", "true").exit_code == 0
 

@@ -1,6 +1,7 @@
 """Locks that are held by hand: how many, and which for longer than their holder has planned.
 
-1. They are znodes below ``/manual-locks``, made by clients; nothing here decides who holds.
+1. They are znodes below ``/manual-locks``, made by clients, on the condition that they hold the
+   lock. While one is there, ``queues`` answers nobody that the lock is granted.
 2. The alarm goes by the wall clock from the znode's ctime: good enough for people.
 3. Each leader says in its log, once for each hold and each time it was planned for, that it is
    overdue; every member counts them in gauges, and in a sentence of its status.
@@ -11,13 +12,43 @@ from __future__ import annotations
 import logging
 from urllib.parse import unquote
 
+from coordinator.model.access import Caller
 from coordinator.model.manual_holds import ROOT, ManualHold
 from coordinator.service.context import MemberContext
+from coordinator.service.locks.contenders import LOCKS
+from coordinator.state.machine import StateMachine
 
 logger = logging.getLogger(__name__)
 
 _LOOKED_AT_ONCE = 200
 _SAID_AT_ONCE = 20
+
+
+def hold_path(directory: str) -> str:
+    """Return the path of the znode that says that the lock of this queue is held by hand."""
+    return ROOT + directory[len(LOCKS.root) :]
+
+
+def is_held_by_hand(machine: StateMachine, directory: str) -> bool:
+    """Whether the lock of this queue is held by hand; an election never is."""
+    if not directory.startswith(LOCKS.root):
+        return False
+    return machine.stat(hold_path(directory)) is not None
+
+
+def in_words(machine: StateMachine, directory: str, caller: Caller) -> str:
+    """Say by whom the lock of this queue is held by hand, if ``caller`` may know; "" if it is not.
+
+    A hold that cannot be read is one without a word."""
+    path = hold_path(directory)
+    data = machine.data(path) if is_held_by_hand(machine, directory) else None
+    if data is None:
+        return ""
+    hold = ManualHold.of(data)
+    if hold is None or not machine.access.sees(caller, path):
+        return "it is held by hand"
+    by = f" by {hold.by!r}" if hold.by else ""
+    return f"it is held by hand{by}: {hold.note!r}"
 
 
 class ManualHolds:

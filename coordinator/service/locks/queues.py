@@ -13,6 +13,8 @@ An attempt may enter several queues at once: all or nothing, held once it holds 
    member certainly led so lately that no lease can have ended without it (``_has_lasted``).
 4. A holder goes on until its znode is deleted. So a grant ends only with its znode.
 5. An attempt that ends without a grant leaves nothing behind, or says that it may have.
+6. A lock that is held by hand (``manual_holds``) is not answered as granted before that has ended.
+   Such a hold begins only while its maker holds the lock itself, so none begins after the look.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ from coordinator.service.locks.attempts import (
 )
 from coordinator.service.locks.contenders import QueuedContender, first_holder, there
 from coordinator.service.locks.hold_times import LockClasses
-from coordinator.service.locks.holder_info import named
+from coordinator.service.locks.manual_holds import hold_path, is_held_by_hand
+from coordinator.service.locks.not_in_time import not_in_time
 from coordinator.service.locks.positions import Positions
 from coordinator.service.locks.withdrawals import Leave, Leaving
 from coordinator.service.places import has_place
@@ -342,16 +345,18 @@ class Queues:
     async def _until_told(self, mine: tuple[Mine, ...]) -> None:
         """Return when one of ``mine`` was granted or has gone, or all must look again."""
         waiter: _Waiter = asyncio.get_running_loop().create_future()
-        for each in mine:
-            self._waiting.setdefault(each.path, {})[waiter] = None
+        paths = [each.path for each in mine]
+        paths += [hold_path(parent_of(each.path)) for each in mine if self._is_kept_out(each)]
+        for path in paths:
+            self._waiting.setdefault(path, {})[waiter] = None
         try:
             await waiter
         finally:
-            for each in mine:
-                waiters = self._waiting.get(each.path, {})
+            for path in paths:
+                waiters = self._waiting.get(path, {})
                 waiters.pop(waiter, None)
                 if not waiters:
-                    self._waiting.pop(each.path, None)
+                    self._waiting.pop(path, None)
         if self._leadership.is_stopping:
             raise _queued_error(mine[0].path)
 
@@ -364,6 +369,14 @@ class Queues:
     def _is_there(self, mine: Mine) -> bool:
         found = self._replica.machine.locks.record(mine.path)
         return found is not None and found.czxid == mine.czxid
+
+    def _is_kept_out(self, mine: Mine) -> bool:
+        """Whether it has its turn in a queue whose lock is held by hand."""
+        machine = self._replica.machine
+        found = machine.locks.record(mine.path)
+        return (
+            found is not None and found.is_holder and is_held_by_hand(machine, found.directory)
+        )
 
     def _look(
         self, attempt: QueueAttempt, mine: tuple[Mine, ...]
@@ -391,6 +404,8 @@ class Queues:
                 )
             if recorded.granted_zxid is None:
                 position = max(position, locks.standing(each.path).position)
+            elif is_held_by_hand(machine, recorded.directory):
+                position = max(position, 1)
             found.append(there(machine, recorded))
         return tuple(found), _HOLDS if not position else QueuePosition(False, position)
 
@@ -465,22 +480,7 @@ class Queues:
         ``is_seen``: what came of the attempt is applied here, and so is all that was before it.
         """
         is_seen = is_seen or await self._is_up_to_date()
-        machine, recipe = self._replica.machine, attempt.recipe
-        directories = recipe.directories(attempt.names)
-        holders = [first_holder(machine, each) for each in directories]
-        closings = [machine.locks.closed(each) for each in directories]
-        at = next((at for at, each in enumerate(holders) if each or closings[at]), 0)
-        holder, name = holders[at], recipe.name_at(directories[at])
-        delayed = "; it is closed for a while, after a holder was lost" if closings[at] else ""
-        described = attempt.describe(holder) if holder is not None and is_seen else None
-        held_by = "" if described is None else f"; held by {named(described)}"
-        return LockTimeoutError(
-            f"{recipe.word} {name!r} was not granted in time{delayed}{held_by}",
-            lock=name,
-            holder=described,
-            position=position,
-            zxid=machine.zxid,
-        )
+        return not_in_time(self._replica.machine, attempt, position, is_seen=is_seen)
 
 
 def _queued_error(path: str) -> ConnectionLostError:
