@@ -159,12 +159,12 @@ if TYPE_CHECKING:
     from recipes import RWLock as RWLock
     from recipes import Semaphore as Semaphore
     from recipes import Snapshot as Snapshot
+    from recipes import SuccessionRequest as SuccessionRequest
     from recipes import TokenBucket as TokenBucket
     from recipes import TokenChunk as TokenChunk
     from recipes import Transaction as Transaction
     from recipes import TreeCache as TreeCache
     from recipes import TreeLock as TreeLock
-    from recipes import Wish as Wish
     from recipes import WorkQueue as WorkQueue
     from recipes import exclusive as exclusive
     from recipes import execute_exclusive as execute_exclusive
@@ -193,7 +193,7 @@ __all__ = [
     "RevokeAnswer",
     "RevokeRequest",
     "Election",
-    "Wish",
+    "SuccessionRequest",
     "Grant",
     "Held",
     "FOREVER",
@@ -308,11 +308,11 @@ def _version() -> str:
 
 
 def _not_here(name: str) -> Exception:
-    said = f"module 'coordinator' has no attribute {name!r}"
+    message = f"module 'coordinator' has no attribute {name!r}"
     if name.startswith("_"):
-        return AttributeError(said)
+        return AttributeError(message)
     line = import_module("coordinator.client.hints").PACKAGE.get(name)
     if line is None:
-        return AttributeError(said)
+        return AttributeError(message)
     # Of an AttributeError a ``from coordinator import`` keeps the name alone.
-    return ImportError(f"{said}; here it is {line}", name="coordinator")
+    return ImportError(f"{message}; here it is {line}", name="coordinator")

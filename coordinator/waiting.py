@@ -119,7 +119,7 @@ class SharedAnswer(Generic[T]):
         """Return the present waiters, in the order in which they came."""
         return list(self._waiting)
 
-    def tell(self, answer: T, among: Sequence[asyncio.Future[T]] | None = None) -> None:
+    def resolve(self, answer: T, among: Sequence[asyncio.Future[T]] | None = None) -> None:
         """Answer all waiters, or those ``among`` them that still wait."""
         waiter = self.waiting() if among is None else among
         wake_in_turns(waiter, lambda each: each.set_result(answer))

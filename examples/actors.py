@@ -72,7 +72,7 @@ class Actor:
         self._process.stdin.write(word + "\n")
         self._process.stdin.flush()
 
-    def hear(self, *whats: str) -> dict[str, Any]:
+    def expect(self, *whats: str) -> dict[str, Any]:
         """Wait until it says one of ``whats``, and return the whole line."""
         while (line := self._lines.get(timeout=_WAIT_S)) is not None:
             if line["what"] in whats:

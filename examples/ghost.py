@@ -117,7 +117,7 @@ class Night:
 
     def _write(self, actor: Actor, text: str, what: str) -> bool:
         actor.cue(text)
-        line = actor.hear("wrote", "refused")
+        line = actor.expect("wrote", "refused")
         was_taken = bool(line["what"] == "wrote")
         self.stage.say(f"{what}: {'taken' if was_taken else 'refused: ' + line['message']}")
         return was_taken
@@ -173,22 +173,22 @@ class Play:
                 raise_on_acquire=raise_on_acquire,
             )
         for actor in (self.a, self.b):
-            actor.hear("ready")
+            actor.expect("ready")
         with connect(cluster.endpoints) as client:
             if token:
                 write_up_to_token(client, token)
             self.a.cue("take the lock")
-            a_token: int = self.a.hear("holds")["token"]
+            a_token: int = self.a.expect("holds")["token"]
             self.b.cue("take the lock")
             wait_for_waiter(client, lock)
         self.a.freeze()
         frozen_at_s = time.monotonic()
         stage.say(f"A holds {lock} with token {a_token}, has looked at it, and is frozen.")
-        b_token: int = self.b.hear("holds")["token"]
+        b_token: int = self.b.expect("holds")["token"]
         stage.say(f"Its lease of {lease_s:g} s has ended. B holds {lock} with token {b_token}.")
         yield Night(stage, self.a, self.b, a_token, b_token, frozen_at_s, database)
         self.a.cue("leave")
-        stage.say(f"A leaves its `with`: LockLostError: {self.a.hear('lost')['message']}")
+        stage.say(f"A leaves its `with`: LockLostError: {self.a.expect('lost')['message']}")
         self.b.cue("leave")
         for actor in (self.a, self.b):
-            actor.hear("left")
+            actor.expect("left")

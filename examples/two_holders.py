@@ -85,33 +85,33 @@ def day(stage: Stage, a: Actor, b: Actor, database: Path, *, is_fenced: bool) ->
         "is_fenced": is_fenced,
     }
     a.begin(**part)
-    inside = a.hear("inside")
+    inside = a.expect("inside")
     a.freeze()
     awake_at_s = time.monotonic() + stage.seconds(8)
     stage.say(f"A is inside with token {inside['token']}, has read {inside['balance']}, is frozen.")
     b.begin(**part)
-    inside = b.hear("inside")
+    inside = b.expect("inside")
     stage.say(f"B is inside with token {inside['token']}, has read {inside['balance']}.")
     b.cue("write")
-    stage.say(f"B adds {DEPOSITS['B']}, writes {b.hear('wrote')['balance']}, and stays inside.")
+    stage.say(f"B adds {DEPOSITS['B']}, writes {b.expect('wrote')['balance']}, and stays inside.")
 
     time.sleep(max(0.0, awake_at_s - time.monotonic()))
     a.cue("write")
     a.wake()
-    line = a.hear("wrote", "refused")
+    line = a.expect("wrote", "refused")
     if line["what"] == "wrote":
         stage.say(f"A wakes inside, adds {DEPOSITS['A']} and writes {line['balance']}.")
     else:
         stage.say(f"A wakes inside and adds {DEPOSITS['A']}: refused: {line['message']}")
     b.cue("leave")
-    b.hear("left")
+    b.expect("left")
     if line["what"] == "refused":
-        inside = a.hear("inside")
+        inside = a.expect("inside")
         stage.say(f"A is in again, token {inside['token']}, and reads {inside['balance']}.")
         a.cue("write")
-        stage.say(f"A adds {DEPOSITS['A']} and writes {a.hear('wrote')['balance']}.")
+        stage.say(f"A adds {DEPOSITS['A']} and writes {a.expect('wrote')['balance']}.")
     a.cue("leave")
-    a.hear("left")
+    a.expect("left")
     balance = balance_in(str(database))
     stage.say(f"The balance is {balance}; {OPENING + sum(DEPOSITS.values())} were paid in.")
     return balance

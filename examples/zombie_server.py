@@ -55,31 +55,31 @@ def story(stage: Stage) -> None:
             plain.execute("CREATE TABLE region AS SELECT 'empty' AS row")
         part = {"endpoints": stage.cluster.endpoints, "database": str(database)}
         one.begin(**part, lease_s=max(LEASE_S_MIN, stage.seconds(5)))
-        epoch = one.hear("serves")["epoch"]
+        epoch = one.expect("serves")["epoch"]
         one.cue("by server 1")
-        one.hear("wrote")
+        one.expect("wrote")
         stage.say(f"Server 1 serves the region in epoch {epoch}, writes, and is frozen.")
         one.freeze()
         two.begin(**part, lease_s=10)
-        epoch = two.hear("serves")["epoch"]
+        epoch = two.expect("serves")["epoch"]
         elected = client.election("region-7").elected
         assert elected is not None
         serves = (elected.value or b"").decode()
         stage.say(f"Its session has ended; everybody reads that {serves} serves, epoch {epoch}.")
         two.cue("by server 2")
-        two.hear("wrote")
+        two.expect("wrote")
 
         one.cue("by the zombie")
         one.wake()
-        line = one.hear("wrote", "refused")
+        line = one.expect("wrote", "refused")
         stage.say(f"Server 1 wakes and writes: {line.get('message', 'TAKEN')}")
         one.cue("leave")
-        stage.say(f"Then it learns of it: {one.hear('lost')['message'].partition(': ')[2]}")
+        stage.say(f"Then it learns of it: {one.expect('lost')['message'].partition(': ')[2]}")
         with closing(sqlite3.connect(database)) as plain:
             (row,) = plain.execute("SELECT row FROM region").fetchone()
         stage.say(f"The region is {row}.")
         two.cue("leave")
-        two.hear("left")
+        two.expect("left")
 
 
 if __name__ == "__main__":

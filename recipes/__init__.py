@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from recipes.revoker import Revoker as Revoker
     from recipes.rw_lock import RWLock as RWLock
     from recipes.semaphore import Semaphore as Semaphore
-    from recipes.succession import Wish as Wish
+    from recipes.succession import SuccessionRequest as SuccessionRequest
     from recipes.token_bucket import TokenBucket as TokenBucket
     from recipes.token_chunk import TokenChunk as TokenChunk
     from recipes.tree_cache import TreeCache as TreeCache
@@ -126,7 +126,7 @@ _HOMES = {
     "TreeCache": "recipes.tree_cache",
     "TreeLock": "recipes.tree_lock",
     "Transaction": "recipes.commit_record",
-    "Wish": "recipes.succession",
+    "SuccessionRequest": "recipes.succession",
     "WorkQueue": "recipes.work_queue",
 }
 
@@ -143,7 +143,7 @@ __all__ = [
     "RevokeAnswer",
     "RevokeRequest",
     "Election",
-    "Wish",
+    "SuccessionRequest",
     "Grant",
     "Held",
     "FOREVER",

@@ -55,7 +55,7 @@ class CachedValue(Generic[ClientT]):
         self._asked = f"{self._directory}/asked"
         self._lock = RWLock(client, f"value:{self.name}", owner="", when_unsure="continue")
         self._copy: tuple[Grant[ClientT], bytes] | None = None
-        self._heeding: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[bytes] | None = None
 
     def peek(self) -> bytes | None:
@@ -151,8 +151,8 @@ class CachedValue(Generic[ClientT]):
             grant.check()
             if not is_asked:
                 self._copy, is_kept = (grant, value), True
-                self._heeding = asyncio.create_task(self._heed(changes))
-                self._heeding.add_done_callback(lambda _: self._let_go(changes, reading))
+                self._listening = asyncio.create_task(self._until_asked(changes))
+                self._listening.add_done_callback(lambda _: self._let_go(changes, reading))
             return value
         finally:
             if not is_kept:
@@ -171,7 +171,7 @@ class CachedValue(Generic[ClientT]):
                 pass
         return found.get(self._path, self.default), is_asked
 
-    async def _heed(self, changes: ChangeStream) -> None:
+    async def _until_asked(self, changes: ChangeStream) -> None:
         """Return when a writer asks, or it is not known whether one does."""
         with suppress(CoordinatorError):
             await anext(changes)
@@ -184,10 +184,10 @@ class CachedValue(Generic[ClientT]):
         core.chores.start(_ended(changes, reading), f"the copy of {self._path} ends")
 
     async def _drop(self) -> None:
-        heeding, self._heeding, self._copy = self._heeding, None, None
-        if heeding is not None:
-            heeding.cancel()
-            await asyncio.wait({heeding})
+        listening, self._listening, self._copy = self._listening, None, None
+        if listening is not None:
+            listening.cancel()
+            await asyncio.wait({listening})
 
 
 async def _opened(core: AsyncClient, changes: ChangeStream) -> None:

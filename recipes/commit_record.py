@@ -80,8 +80,8 @@ class Transaction:
             return self
         if is_yes:
             return self._with(site, "yes")
-        said = f"{site}: {reason or 'voted no'}"[:_REASON_CHARACTERS_MAX]
-        return replace(self._with(site, "no"), reason=self.reason or said)
+        because = f"{site}: {reason or 'voted no'}"[:_REASON_CHARACTERS_MAX]
+        return replace(self._with(site, "no"), reason=self.reason or because)
 
     def decides(self, fencing_token: int, why: str = "") -> Transaction:
         """Return it decided: committed if all sites have voted yes, else aborted (presumed)."""
@@ -147,8 +147,8 @@ class Transaction:
                 f"value: expected at most {VALUE_BYTES_MAX} bytes as JSON, found {len(value)}; "
                 f"keep it elsewhere, and name it here"
             )
-        said = {name: getattr(self, name) for name in names}
-        return json.dumps(said, allow_nan=False, separators=(",", ":")).encode()
+        fields = {name: getattr(self, name) for name in names}
+        return json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
 
     @classmethod
     def of(cls, path: str, data: bytes, number: int, version: int) -> Transaction:
@@ -158,8 +158,8 @@ class Transaction:
             BadArgumentsError: the znode is no record of a transaction.
         """
         try:
-            said = json.loads(data)
-            found = cls(**said, number=number, version=version)
+            fields = json.loads(data)
+            found = cls(**fields, number=number, version=version)
             is_one = (
                 found.state in get_args(State)
                 and isinstance(found.fencing_token, int)

@@ -139,8 +139,8 @@ class Configuration(Generic[ClientT]):
             All that ``change`` raises.
         """
         values = (await self._kept.version(version)).values
-        said = note or f"as version {version}"
-        return await self._commit(lambda _: values, expected_version, said, if_held)
+        why = note or f"as version {version}"
+        return await self._commit(lambda _: values, expected_version, why, if_held)
 
     @both
     async def history(self) -> tuple[Snapshot, ...]:

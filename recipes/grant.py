@@ -26,8 +26,8 @@ from coordinator.errors import (
     UnavailableError,
 )
 from recipes.grant_state import GrantState
-from recipes.heeding import Heeding, OnAsked
 from recipes.interrupting import Interrupting
+from recipes.request_listener import OnAsked, RequestListener
 from recipes.seconds import extension_ms_of
 
 
@@ -58,10 +58,10 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
         """
         if self.is_election:
             raise BadArgumentsError("on_asked: expected a lock, found an election; see its asked()")
-        heeding = Heeding(self.client.core, self.path, self.fencing_token, callback)
-        heeding.start()
-        self.hold.on_end(heeding.stop)
-        return heeding.stop
+        listener = RequestListener(self.client.core, self.path, self.fencing_token, callback)
+        listener.start()
+        self.hold.on_end(listener.stop)
+        return listener.stop
 
     def interrupting(self, signal_number: int | None = None) -> Interrupting:
         """Raise LockLostError in the main thread, in a ``with`` of this, when the grant is lost.

@@ -11,7 +11,7 @@ from recipes.changes import until
 from recipes.context import Context
 from recipes.grant import Grant
 from recipes.options import FOREVER, Timeout, wait_ms_of
-from recipes.succession import Wish, directory_of, leave_wish, named, wish_for
+from recipes.succession import SuccessionRequest, directory_of, named, read_request, write_request
 from recipes.weights import WEIGHT, heaviest, weights_of
 
 _SOON_MS = 100
@@ -68,11 +68,13 @@ class HandingOver(Context[Grant[ClientT], ClientT]):
         elected = (await core.election(self.name)).elected
         if elected is None:
             raise NotOwnerError(f"election {self.name!r}: nobody is elected")
-        await leave_wish(core, self.name, Wish(elected.epoch, to, by, reason))
+        await write_request(core, self.name, SuccessionRequest(elected.epoch, to, by, reason))
         return elected.epoch
 
     @both
-    async def asked(self, timeout: Timeout = FOREVER, *, give_way: bool = False) -> Wish | None:
+    async def asked(
+        self, timeout: Timeout = FOREVER, *, give_way: bool = False
+    ) -> SuccessionRequest | None:
         """As the elected, wait until another one should be; None when ``timeout`` is over.
 
         That is when ``ask`` was called, or with ``give_way`` when a heavier candidate waits.
@@ -85,7 +87,7 @@ class HandingOver(Context[Grant[ClientT], ClientT]):
         wait_ms = wait_ms_of(timeout)
         rival = WEIGHT if weight is None else weight
         epoch, above = leadership.epoch, rival if give_way else None
-        return await wished(self.client.core, self.name, epoch, above, wait_ms)
+        return await next_request(self.client.core, self.name, epoch, above, wait_ms)
 
     def _elected(self) -> Grant[ClientT]:
         leadership = self._holding.held
@@ -94,9 +96,9 @@ class HandingOver(Context[Grant[ClientT], ClientT]):
         return leadership
 
 
-async def wished(
+async def next_request(
     core: AsyncClient, name: str, epoch: int, above: int | None, wait_ms: int | None = None
-) -> Wish | None:
+) -> SuccessionRequest | None:
     """Wait until the elected of ``epoch`` is asked to go, or one heavier than ``above`` waits.
 
     ``above`` None: none is too heavy. ``wait_ms`` 0 looks once, None waits without end.
@@ -106,18 +108,18 @@ async def wished(
         UnavailableError, OutcomeUnknownError: no member answered at the end of the time.
     """
 
-    async def look() -> Wish | None:
-        while (wish := await wish_for(core, name, epoch)) is None and above is not None:
+    async def look() -> SuccessionRequest | None:
+        while (request := await read_request(core, name, epoch)) is None and above is not None:
             weights = await weights_of(core, name)
             view = await core.election(name)
             try:
                 heavier = heaviest(weights, above)(view.candidates)
-                return Wish(epoch, heavier.grant_id, reason="it weighs more")
+                return SuccessionRequest(epoch, heavier.grant_id, reason="it weighs more")
             except BadArgumentsError:
                 there = {each.session_id for each in (view.elected, *view.candidates) if each}
                 if all(weights[each] <= above for each in weights.keys() - there):
                     break
             await core.wait(_SOON_MS)  # it has said its weight, and queues up next
-        return wish
+        return request
 
     return await until(core, directory_of(name), "subtree", look, wait_ms)

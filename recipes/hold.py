@@ -179,7 +179,7 @@ class Hold(CallsBack):
         return was_held
 
     async def _release_once(self) -> bool:
-        """Send one release, and heed what comes of it."""
+        """Send one release, and act on its outcome."""
         try:
             was_held = await self._queue.release(self._acquired.grant)
         except (OutcomeUnknownError, asyncio.CancelledError):

@@ -130,7 +130,7 @@ class ManualLock(Generic[ClientT]):
             BadArgumentsError: a text is too long.
         """
         core = self.client.core
-        who, said = checked("by", by or core.settings.label[:100]), checked("note", note)
+        who, why = checked("by", by or core.settings.label[:100]), checked("note", note)
         for _ in range(_CONFLICTS_MAX):
             held = await self._holder()
             if held is None or not held.is_of(token):
@@ -138,7 +138,7 @@ class ManualLock(Generic[ClientT]):
             hold, now_ms = held.hold, core.clock.wall_ms()
             ended = EndedManualHold(
                 hold.grant_id, hold.fencing_token, hold.by, hold.note,
-                held.since_ms, now_ms, who, said,
+                held.since_ms, now_ms, who, why,
             )  # fmt: skip
             before, condition = await self._history()
             data = EndedManualHold.all_to_bytes((ended, *before)[:ENDED_KEPT])

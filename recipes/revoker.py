@@ -124,19 +124,19 @@ async def _answer(
     core: AsyncClient, holder: Contender, made: Ephemeral, within_ms: int
 ) -> RevokeAnswer:
     """Wait until the holder refuses, or holds no more: of what it writes, and of its place."""
-    token, said = holder.fencing_token, RequestRecord("", "", 0)
+    token, record = holder.fencing_token, RequestRecord("", "", 0)
 
     async def look() -> RevokeAnswer | None:
-        nonlocal said
+        nonlocal record
         stat = await core.exists(holder.path)
         try:
-            said = RequestRecord.of((await core.get(made.path)).data) or said
+            record = RequestRecord.of((await core.get(made.path)).data) or record
         except NoNodeError:
             pass  # the session is ending
         if stat is None or stat.czxid != token:
-            return RevokeAnswer("ended", token, said.answer_reason)
-        if said.answer == REFUSED:
-            return RevokeAnswer("refused", token, said.answer_reason)
+            return RevokeAnswer("ended", token, record.answer_reason)
+        if record.answer == REFUSED:
+            return RevokeAnswer("refused", token, record.answer_reason)
         return None
 
     waits = [
@@ -151,5 +151,5 @@ async def _answer(
         for each in waits:
             each.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
-    outcome: Outcome = "agreed" if said.answer == AGREED else "silent"
-    return RevokeAnswer(outcome, token, said.answer_reason)
+    outcome: Outcome = "agreed" if record.answer == AGREED else "silent"
+    return RevokeAnswer(outcome, token, record.answer_reason)

@@ -76,9 +76,9 @@ class Schedule:
             return cls(f"cron {cron} {zone.key}", 0, checked_cron(cron, zone), zone.key)
         if isinstance(every, str) and every in FIRST_AT:
             zone = zone_of(tz)
-            said = FIRST_AT[every] if at is None else at
-            text = f"every {every} at {said} {zone.key}"
-            return cls(text, 0, cron_of_day(every, said, zone), zone.key)
+            first_at = FIRST_AT[every] if at is None else at
+            text = f"every {every} at {first_at} {zone.key}"
+            return cls(text, 0, cron_of_day(every, first_at, zone), zone.key)
         length_ms = length_ms_of(every)
         for what, given in (("at", at), ("tz", tz)):
             if given is not None:
@@ -95,22 +95,24 @@ class Schedule:
         }  # fmt: skip
 
     @classmethod
-    def of_json(cls, said: Any) -> Schedule:
+    def of_json(cls, document: Any) -> Schedule:
         """Return the schedule that ``to_json`` wrote.
 
         Raises:
             BadArgumentsError: it is none, or cannot be read here.
         """
         try:
-            schedule = cls(said["text"], said["length_ms"], said["cron"], said["tz"])
+            schedule = cls(
+                document["text"], document["length_ms"], document["cron"], document["tz"]
+            )
         except (TypeError, KeyError):
-            raise BadArgumentsError(f"expected a schedule, found {said!r:.80}") from None
+            raise BadArgumentsError(f"expected a schedule, found {document!r:.80}") from None
         if not all(isinstance(each, str) for each in (schedule.text, schedule.cron, schedule.tz)):
-            raise BadArgumentsError(f"expected a schedule, found {said!r:.80}")
+            raise BadArgumentsError(f"expected a schedule, found {document!r:.80}")
         if schedule.cron:
             checked_cron(schedule.cron, zone_of(schedule.tz))
         elif not isinstance(schedule.length_ms, int) or schedule.length_ms < 1:
-            raise BadArgumentsError(f"expected a schedule, found {said!r:.80}")
+            raise BadArgumentsError(f"expected a schedule, found {document!r:.80}")
         return schedule
 
     def latest(self, at_ms: int) -> int:

@@ -115,14 +115,14 @@ def checked_cron(cron: Any, zone: ZoneInfo) -> str:
             f"of {', '.join(_MACROS)}; found {cron!r:.80}"
         )
     made, begin = library(), datetime(2024, 1, 1, tzinfo=zone)
-    for place, said in enumerate(fields):
+    for place, field in enumerate(fields):
         alone = ["*"] * len(_FIELDS)
-        alone[place] = said
+        alone[place] = field
         try:
             made(" ".join(alone), begin)
         except Exception:  # CronSimError, and others of words that it did not expect
             raise BadArgumentsError(
-                f"cron: expected {_FIELDS[place]}, found {said!r} in {cron!r:.80}"
+                f"cron: expected {_FIELDS[place]}, found {field!r} in {cron!r:.80}"
             ) from None
     expression = " ".join(fields)
     try:

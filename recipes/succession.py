@@ -5,7 +5,7 @@ So the successor holds under the very zxid under which the elected ends: no gap,
 epoch is higher, because it entered later. Those who were passed over enter again by themselves,
 behind it, with higher epochs still.
 
-The elected may do this. Others ask for it: the wish is a znode beside the election, for the
+The elected may do this. Others ask for it: the request is a znode beside the election, for the
 elected with this epoch and no other, which it reads when it can stop its work (``Election.asked``).
 """
 
@@ -38,10 +38,10 @@ from recipes.paths import path_of
 
 ROOT = "/candidacies"
 """Beside the elections: what is said of their candidates, below the name of each."""
-WISH = "asked"
+REQUEST = "asked"
 _TRIES_MAX = 10
-_WISH_CHARACTERS_MAX = 200
-_WISH_TTL_MS = 3_600_000
+_REQUEST_CHARACTERS_MAX = 200
+_REQUEST_TTL_MS = 3_600_000
 """Its election is over, or does not listen; nothing else would take it away."""
 
 Choice = Callable[[Sequence[Candidate]], Candidate]
@@ -49,7 +49,7 @@ Choice = Callable[[Sequence[Candidate]], Candidate]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SuccessionRequest:
     """That the elected of ``epoch`` hand over, to ``to`` if it is not empty."""
 
     epoch: int
@@ -65,11 +65,13 @@ class Wish:
         return json.dumps(document).encode()
 
     @classmethod
-    def of(cls, data: bytes) -> Wish | None:
+    def of(cls, data: bytes) -> SuccessionRequest | None:
         """Return what was written; None if it is something else."""
         try:
             document = json.loads(data)
-            to, by, reason = [str(document.get(key, ""))[:_WISH_CHARACTERS_MAX] for key in _TEXTS]
+            to, by, reason = [
+                str(document.get(key, ""))[:_REQUEST_CHARACTERS_MAX] for key in _TEXTS
+            ]
             return cls(int(document["epoch"]), to, by, reason)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
@@ -163,27 +165,27 @@ def _still(view: ElectionView, name: str, epoch: int) -> Candidate:
     return elected
 
 
-async def wish_for(core: AsyncClient, name: str, epoch: int) -> Wish | None:
+async def read_request(core: AsyncClient, name: str, epoch: int) -> SuccessionRequest | None:
     """Return what the elected of ``epoch`` is asked to do; None if nothing."""
     try:
-        znode = await core.get(f"{directory_of(name)}/{WISH}")
+        znode = await core.get(f"{directory_of(name)}/{REQUEST}")
     except NoNodeError:
         return None
-    wish = Wish.of(znode.data)
-    if wish is None or wish.epoch != epoch:
+    request = SuccessionRequest.of(znode.data)
+    if request is None or request.epoch != epoch:
         return None
-    return replace(wish, zxid=znode.stat.mzxid)
+    return replace(request, zxid=znode.stat.mzxid)
 
 
-async def leave_wish(core: AsyncClient, name: str, wish: Wish) -> None:
+async def write_request(core: AsyncClient, name: str, request: SuccessionRequest) -> None:
     """Write it, in place of an earlier one.
 
     Raises:
         UnavailableError, OutcomeUnknownError: it was not written; it may have been.
     """
-    path, data = f"{directory_of(name)}/{WISH}", wish.to_bytes()
+    path, data = f"{directory_of(name)}/{REQUEST}", request.to_bytes()
     await core.guarded(
         [Check(path, exists=True)],
         then=[SetData(path, data)],
-        otherwise=[Create(path, data, "ttl", ttl_ms=_WISH_TTL_MS, parents="container")],
+        otherwise=[Create(path, data, "ttl", ttl_ms=_REQUEST_TTL_MS, parents="container")],
     )

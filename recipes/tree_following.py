@@ -144,9 +144,9 @@ class FollowedTree(Generic[ClientT]):
                 tree.apply(await anext(changes))
             before, self.tree = self.tree, tree
             self.confirmed_ms = max(self.confirmed_ms, asked_ms)
-            self._tell(() if before is None else before.difference(tree))
+            self._notify(() if before is None else before.difference(tree))
             async for change in changes:
-                self._tell(tree.apply(change))
+                self._notify(tree.apply(change))
 
     async def _confirm(self, core: AsyncClient) -> None:
         """Ask again and again how far the cluster has come: the copy is as old as the question."""
@@ -164,7 +164,7 @@ class FollowedTree(Generic[ClientT]):
                 failures += 1  # and ``_follow`` finds out what it means
                 await core.wait(core.retry_delay_ms(failures))
 
-    def _tell(self, changes: tuple[CacheChange, ...]) -> None:
+    def _notify(self, changes: tuple[CacheChange, ...]) -> None:
         """Let all know that the copy has moved."""
         for reader in self.readers:
             reader.note(changes)

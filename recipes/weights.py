@@ -57,10 +57,10 @@ async def weights_of(core: AsyncClient, name: str) -> dict[str, int]:
         except NoNodeError:
             return found
         for each in page.names:
-            head, _, said = each.rpartition(".")
+            head, _, weight = each.rpartition(".")
             session_id = head.rpartition("-")[0]
-            if session_id and said.isdecimal() and len(said) <= len(str(WEIGHT_MAX)):
-                found[session_id] = max(int(said), found.get(session_id, 0))
+            if session_id and weight.isdecimal() and len(weight) <= len(str(WEIGHT_MAX)):
+                found[session_id] = max(int(weight), found.get(session_id, 0))
         if (after := page.next) is None:
             return found
 

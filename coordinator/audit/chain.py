@@ -123,8 +123,8 @@ class Chain:
 
 def moment(time_ms: int) -> str:
     """Return a time as RFC 3339 says it, in UTC and milliseconds."""
-    said = datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds")
-    return said.replace("+00:00", "Z")
+    text = datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
 
 
 def _encoded(fields: Mapping[str, Any]) -> bytes:
@@ -173,10 +173,10 @@ def read_line(line: bytes) -> WrittenLine | None:
     if not 2 <= len(line) <= LINE_BYTES_MAX:
         return None
     try:
-        said = json.loads(line)
-        number, previous, event = said["number"], said["previous"], said["event"]
-        index, zxid, time_ms = said["newest"]
-        torn = said["detail"].get("torn_sha256", "")
+        fields = json.loads(line)
+        number, previous, event = fields["number"], fields["previous"], fields["event"]
+        index, zxid, time_ms = fields["newest"]
+        torn = fields["detail"].get("torn_sha256", "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if any(type(each) is not int for each in (number, index, zxid, time_ms)):

@@ -70,7 +70,7 @@ def ask(
     else:
         click.echo(answer.outcome)
         if answer.outcome in _IN_WORDS:
-            said = f": {answer.reason}" if answer.reason else ""
-            note(one_line(f"lock {name!r}: {_IN_WORDS[answer.outcome]}{said}"))
+            because = f": {answer.reason}" if answer.reason else ""
+            note(one_line(f"lock {name!r}: {_IN_WORDS[answer.outcome]}{because}"))
     if answer.outcome != "ended":
         sys.exit(EXIT_STILL_HELD)

@@ -88,13 +88,13 @@ def hold(
         return
     if name is None or history:
         raise click.UsageError("--note needs the NAME of a lock, and excludes --history")
-    chosen, said = name, text
+    chosen, note_text = name, text
 
     async def work(client: AsyncClient) -> HeldByHand:
         from recipes.manual_lock import ManualLock
 
         lock = ManualLock(client, chosen)
-        return await lock.acquire(said, by=by, timeout=wait_s, alarm_after=alarm_s)
+        return await lock.acquire(note_text, by=by, timeout=wait_s, alarm_after=alarm_s)
 
     try:
         held = settings.run(work)

@@ -136,7 +136,7 @@ def make(
         making.issue(f"member-{member_id}", uri, hosts=(*hosts, *_ALWAYS), is_member=True)
     for name in clients:
         making.issue(f"client-{name}", client_uri(cluster, name))
-    return making.said
+    return making.lines
 
 
 def revoke(directory: Path, names: Sequence[str]) -> list[str]:
@@ -156,9 +156,9 @@ def revoke(directory: Path, names: Sequence[str]) -> list[str]:
     for name in names:
         for path in (directory / f"{name}.pem", directory / f"{name}-key.pem"):
             path.unlink(missing_ok=True)
-        making.said.append(f"revoked {name}, and deleted its files")
-    making.said.append(f"copy {directory / 'ca.pem'} to all members: the list is in it")
-    return making.said
+        making.lines.append(f"revoked {name}, and deleted its files")
+    making.lines.append(f"copy {directory / 'ca.pem'} to all members: the list is in it")
+    return making.lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class _Making:
     cluster: str
     days: int
     is_renewal: bool
-    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     _authority: Authority | None = None
 
     def issue(
@@ -223,7 +223,7 @@ class _Making:
         authority = self._authority or self._read_or_make()
         self._authority = authority
         if not self.is_renewal and (self.directory / f"{name}.pem").exists():
-            self.said.append(f"kept {self.directory / name}.pem")
+            self.lines.append(f"kept {self.directory / name}.pem")
             return
         issued = authority.issue(uri, hosts=hosts, days=self.days, is_member=is_member)
         self._write(name, issued)
@@ -286,4 +286,4 @@ class _Making:
                 replace_file(path, data, mode=0o600 if data is issued.key else 0o644)
         except OSError as error:
             raise ConfigError(f"{self.directory}: cannot write there: {error.strerror}") from None
-        self.said.append(f"made {self.directory / name}.pem and {name}-key.pem")
+        self.lines.append(f"made {self.directory / name}.pem and {name}-key.pem")

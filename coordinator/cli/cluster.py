@@ -48,9 +48,9 @@ def show_status(reply: Status) -> None:
         f"{reply.sessions} sessions, {reply.znodes} znodes, access rights {reply.access}, "
         f"version {reply.version}"
     )
-    for said in (reply.reserve, reply.limits_differ, *reply.warnings):
-        if said:
-            click.echo(one_line(said))
+    for warning in (reply.reserve, reply.limits_differ, *reply.warnings):
+        if warning:
+            click.echo(one_line(warning))
     show_table(
         ("MEMBER", "URL", "ROLE", "REACHABLE"),
         (

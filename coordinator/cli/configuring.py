@@ -24,7 +24,7 @@ _EXPECTED = click.option(
     metavar="N",
     help="Refuse if the present version is another; 0: if there is any.",
 )
-_NOTE = click.option("--note", "said", default="", metavar="TEXT", help="Why; kept in the history.")
+_NOTE = click.option("--note", "text", default="", metavar="TEXT", help="Why; kept in the history.")
 _BY = click.option("--by", metavar="NAME", help="Who; kept in the history.")
 
 
@@ -112,7 +112,7 @@ def set_(
     file: BinaryIO | None,
     replace: bool,
     expected_version: int | None,
-    said: str,
+    text: str,
     by: str | None,
 ) -> None:
     """Change values of the configuration NAME, all at once.
@@ -136,9 +136,9 @@ def set_(
     async def work(client: AsyncClient) -> Snapshot:
         shared = Configuration(client, name, by=by)
         if replace:
-            return await shared.replace(values, expected_version=expected_version, note=said)
+            return await shared.replace(values, expected_version=expected_version, note=text)
         return await shared.change(
-            values, remove=remove, expected_version=expected_version, note=said
+            values, remove=remove, expected_version=expected_version, note=text
         )
 
     _show_version(settings, settings.run(work))
@@ -209,7 +209,7 @@ def rollback(
     name: str,
     version: int,
     expected_version: int | None,
-    said: str,
+    text: str,
     by: str | None,
 ) -> None:
     """Commit the values of VERSION again, as a new version."""
@@ -217,7 +217,7 @@ def rollback(
 
     async def work(client: AsyncClient) -> Snapshot:
         shared = Configuration(client, name, by=by)
-        return await shared.rollback(version, expected_version=expected_version, note=said)
+        return await shared.rollback(version, expected_version=expected_version, note=text)
 
     _show_version(settings, settings.run(work))
 
@@ -236,10 +236,10 @@ def _show_version(settings: Settings, made: Snapshot) -> None:
     click.echo(document({"version": made.version}) if settings.is_json else made.version)
 
 
-def _pair(said: str) -> tuple[str, Any]:
-    key, mark, text = said.partition("=")
+def _pair(argument: str) -> tuple[str, Any]:
+    key, mark, text = argument.partition("=")
     if not mark:
-        raise click.UsageError(f"expected KEY=TEXT or KEY:=JSON, found {said!r}")
+        raise click.UsageError(f"expected KEY=TEXT or KEY:=JSON, found {argument!r}")
     if not key.endswith(":"):
         return key, text
     try:

@@ -193,7 +193,7 @@ async def _opened(stack: AsyncExitStack, holder: Candidacy, address: tuple[str, 
 
 async def _stand_by(holder: Candidacy, wait_s: float | None) -> NoReturn:
     """Answer at the door alone, until a signal cancels it, or its time is over."""
-    holder.tell("stands by; its weight is 0")
+    holder.report("stands by; its weight is 0")
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
             await asyncio.get_running_loop().create_future()
@@ -214,7 +214,7 @@ async def _until_over(
                 note(f"{holder.job.title}: {ending.message}; contending again")
             if ending.reason is Reason.GAVE_UP:
                 rest_s = max(rest_s, plan.restarts.pause_s_max)
-        holder.tell("resting before it contends again")
+        holder.report("resting before it contends again")
         await asyncio.sleep(rest_s)
 
 

@@ -36,7 +36,7 @@ from coordinator.errors import (
 )
 from coordinator.model.views import Candidate, Contender
 from recipes.contender import Queueing
-from recipes.heeding import Heeding
+from recipes.request_listener import RequestListener
 from recipes.revoke_request import RevokeRequest
 
 EXIT_NOT_ACQUIRED = 75
@@ -109,17 +109,17 @@ class Holder:
             environ = self.environ(acquired)
             supervisor = Supervisor(clock, job.patience)
             probe = None if job.probe is None else job.probe.probe(environ)
-            heeding = self._heeding(client, acquired) if job.on_asked else None
+            listener = self._listener(client, acquired) if job.on_asked else None
             try:
                 supervisor.start(environ)
                 self.supervisor = supervisor
                 async with probed(acquired, client, clock, job.patience, probe) as lease:
-                    if heeding is not None:
-                        heeding.start()
+                    if listener is not None:
+                        listener.start()
                     return explained(await supervisor.run(job.argv, lease), acquired)
             finally:
-                if heeding is not None:
-                    heeding.stop()
+                if listener is not None:
+                    listener.stop()
                 self.supervisor = None
                 await supervisor.stop()
                 await give_back(queue, acquired)
@@ -171,7 +171,7 @@ class Holder:
             telling.cancel()
             await asyncio.wait({telling})
 
-    def _heeding(self, client: AsyncClient, acquired: Acquired) -> Heeding:
+    def _listener(self, client: AsyncClient, acquired: Acquired) -> RequestListener:
         """Return what passes a request for the lock on to the command, as a signal."""
         name = self.job.on_asked
 
@@ -182,7 +182,7 @@ class Holder:
             if self.supervisor is not None:
                 self.supervisor.forward(signal.Signals[f"SIG{name}"])
 
-        return Heeding(client, acquired.grant.path, acquired.grant.fencing_token, on_asked)
+        return RequestListener(client, acquired.grant.path, acquired.grant.fencing_token, on_asked)
 
     def _show_position(self, position: int) -> None:
         if position > 0 and sys.stderr.isatty() and self._is_talking:

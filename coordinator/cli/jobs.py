@@ -52,8 +52,8 @@ def jobs(settings: Settings, name: str | None, forget: bool) -> None:
     found = settings.run(work)
     if name is None:
         _show_all(settings, found)
-        for said in unreadable:
-            note(said)
+        for problem in unreadable:
+            note(problem)
         if unreadable:
             sys.exit(EXIT_REFUSED)
     elif not found:

@@ -277,5 +277,5 @@ def _show(settings: Settings, name: str, reply: JobReply, *, is_quiet: bool) -> 
         click.echo(document({"job": name, "state": reply.state, "ran": starts}))
     elif not is_quiet:
         following = "" if reply.next_ms is None else f"; the next one is {moment(reply.next_ms)}"
-        said = "another host is at it" if reply.state == "busy" else "nothing is due"
-        note(f"{name}: {said}{following}")
+        reason = "another host is at it" if reply.state == "busy" else "nothing is due"
+        note(f"{name}: {reason}{following}")

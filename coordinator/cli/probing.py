@@ -126,8 +126,8 @@ async def _run(command: str, environ: Mapping[str, str]) -> None:
     if status == 0:
         return
     how = f"exit status {status}" if status > 0 else f"killed by signal {-status}"
-    said = "" if reading.cancelled() else reading.result()
-    raise OSError(f"{how}: {said}" if said else how)
+    output = "" if reading.cancelled() else reading.result()
+    raise OSError(f"{how}: {output}" if output else how)
 
 
 async def _tail(stream: asyncio.StreamReader) -> str:

@@ -51,7 +51,7 @@ class ServiceManager:
 
 def _watchdog_s(environ: MutableMapping[str, str]) -> float:
     """Return how often the manager wants a sign of life from us, 0 for never; half its limit."""
-    said, process = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
-    if not said.isdecimal() or process not in ("", str(os.getpid())):
+    limit_us, process = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
+    if not limit_us.isdecimal() or process not in ("", str(os.getpid())):
         return 0.0
-    return int(said) / 2_000_000
+    return int(limit_us) / 2_000_000

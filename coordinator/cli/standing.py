@@ -39,9 +39,9 @@ from coordinator.errors import (
     UnavailableError,
 )
 from recipes.candidates import CandidateQueue
-from recipes.handing_over import wished
+from recipes.handing_over import next_request
 from recipes.resuming import LeadershipFile
-from recipes.succession import Wish, named
+from recipes.succession import SuccessionRequest, named
 from recipes.weights import WEIGHT, heaviest, weights_of
 
 _REFUSED_MAX = 100
@@ -72,8 +72,8 @@ class Candidacy(Holder):
         """While the command runs and is not being ended."""
         self._epoch = 0
         self._status = "starting"
-        self._refused: list[tuple[Wish, int]] = []
-        self._wishing: asyncio.Task[Wish]
+        self._refused: list[tuple[SuccessionRequest, int]] = []
+        self._asking: asyncio.Task[SuccessionRequest]
         """Done when another one should be elected; of this round."""
 
     def state(self) -> Mapping[str, Any]:
@@ -90,8 +90,8 @@ class Candidacy(Holder):
             "status": self._status,
         }
 
-    def tell(self, status: str) -> None:
-        """Say how it is, to the service manager and at the door."""
+    def report(self, status: str) -> None:
+        """Report its status to the service manager and at the door."""
         self._status = status
         self._manager.say(status, "READY=1")
 
@@ -100,17 +100,17 @@ class Candidacy(Holder):
         job, plan = self.job, self._plan
         async with self.settings.connector(lease_s=job.lease_ms / 1000, label=job.label) as client:
             queue = CandidateQueue(client, job.name, plan.weight, plan.resume)
-            self.tell("waiting to be elected")
+            self.report("waiting to be elected")
             acquired = await self.contend(client, queue)
             self._epoch = acquired.grant.fencing_token
             if queue.resumed:
                 note(f"{job.title}: took over from the process before; epoch {self._epoch}")
-            self._wishing = asyncio.create_task(self._wished(client))
+            self._asking = asyncio.create_task(self._request_to_take(client))
             try:
                 return await self._lead(client, queue, acquired)
             finally:
-                self._wishing.cancel()
-                await asyncio.wait({self._wishing})
+                self._asking.cancel()
+                await asyncio.wait({self._asking})
                 self._epoch = 0
                 await give_back(queue, acquired)
 
@@ -122,10 +122,10 @@ class Candidacy(Holder):
             ran_s = (self._clock.monotonic_ms() - began_ms) / 1000
             if self.signal_number is not None or ending.reason is Reason.LOST:
                 return ending
-            if self._wishing.done():
-                if await self._has_handed_over(client, queue, acquired, self._wishing.result()):
+            if self._asking.done():
+                if await self._has_handed_over(client, queue, acquired, self._asking.result()):
                     return Ended(Reason.HANDED_OVER, 0)
-                self._wishing = asyncio.create_task(self._wished(client))
+                self._asking = asyncio.create_task(self._request_to_take(client))
                 continue
             if not self._plan.restarts.wants(ending.exit_code):
                 return ending
@@ -134,14 +134,14 @@ class Candidacy(Holder):
                 return Ended(Reason.GAVE_UP, ending.exit_code, message)
             how = ending.message or f"exit status {ending.exit_code}"
             note(f"{self.job.title}: the command ended ({how}); again in {pause_s:g} s")
-            self.tell(f"elected, epoch {self._epoch}; restarts its command in {pause_s:g} s")
-            await asyncio.wait({self._wishing}, timeout=pause_s)
+            self.report(f"elected, epoch {self._epoch}; restarts its command in {pause_s:g} s")
+            await asyncio.wait({self._asking}, timeout=pause_s)
             if acquired.is_lost:
                 reason = acquired.loss_reason or "the leadership was lost"
                 return Ended(Reason.LOST, ending.exit_code, reason)
 
     async def _run_once(self, client: AsyncClient, acquired: Acquired) -> Ended:
-        """Run the command until it ends, or is to be ended because another one is wished for."""
+        """Run the command until it ends, or is to be ended because another one was asked for."""
         job, plan, clock = self.job, self._plan, self._clock
         environ = self.environ(acquired)
         supervisor = Supervisor(clock, job.patience)
@@ -154,11 +154,9 @@ class Candidacy(Holder):
             async with probed(acquired, client, clock, job.patience, probe) as lease:
                 running = asyncio.create_task(supervisor.run(job.argv, lease, ready))
                 self._lease = lease
-                self.tell(f"elected, epoch {self._epoch}")
+                self.report(f"elected, epoch {self._epoch}")
                 try:
-                    await asyncio.wait(
-                        {running, self._wishing}, return_when=asyncio.FIRST_COMPLETED
-                    )
+                    await asyncio.wait({running, self._asking}, return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     self._lease = None
                     running.cancel()  # which ends the command before it returns
@@ -170,23 +168,23 @@ class Candidacy(Holder):
             self.supervisor = self._lease = None
             await supervisor.stop()
 
-    async def _wished(self, client: AsyncClient) -> Wish:
+    async def _request_to_take(self, client: AsyncClient) -> SuccessionRequest:
         """Return when another candidate should be elected that has not been refused before."""
         plan, name = self._plan, self.job.name
         above = None
         if plan.gives_way:
             above = WEIGHT if plan.weight is None else plan.weight
-        wish: Wish | None = None
+        request: SuccessionRequest | None = None
         while True:
             try:
-                wish = await wished(client, name, self._epoch, above)
-                if wish is not None and (wish, wish.zxid) not in self._refused:
-                    choose = named(wish.to) if wish.to else heaviest({})
+                request = await next_request(client, name, self._epoch, above)
+                if request is not None and (request, request.zxid) not in self._refused:
+                    choose = named(request.to) if request.to else heaviest({})
                     choose((await client.election(name)).candidates)  # before anything is stopped
-                    return wish
+                    return request
             except BadArgumentsError as error:
-                assert wish is not None, "only a candidate that does not wait is refused"
-                self._refuse(wish, error)
+                assert request is not None, "only a candidate that does not wait is refused"
+                self._refuse(request, error)
             except (UnavailableError, OutcomeUnknownError):
                 pass  # for now
             except CoordinatorError as error:
@@ -195,16 +193,20 @@ class Candidacy(Holder):
             await client.wait(client.retry_delay_ms(5))
 
     async def _has_handed_over(
-        self, client: AsyncClient, queue: CandidateQueue, acquired: Acquired, wish: Wish
+        self,
+        client: AsyncClient,
+        queue: CandidateQueue,
+        acquired: Acquired,
+        request: SuccessionRequest,
     ) -> bool:
         """Whether another one is elected, or may be; False: this one still is, certainly."""
-        self.tell(f"handing over, epoch {self._epoch}")
+        self.report(f"handing over, epoch {self._epoch}")
         try:
-            weights = {} if wish.to else await weights_of(client, self.job.name)
-            queue.choice = named(wish.to) if wish.to else heaviest(weights)
+            weights = {} if request.to else await weights_of(client, self.job.name)
+            queue.choice = named(request.to) if request.to else heaviest(weights)
             was_elected = await queue.release(acquired.grant)
         except BadArgumentsError as error:
-            self._refuse(wish, error)
+            self._refuse(request, error)
             return False
         except OutcomeUnknownError as error:
             note(f"{self.job.title}: given up, maybe handed over: {error.message}")
@@ -217,13 +219,13 @@ class Candidacy(Holder):
         if not was_elected:
             note(f"{self.job.title}: not handed over: it was not elected any more")
             return True
-        asked = f" ({wish.by}: {wish.reason})" if wish.by else ""
-        note(f"{self.job.title}: handed over to {wish.to or 'the next'}{asked}")
+        asked = f" ({request.by}: {request.reason})" if request.by else ""
+        note(f"{self.job.title}: handed over to {request.to or 'the next'}{asked}")
         return True
 
-    def _refuse(self, wish: Wish, error: CoordinatorError) -> None:
+    def _refuse(self, request: SuccessionRequest, error: CoordinatorError) -> None:
         note(f"{self.job.title}: stays elected: {error.message}")
-        self._refused = [*self._refused, (wish, wish.zxid)][-_REFUSED_MAX:]
+        self._refused = [*self._refused, (request, request.zxid)][-_REFUSED_MAX:]
 
 
 def removed_ready_file(path: str | None) -> str | None:

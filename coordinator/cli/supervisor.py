@@ -145,13 +145,13 @@ class Supervisor:
         return [kill_at_ms - self._patience.grace_ms, kill_at_ms]
 
     async def _renew(self, lease: SafeTime) -> None:
-        said: list[int] = []
+        notified: list[int] = []
         while True:
             until = self._until(lease)
             # A lease that was not renewed gives the same moment again, but for the rounding.
-            if not said or abs(until[1] - said[1]) > 1:
+            if not notified or abs(until[1] - notified[1]) > 1:
                 self._say({"until": until})
-                said = until
+                notified = until
             await asyncio.sleep(_RENEW_INTERVAL_MS / 1000)
 
     # --- the watchdog

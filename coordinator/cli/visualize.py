@@ -98,8 +98,8 @@ async def _record(
         }
 
         async def ask(url: str) -> dict[str, Any]:
-            said = await asked[url].status()
-            return {name: getattr(said, name) for name in ("role", "term", "is_ready", "summary")}
+            status = await asked[url].status()
+            return {name: getattr(status, name) for name in ("role", "term", "is_ready", "summary")}
 
         return await record(client, urls, seconds, path=path, ask=ask)
 

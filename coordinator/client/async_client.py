@@ -152,7 +152,7 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
             return await self._write(call, reader(Written))
         except SessionExpiredError as error:
             if session is not None:
-                self._heed(session, error)
+                self._note_end(session, error)
             raise
 
     @answering
@@ -442,7 +442,7 @@ class AsyncClient(LockVerbs, OperatorVerbs, AccessVerbs):
         """What all calls of this client go through; for what is built beside it."""
         return self._delivery
 
-    def _heed(self, session: Session, error: SessionExpiredError) -> None:
+    def _note_end(self, session: Session, error: SessionExpiredError) -> None:
         session.note_end(error)
 
     # --- the end

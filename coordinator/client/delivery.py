@@ -201,10 +201,10 @@ class CallDelivery:
             response = await self._transport.request(endpoint, request, timeout_ms)
             self.acceptance.note(request, response.status, self.clock.monotonic_ms())
             if renewal is not None:
-                renewal.heed(response.headers)
+                renewal.on_answer(response.headers)
             parsed = self._parsed(endpoint, response, parse)
         except AuthFailedError as error:
-            self.heed(error, request, sent_ms)
+            self.on_auth_failed(error, request, sent_ms)
             raise
         except (UnavailableError, OutcomeUnknownError) as error:
             self.last_failure = error
@@ -242,7 +242,7 @@ class CallDelivery:
             return None
         return Renewal(renewing, now_ms)
 
-    def heed(self, error: AuthFailedError, request: Request, sent_ms: int) -> None:
+    def on_auth_failed(self, error: AuthFailedError, request: Request, sent_ms: int) -> None:
         """End the session if ``error`` says that its credential is gone."""
         if self.acceptance.is_over(error, request, sent_ms):
             self.end_session(f"its credential was revoked; the member says: {error.message}")
@@ -436,12 +436,12 @@ class Streaming:
             delivery.acceptance.note(self._request, stream.status, delivery.clock.monotonic_ms())
             delivery.note_index(stream.headers)
             if self._renewal is not None:
-                self._renewal.heed(stream.headers)
+                self._renewal.on_answer(stream.headers)
             if stream.status >= 400:
                 raise await self._problem(stream)
         except BaseException as error:
             if isinstance(error, AuthFailedError):
-                self._delivery.heed(error, self._request, self._sent_ms)
+                self._delivery.on_auth_failed(error, self._request, self._sent_ms)
             await self.__aexit__(type(error), error, error.__traceback__)
             raise
         return stream

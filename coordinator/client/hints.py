@@ -156,8 +156,8 @@ _ALSO = {
 
 def missing(item: object, name: str, table: Mapping[str, str]) -> AttributeError:
     """Return the error that ``item`` has no attribute ``name``, with the line that works."""
-    said = f"{type(item).__name__!r} object has no attribute {name!r}"
-    return AttributeError(_with(said, table.get(name)), name=name, obj=item)
+    message = f"{type(item).__name__!r} object has no attribute {name!r}"
+    return AttributeError(_with(message, table.get(name)), name=name, obj=item)
 
 
 class Contending:
@@ -258,5 +258,5 @@ class LockQuestion(Coroutine[Any, Any, LockView]):
             raise missing(self, name, {})
 
 
-def _with(said: str, line: str | None) -> str:
-    return f"{said}; here it is {line}" if line else said
+def _with(message: str, line: str | None) -> str:
+    return f"{message}; here it is {line}" if line else message

@@ -42,7 +42,7 @@ class Renewal(NamedTuple):
         headers[_SESSION_ID] = self.renewing.session_id
         return request._replace(headers=headers)
 
-    def heed(self, headers: Mapping[str, str]) -> None:
-        """Read in the headers of the answer whether it was renewed."""
+    def on_answer(self, headers: Mapping[str, str]) -> None:
+        """Note that the session was renewed, if the headers of the answer say so."""
         if _SAFE in headers:
             self.renewing.on_renewed(self.sent_ms)

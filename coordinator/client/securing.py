@@ -129,6 +129,6 @@ def is_nobody_there(error: BaseException | None) -> bool:
         return error.errno in _NO_ADDRESS
     if isinstance(error, OSError) and error.errno is None:
         # asyncio joins the errors of several addresses (localhost has two) into one text.
-        said = str(error)
-        return 0 < said.count("[Errno ") == said.count(f"[Errno {errno.ECONNREFUSED}]")
+        message = str(error)
+        return 0 < message.count("[Errno ") == message.count(f"[Errno {errno.ECONNREFUSED}]")
     return False

@@ -187,11 +187,11 @@ class Verbs(AsyncClient):
         """End the calls of threads; the core is closed by its owner."""
         await self._delivery.close()
 
-    def _heed(self, session: Session, error: SessionExpiredError) -> None:
-        async def heed() -> None:
+    def _note_end(self, session: Session, error: SessionExpiredError) -> None:
+        async def note_end() -> None:
             session.note_end(error)
 
-        self._thread.run(heed())
+        self._thread.run(note_end())
 
     @property
     def _takes_calls(self) -> bool:

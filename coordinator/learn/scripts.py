@@ -43,22 +43,22 @@ class UnexpectedEndError(AssertionError):
 async def freeze_ray(stage: Stage) -> None:
     """A is frozen for longer than its lease; B writes; A wakes and writes."""
     stage.acquire("A")
-    await stage.actors["A"].hear("holds")
+    await stage.actors["A"].expect("holds")
     await stage.until(lambda state: bool(state["lock"].get("holder") == "A"), "A to hold")
     stage.explain("A has looked: it holds the lock. It is about to write. Now it is frozen.")
     b_has_written = asyncio.Event()
     stage.freeze("A", at_least_until=b_has_written)
     stage.acquire("B")
     stage.write("A")
-    await stage.actors["B"].hear("holds")
+    await stage.actors["B"].expect("holds")
     await stage.until(lambda state: bool(state["lock"].get("holder") == "B"), "B to hold")
     stage.write("B")
-    await stage.actors["B"].hear("wrote")
+    await stage.actors["B"].expect("wrote")
     _guess_what_the_store_does(stage)
     b_has_written.set()
     await stage.awake("A")
-    line = await stage.actors["A"].hear("wrote", "refused")
-    await stage.actors["A"].hear("lost")
+    line = await stage.actors["A"].expect("wrote", "refused")
+    await stage.actors["A"].expect("lost")
     _expect_end_of_freeze_ray(stage, line)
 
 
@@ -96,7 +96,7 @@ def _expect_end_of_freeze_ray(stage: Stage, line: dict[str, Any]) -> None:
 async def lost_leader(stage: Stage) -> None:
     """The leader is killed while A holds; A goes on holding, and B gets it in its turn."""
     stage.acquire("A")
-    await stage.actors["A"].hear("holds")
+    await stage.actors["A"].expect("holds")
     stage.acquire("B")
     await stage.until(lambda state: "B" in state["lock"].get("queue", []), "B in the queue")
     await _until_one_leads(stage)
@@ -117,14 +117,14 @@ async def lost_leader(stage: Stage) -> None:
         f"another member than {killed} to lead",
     )
     stage.write("A")
-    await stage.actors["A"].hear("wrote")
+    await stage.actors["A"].expect("wrote")
     value, _ = stage.report.read()
     expect(value == "by A", f"A to go on writing, found {value!r}")
     expect(stage.state["lock"].get("holder") == "A", "A to go on holding")
     stage.release("A")
-    await stage.actors["B"].hear("holds")
+    await stage.actors["B"].expect("holds")
     stage.write("B")
-    await stage.actors["B"].hear("wrote")
+    await stage.actors["B"].expect("wrote")
     expect(stage.report.read()[0] == "by B", "B to write in its turn")
     stage.heal()
     await _wait_for_all(stage)
@@ -134,7 +134,7 @@ async def lost_leader(stage: Stage) -> None:
 async def cut_member(stage: Stage) -> None:
     """The leader is cut off: it grants nothing, the others elect one, the lock goes on."""
     stage.acquire("A")
-    await stage.actors["A"].hear("holds")
+    await stage.actors["A"].expect("holds")
     await _until_one_leads(stage)
     leader = stage.onlooker.leader_id
     stage.recorder.step("guess", f"Member {leader} leads. It is about to be cut off.",
@@ -154,11 +154,11 @@ async def cut_member(stage: Stage) -> None:
         f"another member than {leader} to lead, and {leader} to say that it is not ready",
     )
     stage.release("A")
-    await stage.actors["A"].hear("released")
+    await stage.actors["A"].expect("released")
     stage.acquire("B")
-    await stage.actors["B"].hear("holds")
+    await stage.actors["B"].expect("holds")
     stage.write("B")
-    await stage.actors["B"].hear("wrote")
+    await stage.actors["B"].expect("wrote")
     stage.explain(f"The two granted B. Member {leader} says that it is not ready, and why: a "
                   "minority serves no lock, and no read that could be wrong.")  # fmt: skip
     stage.heal()
@@ -169,28 +169,28 @@ async def cut_member(stage: Stage) -> None:
 async def lease_and_hold(stage: Stage) -> None:
     """A works for longer than the lease: alive it keeps the lock, silent it does not."""
     stage.acquire("A")
-    await stage.actors["A"].hear("holds")
+    await stage.actors["A"].expect("holds")
     stage.explain(f"A works for longer than its lease of {stage.lease_s:g} s. It lives, so its "
                   "heartbeats extend the lease: watch the bar.")  # fmt: skip
     await asyncio.sleep(stage.lease_s * 1.3)
     expect(stage.state["lock"].get("holder") == "A", "A to hold longer than its lease")
     stage.write("A")
-    await stage.actors["A"].hear("wrote")
+    await stage.actors["A"].expect("wrote")
     stage.explain("The lease bounds the silence of a holder, not the time it holds. To bound that, "
                   "give Lock a max_hold.")  # fmt: skip
     stage.release("A")
-    await stage.actors["A"].hear("released")
+    await stage.actors["A"].expect("released")
 
 
 async def long_pause(stage: Stage) -> None:
     """A short pause costs nothing; a long one costs the lock, and its holder learns of it first."""
     stage.acquire("A")
-    await stage.actors["A"].hear("holds")
+    await stage.actors["A"].expect("holds")
     stage.explain("A garbage collection of a fifth of the lease: nothing happens.")
     stage.freeze("A", LEASE_S * 0.2)
     await stage.awake("A")
     stage.actors["A"].cue("check")
-    line = await stage.actors["A"].hear("held", "not held")
+    line = await stage.actors["A"].expect("held", "not held")
     expect(line["what"] == "held", f"A to hold after a short pause, found {line}")
     stage.explain(f"A asks its client, without a request: held, safe for {line['safe_ms']} ms.")
     stage.explain("Now one that is longer than the lease.")
@@ -198,15 +198,15 @@ async def long_pause(stage: Stage) -> None:
     stage.freeze("A", at_least_until=b_holds)
     stage.acquire("B")
     stage.actors["A"].cue("check")
-    await stage.actors["B"].hear("holds")
+    await stage.actors["B"].expect("holds")
     b_holds.set()
     await stage.awake("A")
-    line = await stage.actors["A"].hear("held", "not held")
+    line = await stage.actors["A"].expect("held", "not held")
     expect(line["what"] == "not held", f"A to know that it lost, found {line}")
     stage.explain("The first thing that A's client says after the pause: not held. It counts its "
                   "lease from when it sent the last heartbeat, on a clock that ran meanwhile.")
     stage.release("B")
-    await stage.actors["B"].hear("released")
+    await stage.actors["B"].expect("released")
 
 
 async def _wait_for_all(stage: Stage) -> None:

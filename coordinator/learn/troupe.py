@@ -12,7 +12,7 @@ from typing import Any
 
 from coordinator.errors import UnavailableError
 
-HEAR_S = 60.0
+EXPECT_S = 60.0
 _KILL_S = 5.0
 _LINE_BYTES_MAX = 64 * 1024
 _HEARD_MAX = 1_000
@@ -58,13 +58,13 @@ class Actor:
             {"name": self.name, "endpoints": endpoints, "lock": lock, "database": database,
              "lease_s": lease_s}
         )  # fmt: skip
-        self.session_id = (await self.hear("ready"))["session_id"]
+        self.session_id = (await self.expect("ready"))["session_id"]
 
     def cue(self, do: str, **arguments: Any) -> None:
         """Say what to do next; a frozen actor does it when it wakes."""
         self._send({"do": do, **arguments})
 
-    async def hear(self, *whats: str, within_s: float = HEAR_S) -> dict[str, Any]:
+    async def expect(self, *whats: str, within_s: float = EXPECT_S) -> dict[str, Any]:
         """Wait until it says one of ``whats``, and return the whole line.
 
         Raises:
@@ -88,9 +88,9 @@ class Actor:
             how = "a refusal"
         elif self._has_ended:
             how = "it has ended"
-        said = ", ".join(map(json.dumps, list(self._heard)[-_SAID_MAX:])) or "nothing else"
+        lines = ", ".join(map(json.dumps, list(self._heard)[-_SAID_MAX:])) or "nothing else"
         raise UnavailableError(
-            f"actor {self.name}: expected {' or '.join(whats)}, found: {how}; it said {said}"
+            f"actor {self.name}: expected {' or '.join(whats)}, found: {how}; it said {lines}"
         )
 
     def _is_refused(self) -> bool:

@@ -128,10 +128,10 @@ class LockView(Struct, frozen=True):
             """Never entered."""
 
         def __getattr__(self, name: str) -> NoReturn:
-            said = f"'LockView' object has no attribute {name!r}"
+            message = f"'LockView' object has no attribute {name!r}"
             is_ours = name in ("acquire", "release", "try_acquire", "locked", "owned")
-            said += f"; {HOLD_LINE}" if is_ours else ""
-            raise AttributeError(said, name=name, obj=self)
+            message += f"; {HOLD_LINE}" if is_ours else ""
+            raise AttributeError(message, name=name, obj=self)
 
 
 class LockSummary(Struct, frozen=True):

@@ -131,27 +131,27 @@ def keys_in(document: Mapping[str, Any]) -> dict[str, Key]:
     return found
 
 
-def _key(said: dict[str, Any]) -> Key | None:
+def _key(document: dict[str, Any]) -> Key | None:
     """Return a key that signs, None for every other one."""
-    key_id = said.get("kid")
+    key_id = document.get("kid")
     if not isinstance(key_id, str) or not 0 < len(key_id) <= KEY_ID_CHARACTERS_MAX:
         return None
-    if said.get("use", "sig") != "sig" or said.get("kty") not in ("RSA", "EC", "OKP"):
+    if document.get("use", "sig") != "sig" or document.get("kty") not in ("RSA", "EC", "OKP"):
         return None
-    of_curve = _OF_CURVES.get(str(said.get("crv")))
-    fitting = _RSA if said["kty"] == "RSA" else (of_curve,) if of_curve else ()
-    named = said.get("alg")
+    of_curve = _OF_CURVES.get(str(document.get("crv")))
+    fitting = _RSA if document["kty"] == "RSA" else (of_curve,) if of_curve else ()
+    named = document.get("alg")
     algorithms = tuple([each for each in fitting if named in (None, each)])
     if not algorithms:
         return None
     public_parts: dict[str, Any] = {
-        name: said[name] for name in ("kty", "n", "e", "crv", "x", "y") if name in said
+        name: document[name] for name in ("kty", "n", "e", "crv", "x", "y") if name in document
     }
     try:
         public = jwt.PyJWK.from_dict(public_parts, algorithm=algorithms[0]).key
         size = getattr(public, "key_size", _RSA_BITS_MIN)
     except (jwt.PyJWTError, ValueError, TypeError, OverflowError):
         return None
-    if said["kty"] == "RSA" and not _RSA_BITS_MIN <= size <= _RSA_BITS_MAX:
+    if document["kty"] == "RSA" and not _RSA_BITS_MIN <= size <= _RSA_BITS_MAX:
         return None
     return Key(public, algorithms)

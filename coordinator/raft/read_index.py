@@ -116,7 +116,7 @@ class ReadIndex:
             found = error
             answer.fail(lambda: found)
         else:
-            answer.tell(shared.result())
+            answer.resolve(shared.result())
 
     async def _index_or_later(self, running: Callable[[], Consensus]) -> int:
         try:
@@ -137,7 +137,7 @@ class ReadIndex:
                     index = await self._index(running())
                 except (NoLeaderError, OutcomeUnknownError):
                     continue
-                self._later.tell(index, waiting)
+                self._later.resolve(index, waiting)
                 await asyncio.sleep(0)
         except ShuttingDownError as error:
             message = error.message

@@ -29,21 +29,21 @@ class Asking:
         self._leadership = context.leadership
         self._tasks = context.tasks
         self._turns = context.turns
-        self._telling: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
         context.engine.on_request(REQUEST_KIND, self._on_request)
 
     def look(self, _now_ms: int) -> None:
-        """Tell the leader who asks here, if anybody does."""
-        if self._telling is not None and not self._telling.done():
+        """Report to the leader which clients ask here, if any do."""
+        if self._reporting is not None and not self._reporting.done():
             return
         leader_id = self._leadership.known_leader()
         if leader_id is None or leader_id == self._engine.member_id:
             return
         asking = self._turns.asking()
         if asking:
-            self._telling = self._tasks.spawn(self._tell(leader_id, asking), "say who asks")
+            self._reporting = self._tasks.spawn(self._report(leader_id, asking), "say who asks")
 
-    async def _tell(self, leader_id: str, asking: list[tuple[str, bool]]) -> None:
+    async def _report(self, leader_id: str, asking: list[tuple[str, bool]]) -> None:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 payload = msgspec.msgpack.encode(asking)
@@ -51,12 +51,12 @@ class Asking:
         except (TimeoutError, CoordinatorError):
             return  # the next look reports it again
         if len(reply) == 2:
-            self._turns.hear_of_others(reply[0], is_one_modest=bool(reply[1]))
+            self._turns.note_cluster(reply[0], is_one_modest=bool(reply[1]))
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
         try:
             asking = _ASKING.decode(payload) if len(payload) <= _PAYLOAD_BYTES_MAX else []
         except msgspec.DecodeError:
             asking = []
-        count, is_one_modest = self._turns.hear(asking[:ASKING_SHOWN_MAX])
+        count, is_one_modest = self._turns.note_elsewhere(asking[:ASKING_SHOWN_MAX])
         return bytes((min(count, _COUNT_MAX), is_one_modest))

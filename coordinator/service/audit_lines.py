@@ -119,7 +119,7 @@ def first_path(operation: Operation) -> str:
 def _of_access(name: Callable[[Any], str], detail: Callable[[Any], dict[str, object]]) -> Any:
     """Return how a change of access rights is said: nothing of one that changed nothing."""
 
-    def said(operation: Any, result: Any) -> dict[str, Any] | None:
+    def fields_of(operation: Any, result: Any) -> dict[str, Any] | None:
         assert isinstance(result, AccessChanged), "a change of access comes to an AccessChanged"
         if not result.was_changed:
             return None
@@ -130,7 +130,7 @@ def _of_access(name: Callable[[Any], str], detail: Callable[[Any], dict[str, obj
             "detail": detail(operation),
         }
 
-    return said
+    return fields_of
 
 
 def _rules(rules: tuple[Rule, ...]) -> dict[str, object]:

@@ -19,7 +19,7 @@ from coordinator.errors import LockLostError
 from coordinator.raft.engine import EngineStatus
 from coordinator.service.audit_lines import LINES, first_path
 from coordinator.service.context import MemberContext
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 
@@ -29,7 +29,7 @@ LOOK_EVERY_MS = 1_000
 class AuditTrail:
     """Follows the state and the engine of one member, and notes what an auditor asks for."""
 
-    hears: ClassVar[Hears] = Hears.ALL
+    interest: ClassVar[Interest] = Interest.ALL
 
     def __init__(self, context: MemberContext, audit: Audit) -> None:
         self._audit = audit
@@ -48,10 +48,10 @@ class AuditTrail:
                 self._note_late_write(command, outcome)
             return
         make = LINES.get(type(command.operation))
-        said = None if make is None else make(command.operation, outcome.result)
-        if said is not None:
+        fields = None if make is None else make(command.operation, outcome.result)
+        if fields is not None:
             index = self._replica.machine.applied_index
-            self._audit.note(_applied(command, outcome, index=index, **said))
+            self._audit.note(_applied(command, outcome, index=index, **fields))
 
     def on_restore(self) -> None:
         """Say from which change on this log has lines again."""
@@ -93,7 +93,7 @@ class AuditTrail:
         )
 
 
-def _applied(command: Command, outcome: Outcome, **said: Any) -> AuditEvent:
+def _applied(command: Command, outcome: Outcome, **fields: Any) -> AuditEvent:
     request = command.request
     return AuditEvent(
         source=Source.APPLIED,
@@ -102,7 +102,7 @@ def _applied(command: Command, outcome: Outcome, **said: Any) -> AuditEvent:
         credential=command.caller.credential,
         zxid=outcome.zxid,
         request="" if request is None else f"{request.client_id}/{request.number}",
-        **said,
+        **fields,
     )
 
 

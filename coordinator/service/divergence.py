@@ -282,14 +282,14 @@ class Divergence:
                 return
         own = verdict.digests[self._engine.member_id]
         if comparison is not Comparison.DIFFERENT or own == common:
-            await self._tell(verdict)
+            await self._send_verdict(verdict)
         self._stop_if_different(verdict, member_count)
 
-    async def _tell(self, verdict: DigestVerdict) -> None:
+    async def _send_verdict(self, verdict: DigestVerdict) -> None:
         """Send the others what was found; a member that cannot be reached is compared again."""
         payload = verdict.payload
 
-        async def tell(member_id: str) -> None:
+        async def send(member_id: str) -> None:
             try:
                 async with self._timers.deadline(self._clock.monotonic_ms() + VERDICT_MS):
                     await self._engine.request(member_id, VERDICT_KIND, payload)
@@ -297,7 +297,7 @@ class Divergence:
                 pass
 
         others = [each for each in verdict.digests if each != self._engine.member_id]
-        await asyncio.gather(*(tell(each) for each in others))
+        await asyncio.gather(*(send(each) for each in others))
 
     # --- every member
 

@@ -167,8 +167,8 @@ class _Rounds:
         try:
             acks = await self._run(list(session_ids))
         except CoordinatorError as error:
-            said = error
-            wake_in_turns([answer for _, answer in taken], lambda each: each.set_exception(said))
+            failure = error
+            wake_in_turns([answer for _, answer in taken], lambda each: each.set_exception(failure))
             return
         wake_in_turns([answer for _, answer in taken], lambda each: each.set_result(acks))
 
@@ -396,18 +396,18 @@ def _encode_reply(acks: Acks, bytes_max: int) -> bytes:
         if used > _REPLY_BYTES_ENOUGH:
             break
         key = json.dumps(session_id)
-        said = {"timeouts": "null" if ack is None else str(ack.timeout_ms)}
+        texts = {"timeouts": "null" if ack is None else str(ack.timeout_ms)}
         if ack is not None and ack.holds:
-            said["holds"] = json.dumps(dict(ack.holds))
+            texts["holds"] = json.dumps(dict(ack.holds))
         if ack is not None and ack.lost:
-            said["lost"] = json.dumps(to_builtins(ack.lost))
-        size = sum(len(key) + len(each) + 4 for each in said.values())
+            texts["lost"] = json.dumps(to_builtins(ack.lost))
+        size = sum(len(key) + len(each) + 4 for each in texts.values())
         if used + size > bytes_max:
             if 2 * used > bytes_max:
                 break
             continue
         used += size
-        for name, each in said.items():
+        for name, each in texts.items():
             parts[name].append(f"{key}: {each}")
     fields = [
         f'"{name}": {{{", ".join(each)}}}'

@@ -26,7 +26,7 @@ from typing import ClassVar
 
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.service.context import MemberContext
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.service.session_ends import ENDED_AT_ONCE
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
@@ -43,7 +43,7 @@ _STARTED_AT_ONCE = 2_000
 class Leases:
     """The lease of every open session, while this member leads."""
 
-    hears: ClassVar[Hears] = Hears.QUEUES
+    interest: ClassVar[Interest] = Interest.QUEUES
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

@@ -22,7 +22,7 @@ from coordinator.model.limits import WHY_NO_MORE, proposed_bounds_of
 from coordinator.service.context import MemberContext
 from coordinator.service.proposals import Proposer, RequestContext
 from coordinator.service.reads import ReadMode, ReadReply, Reads
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, SetLimits
 from coordinator.state.limits import LimitsRecord
@@ -53,7 +53,7 @@ class LimitsService:
         rules: those of this release; a test passes those of another one.
     """
 
-    hears: ClassVar[Hears] = Hears.REST
+    interest: ClassVar[Interest] = Interest.REST
 
     def __init__(
         self,
@@ -234,7 +234,7 @@ class LimitsService:
 
     def reserve_in_words(self) -> str:
         """Describe what has only its reserve left, and what to do; "" if nothing has."""
-        machine, said = self._replica.machine, []
+        machine, reached = self._replica.machine, []
         for name, now, of_what in self._filled():
             if now < self._ordinary_max(name):
                 continue
@@ -242,14 +242,14 @@ class LimitsService:
             whose = "operators" if name == "sessions_max" else "locks and elections"
             kept = maximum - self._ordinary_max(name)
             left = f"the last {kept} are kept for {whose}" if kept else "none is kept back"
-            said.append(f"{now} of {maximum} {of_what} ({name}) are used, and {left}")
-        if not said:
+            reached.append(f"{now} of {maximum} {of_what} ({name}) are used, and {left}")
+        if not reached:
             return ""
         address, count = machine.largest_address()
-        if address and "sessions_max" in said[0]:
-            said[0] += f"; {count} sessions are of the address {address}"
+        if address and "sessions_max" in reached[0]:
+            reached[0] += f"; {count} sessions are of the address {address}"
         return (
-            f"{'; '.join(said)}: end sessions (coordinator sessions close), delete what is not "
+            f"{'; '.join(reached)}: end sessions (coordinator sessions close), delete what is not "
             "needed, or raise the limit (coordinator limits set)"
         )
 

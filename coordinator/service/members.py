@@ -77,10 +77,10 @@ class MemberReports:
         infos = members_of(self._addresses, self._engine.status())
         others = [each.member_id for each in infos if not each.is_self]
         answers = await asyncio.gather(*(self._ask(member_id) for member_id in others))
-        said = dict(zip(others, answers, strict=True))
+        answer_of = dict(zip(others, answers, strict=True))
         reports = []
         for each in infos:
-            facts = self.own() if each.is_self else said[each.member_id]
+            facts = self.own() if each.is_self else answer_of[each.member_id]
             silence = "" if isinstance(facts, MemberFacts) else facts
             reports.append(
                 MemberReport(

@@ -18,7 +18,7 @@ from typing import ClassVar, Generic, TypeVar
 from coordinator.errors import NoLeaderError
 from coordinator.model.access import Caller, Verb
 from coordinator.service.context import MemberContext
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.service.slices import pass_for_itself
 from coordinator.state import paths
 from coordinator.state.commands import Command
@@ -157,7 +157,7 @@ def _stat_of_the_way(stat: Stat, shown: int) -> Stat:
 class Reads:
     """Waits until the local state is fresh enough to read, and labels how fresh it is."""
 
-    hears: ClassVar[Hears] = Hears.ALL
+    interest: ClassVar[Interest] = Interest.ALL
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, NamedTuple
 from coordinator.errors import CoordinatorError
 from coordinator.model.events import EventType
 from coordinator.service.context import MemberContext
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Reap
 from coordinator.state.outcomes import Outcome, Reaped
@@ -44,7 +44,7 @@ class _Seen(NamedTuple):
 class Reaper:
     """The idle znodes that this leader has seen, and when they are due."""
 
-    hears: ClassVar[Hears] = Hears.ALL
+    interest: ClassVar[Interest] = Interest.ALL
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

@@ -23,11 +23,11 @@ from coordinator.waiting import FREED_AT_ONCE, in_turns
 _OnOutcome = Callable[[Command, Outcome], None]
 
 
-class Hears(Enum):
-    """The commands that a listener hears of. One that was refused goes to all.
+class Interest(Enum):
+    """The commands that a listener is called for. All are called for a refused command.
 
-    Most commands change the data of one znode, or take or leave a place in a queue, and are of no
-    concern to nearly all who listen."""
+    Most commands change the data of one znode, or enter or leave a queue; few listeners need
+    those."""
 
     ALL = 0
     QUEUES = 1
@@ -36,16 +36,16 @@ class Hears(Enum):
     """All but those, and Enter and Release."""
 
 
-_HEARD_BY: Final[dict[type, Hears]] = {
-    SetData: Hears.ALL, Check: Hears.ALL, Enter: Hears.QUEUES, Release: Hears.QUEUES,
+_INTEREST_IN: Final[dict[type, Interest]] = {
+    SetData: Interest.ALL, Check: Interest.ALL, Enter: Interest.QUEUES, Release: Interest.QUEUES,
 }  # fmt: skip
-"""Who is called for these operations: listeners that hear at least so much."""
+"""The interest that a listener needs, at least, to be called for these operations."""
 
 
 class StateListener(Protocol):
     """A part of the member that follows the state. Neither call may raise."""
 
-    hears: ClassVar[Hears]
+    interest: ClassVar[Interest]
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
         """``command`` has just been applied."""
@@ -85,7 +85,7 @@ class MachineReplica:
         """Whether the state is known to have limits and rules of its own."""
 
     def add_listener(self, listener: StateListener) -> None:
-        """Call ``listener`` for the outcomes that it hears, after the listeners added before it."""
+        """Call ``listener`` for the outcomes in its interest, after the listeners added before."""
         self._listeners.append(listener)
         self._listeners_of.clear()
 
@@ -101,7 +101,7 @@ class MachineReplica:
         if not self._is_begun:
             return self._apply_first(index, term, decoded)
         outcome = self.machine.apply(decoded, index, term)
-        self._tell(decoded, outcome)
+        self._notify(decoded, outcome)
         return outcome
 
     def _apply_first(self, index: int, term: int, decoded: Command) -> Outcome:
@@ -113,15 +113,17 @@ class MachineReplica:
         if is_first:
             self._refuse_other_rules()
         self._is_begun = not is_first
-        self._tell(decoded, outcome)
+        self._notify(decoded, outcome)
         return outcome
 
-    def _tell(self, command: Command, outcome: Outcome) -> None:
+    def _notify(self, command: Command, outcome: Outcome) -> None:
         kind = type(command.operation) if outcome.refusal is None else Refusal
         listeners = self._listeners_of.get(kind)
         if listeners is None:
-            least = _HEARD_BY.get(kind, Hears.REST).value
-            listeners = [each.on_outcome for each in self._listeners if each.hears.value <= least]
+            least = _INTEREST_IN.get(kind, Interest.REST).value
+            listeners = [
+                each.on_outcome for each in self._listeners if each.interest.value <= least
+            ]
             self._listeners_of[kind] = listeners
         for on_outcome in listeners:
             on_outcome(command, outcome)

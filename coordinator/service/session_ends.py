@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from coordinator.service.context import MemberContext
 from coordinator.service.pieces import Pieces
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.state.commands import CloseSession, Command, FinishSession
 from coordinator.state.outcomes import AccessChanged, Outcome, SessionEnded, SessionFinished
 
@@ -26,7 +26,7 @@ _REVOKED_AT_ONCE = 20
 class SessionEnds:
     """Completes the ends of sessions while this member leads, and wakes those who wait for it."""
 
-    hears: ClassVar[Hears] = Hears.REST
+    interest: ClassVar[Interest] = Interest.REST
 
     def __init__(self, context: MemberContext) -> None:
         self._replica = context.replica

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from coordinator.errors import CoordinatorError
 from coordinator.raft.engine import Engine
-from coordinator.service.replica import Hears, MachineReplica
+from coordinator.service.replica import Interest, MachineReplica
 from coordinator.service.timers import Timers
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
@@ -34,7 +34,7 @@ class _Look:
 class StateSlices:
     """Takes slices of one member's state."""
 
-    hears: ClassVar[Hears] = Hears.REST
+    interest: ClassVar[Interest] = Interest.REST
 
     def __init__(self, engine: Engine, timers: Timers, replica: MachineReplica) -> None:
         self._engine = engine

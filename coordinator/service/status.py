@@ -108,12 +108,12 @@ def in_words(members: Sequence[MemberInfo], engine: EngineStatus, wrong: str) ->
 
 def _warnings(engine: EngineStatus) -> str:
     """Return the first refusal and the first alarm, and how many more there are; "" without."""
-    said = ""
+    text = ""
     for what, found in (("refused", engine.refused), ("ALARM", engine.alarms)):
         if found:
             first, *more = found.values()
-            said += f"; {what}: {first}" + (f" (and {len(more)} more)" if more else "")
-    return said
+            text += f"; {what}: {first}" + (f" (and {len(more)} more)" if more else "")
+    return text
 
 
 def _quorum(engine: EngineStatus) -> str:

@@ -256,7 +256,7 @@ class Turns:
         shown = islice({**self._asked_before, **self._asked}, ASKING_SHOWN_MAX)
         return [(key, self._is_heavy(key, now_s)) for key in shown]
 
-    def hear(self, asking: Iterable[tuple[str, bool]]) -> tuple[int, bool]:
+    def note_elsewhere(self, asking: Iterable[tuple[str, bool]]) -> tuple[int, bool]:
         """Note who asks at another member; return how many ask, and whether one modestly."""
         now_s = (self._loop or self._running_loop()).time()
         period = int(now_s / _PERIOD_S) + 1
@@ -270,7 +270,7 @@ class Turns:
         here = self.asking()
         return len(here), not all(is_heavy for _, is_heavy in here)
 
-    def hear_of_others(self, count: int, *, is_one_modest: bool) -> None:
+    def note_cluster(self, count: int, *, is_one_modest: bool) -> None:
         """Note how many ask anywhere, as the leader says, and whether one of them modestly."""
         now_s = (self._loop or self._running_loop()).time()
         if count > 1:

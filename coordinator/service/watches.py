@@ -37,7 +37,7 @@ from coordinator.model.events import Change, Event, EventType, WatchKind, WatchS
 from coordinator.service.context import MemberContext
 from coordinator.service.expiry import expired
 from coordinator.service.places import has_place
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.service.turns import KEY
 from coordinator.service.wakes import Wakes
 from coordinator.service.watch_history import History
@@ -83,7 +83,7 @@ class Selection:
 class WatchHub:
     """All watches of one member, and the history that lets them resume."""
 
-    hears: ClassVar[Hears] = Hears.ALL
+    interest: ClassVar[Interest] = Interest.ALL
 
     def __init__(self, context: MemberContext) -> None:
         self._leadership = context.leadership

@@ -124,7 +124,7 @@ class Wire:
         """Return what is sent of a request: while heartbeats are held back it renews nothing."""
         if not self._freezes:
             return request
-        headers = {name: said for name, said in request.headers.items() if name != _SESSION_ID}
+        headers = {name: value for name, value in request.headers.items() if name != _SESSION_ID}
         return request._replace(headers=headers)
 
     async def close(self) -> None:
@@ -262,7 +262,9 @@ def _is_answer(line: bytes, headers: Mapping[str, str]) -> bool:
 
     The answer of one that need not wait is a body of one line, without a type."""
     try:
-        said = _decoded(line, headers)
+        line_body = _decoded(line, headers)
     except BadArgumentsError:
         return False
-    return isinstance(said, dict) and ("grant" in said or said.get("type") in ("granted", "error"))
+    return isinstance(line_body, dict) and (
+        "grant" in line_body or line_body.get("type") in ("granted", "error")
+    )

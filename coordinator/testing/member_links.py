@@ -41,15 +41,15 @@ class Links:
         for one in cut[0]:
             for other in cut[1]:
                 if not self.is_cut(one, other):
-                    self._tell(one, other)
-                    self._tell(other, one)
+                    self._notify(one, other)
+                    self._notify(other, one)
 
     def end_of(self, member_id: str, transport: MemberTransport) -> LinkEnd:
         """Return a new end for a member that starts."""
         end = self._ends[member_id] = LinkEnd(self, member_id, transport)
         return end
 
-    def _tell(self, member_id: str, other: str) -> None:
+    def _notify(self, member_id: str, other: str) -> None:
         end = self._ends.get(member_id)
         if end is not None and end.is_connected(other) and end.listener is not None:
             end.listener.on_connected(other)  # what was sent meanwhile is lost

@@ -80,13 +80,13 @@ class Certificates:
     def warnings(self) -> tuple[str, ...]:
         """Return which protection is off, and which certificates want an operator."""
         now_ms = self._clock.wall_ms()
-        said = list(what_is_off(self._config))
+        found = list(what_is_off(self._config))
         for where, each in (("cluster", self.member), ("http", self.door)):
             if each is not None and each.problem:
-                said.append(f"the former certificate stays in use: {each.problem}")
+                found.append(f"the former certificate stays in use: {each.problem}")
             if each is not None:
-                said.append(expiry_warning(f"[{where}]", each.current.expires_ms, now_ms))
-        return tuple(each for each in said if each)
+                found.append(expiry_warning(f"[{where}]", each.current.expires_ms, now_ms))
+        return tuple(each for each in found if each)
 
     def expire_s(self) -> dict[str, float]:
         """Return when the certificates in use expire, in Unix seconds, by where they are shown."""
@@ -103,5 +103,5 @@ class Certificates:
                 self._say()
 
     def _say(self) -> None:
-        for said in self.warnings():
-            logger.warning("%s", said)
+        for warning in self.warnings():
+            logger.warning("%s", warning)

@@ -83,8 +83,8 @@ def why_no_tls(error: BaseException, words: Mapping[str, str]) -> str:
     kind = _kind(error)
     if kind is not None:
         return words[kind]
-    said = getattr(error, "reason", None) or str(error) or type(error).__name__
-    return f"the TLS handshake failed: {said}"
+    reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+    return f"the TLS handshake failed: {reason}"
 
 
 def is_refusal(error: BaseException | None) -> bool:

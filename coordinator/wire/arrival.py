@@ -172,8 +172,8 @@ class Arrival(asyncio.Protocol):
     def on_tls_failed(self, error: Exception) -> None:
         """Note why; the connection is closed next."""
         if self._place is not None:
-            said = why_no_tls(error, TO_MEMBERS)
-            logger.debug("no TLS with a client at %s: %s", self._place.address, ascii(said))
+            reason = why_no_tls(error, TO_MEMBERS)
+            logger.debug("no TLS with a client at %s: %s", self._place.address, ascii(reason))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Give the place back."""

@@ -78,7 +78,7 @@ def from_body(
     try:
         value: Value = form_of(kind).read(body, given or {}, beside)
     except WrongBody as wrong:
-        raise BadArgumentsError(f"{where}{wrong.path}: {wrong.said}") from None
+        raise BadArgumentsError(f"{where}{wrong.path}: {wrong.problem}") from None
     return value
 
 
@@ -115,7 +115,7 @@ def union_from_body(kinds: Any, body: Any, where: str = "body") -> Any:
     try:
         return _union(kinds).read(body)
     except WrongBody as wrong:
-        raise BadArgumentsError(f"{where}{wrong.path}: {wrong.said}") from None
+        raise BadArgumentsError(f"{where}{wrong.path}: {wrong.problem}") from None
 
 
 @cache

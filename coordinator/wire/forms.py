@@ -18,9 +18,9 @@ UNBOUNDED: Final = sys.maxsize
 class WrongBody(Exception):
     """What is wrong with a part of a body; the path to it grows on the way out."""
 
-    def __init__(self, said: str, path: str = "") -> None:
-        super().__init__(said)
-        self.said = said
+    def __init__(self, problem: str, path: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
         self.path = path
 
 

@@ -53,13 +53,13 @@ def read_if_held(body: Mapping[str, Any]) -> tuple[IfHeld, ...]:
     Raises:
         BadArgumentsError: it is neither, or too many.
     """
-    said, where = body.get(IF_HELD_FIELD), f"body.{IF_HELD_FIELD}"
-    if said is None:
+    conditions, where = body.get(IF_HELD_FIELD), f"body.{IF_HELD_FIELD}"
+    if conditions is None:
         return ()
-    if not isinstance(said, list):
-        return (from_body(IfHeld, said, where),)
+    if not isinstance(conditions, list):
+        return (from_body(IfHeld, conditions, where),)
     return checked_if_held(
-        tuple([from_body(IfHeld, each, f"{where}[{at}]") for at, each in enumerate(said)])
+        tuple([from_body(IfHeld, each, f"{where}[{at}]") for at, each in enumerate(conditions)])
     )
 
 

@@ -83,7 +83,7 @@ def _or_null(plan: _Plan) -> _Plan:
     convert = plan.convert
     if convert is None:
         return _Plan(plan.kind | None)
-    return _Plan(plan.kind | None, lambda said: None if said is None else convert(said))
+    return _Plan(plan.kind | None, lambda value: None if value is None else convert(value))
 
 
 def _array(item: inspect.Type, within: Sequence[type[Any]]) -> _Plan:
@@ -99,7 +99,7 @@ def _array(item: inspect.Type, within: Sequence[type[Any]]) -> _Plan:
     several = GenericAlias(tuple, (plan.kind, ...))
     if convert is None:
         return _Plan(several)
-    return _Plan(several, lambda said: tuple(map(convert, said)))
+    return _Plan(several, lambda values: tuple(map(convert, values)))
 
 
 def _object(info: Any, within: Sequence[type[Any]]) -> _Plan:
@@ -108,19 +108,19 @@ def _object(info: Any, within: Sequence[type[Any]]) -> _Plan:
     if cls in within or (is_struct and (info.array_like or info.forbid_unknown_fields)):
         raise _NotPlainError  # a request: what is wrong with it is said by the codec
     hints = get_type_hints(cls, include_extras=True)
-    said = [each for each in info.fields if "is_internal" not in bare(each.type)[1]]
-    plans = [_field(each, hints[each.name], (*within, cls)) for each in said]
+    shown = [each for each in info.fields if "is_internal" not in bare(each.type)[1]]
+    plans = [_field(each, hints[each.name], (*within, cls)) for each in shown]
     tag = info.tag if is_struct else None
     changes = [(at, plan.convert) for at, plan in enumerate(plans) if plan.convert is not None]
-    if is_struct and tag is None and not changes and len(said) == len(info.fields):
+    if is_struct and tag is None and not changes and len(shown) == len(info.fields):
         return _Plan(cls)
     fields: list[Any] = [
-        (each.name, plan.kind, *_default(each)) for each, plan in zip(said, plans, strict=True)
+        (each.name, plan.kind, *_default(each)) for each, plan in zip(shown, plans, strict=True)
     ]
     if tag is not None:
         fields.append((info.tag_field, Literal[tag]))
     shadow = msgspec.defstruct(f"{cls.__name__}InMsgpack", fields, gc=False, kw_only=True)
-    return _Plan(shadow, _made(cls, [each.name for each in said], changes))
+    return _Plan(shadow, _made(cls, [each.name for each in shown], changes))
 
 
 def _field(field: Any, hint: Any, within: Sequence[type[Any]]) -> _Plan:
@@ -140,10 +140,10 @@ def _made(
     is_by_name = cls.__match_args__[:count] != tuple(names)
 
     if not changes and not is_by_name:
-        return lambda said: cls(*values_of(said)[:count])
+        return lambda read: cls(*values_of(read)[:count])
 
-    def make(said: Struct) -> Any:
-        values = list(values_of(said)[:count])
+    def make(read: Struct) -> Any:
+        values = list(values_of(read)[:count])
         for at, convert in changes:
             values[at] = convert(values[at])
         return cls(**dict(zip(names, values, strict=True))) if is_by_name else cls(*values)

@@ -76,8 +76,8 @@ def checked_secret(secret: bytes) -> bytes:
 
 def proof_of(secret: bytes, resource: str, token: int, number: int | None) -> str:
     """Return what shows that its sender knows ``secret``, for this resource, token and number."""
-    said = f"fence\n{len(resource)}\n{resource}\n{token}\n{'' if number is None else number}"
-    return hmac.new(secret, said.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
+    signed = f"fence\n{len(resource)}\n{resource}\n{token}\n{'' if number is None else number}"
+    return hmac.new(secret, signed.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()
 
 
 def refuse_unproven(

@@ -183,10 +183,10 @@ class CoordinatorDriver(coordination.CoordinationDriverCachedRunWatchers):
 
     def __init__(self, member_id: bytes, parsed_url: Any, options: dict[str, Any]) -> None:
         super().__init__(member_id, parsed_url, options)
-        said = utils.collapse(options)
+        settings = utils.collapse(options)
         self._endpoints = [f"http://{each}" for each in parsed_url.netloc.split(",")]
-        self._session_s = float(said.get("session_timeout", 10))
-        self._timeout_s = float(said.get("timeout", 10))
+        self._session_s = float(settings.get("session_timeout", 10))
+        self._timeout_s = float(settings.get("timeout", 10))
         self._by = _segment(member_id)[:100]
         self._client: Client
         self._elections: dict[bytes, Election[Client]] = {}

@@ -16,7 +16,7 @@ from coordinator.cli.ready_door import Address, ReadyDoor
 from coordinator.cli.service_manager import ServiceManager
 from coordinator.cli.standing import Candidacy, CandidacyPlan
 from coordinator.errors import OutcomeUnknownError, UnavailableError
-from recipes.succession import Wish
+from recipes.succession import SuccessionRequest
 
 
 async def asked(port: int, request: bytes) -> tuple[int, bytes]:
@@ -82,7 +82,9 @@ def test_what_came_of_a_hand_over_is_said_as_it_is(
 
     nobody: Any = SimpleNamespace(grant=None)
     queue: Any = Queue()
-    asyncio.run(one_that_stands()._has_handed_over(nobody, queue, nobody, Wish(7, "b")))
+    asyncio.run(
+        one_that_stands()._has_handed_over(nobody, queue, nobody, SuccessionRequest(7, "b"))
+    )
     told = capsys.readouterr().err
     assert said in told
     assert told.count("\n") == 1

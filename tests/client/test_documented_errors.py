@@ -43,7 +43,7 @@ RAISE_NOTHING = {
 
 VALUES = {
     recipes.CachedZnode, recipes.GroupMember, recipes.JobRun, recipes.Run, recipes.Snapshot,
-    recipes.Transaction, recipes.Wish, coordinator.RetryPolicy,
+    recipes.Transaction, recipes.SuccessionRequest, coordinator.RetryPolicy,
 }  # fmt: skip
 """What verbs are given and return; their own functions compute, and ask nobody."""
 

@@ -40,7 +40,7 @@ async def test_every_wake_up_is_counted_whoever_is_late(
 
 async def test_a_refusal_fails_a_story_at_once_with_its_words() -> None:
     actor = Actor("B", lambda _actor, _line: None)
-    waiting = asyncio.create_task(actor.hear("holds", within_s=3_600))
+    waiting = asyncio.create_task(actor.expect("holds", within_s=3_600))
     await asyncio.sleep(0)
 
     actor.note({"what": "refused", "code": "Unavailable", "message": "no heartbeat was in time"})
@@ -54,5 +54,5 @@ async def test_a_refusal_that_a_story_waits_for_is_its_answer() -> None:
     actor.note({"what": "refused", "code": "StaleToken", "message": "33 is stale"})
     actor.note({"what": "lost", "why": "no heartbeat"})
 
-    assert (await actor.hear("wrote", "refused"))["code"] == "StaleToken"
-    assert (await actor.hear("lost"))["why"] == "no heartbeat"
+    assert (await actor.expect("wrote", "refused"))["code"] == "StaleToken"
+    assert (await actor.expect("lost"))["why"] == "no heartbeat"

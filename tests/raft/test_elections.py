@@ -22,14 +22,14 @@ def a_candidate() -> Bench:
     bench.clock.advance(5)
     bench.consensus.tick()
     for voter in ("2", "3"):
-        bench.hear(voter, say.PreVoteGrant(bench.core.term + 1))
+        bench.receive(voter, say.PreVoteGrant(bench.core.term + 1))
     assert bench.core.role is Role.CANDIDATE
     return bench
 
 
 def hear_votes(bench: Bench, term: int) -> Role:
     for voter in ("2", "3"):
-        bench.hear(voter, say.VoteGrant(term))
+        bench.receive(voter, say.VoteGrant(term))
     return bench.core.role
 
 
@@ -50,7 +50,7 @@ def test_a_candidate_does_not_count_for_longer_because_it_grants_pre_votes() -> 
     term = bench.core.term
     for _ in range(10):
         bench.clock.advance(bench.raft.election_timeout_ms_min - 100)
-        said = bench.hear("5", say.PreVoteRequest(term + 1, 1, 0))
+        said = bench.receive("5", say.PreVoteRequest(term + 1, 1, 0))
         assert said == [("5", say.PreVoteGrant(term + 1))]
         bench.consensus.tick()
 
@@ -64,7 +64,7 @@ def test_the_votes_of_the_next_election_count_again() -> None:
         bench.clock.advance(bench.raft.election_timeout_ms_max + 1)
         bench.consensus.tick()
     for voter in ("2", "3"):
-        bench.hear(voter, say.PreVoteGrant(bench.core.term + 1))
+        bench.receive(voter, say.PreVoteGrant(bench.core.term + 1))
 
     assert hear_votes(bench, bench.core.term) is Role.LEADER
 
@@ -83,6 +83,6 @@ def test_who_was_proven_in_a_first_election_that_failed_gives_way_to_new_members
     term = bench.core.term + 1
     assert ("2", say.PreVoteRequest(term, 1, 0)) in bench.now
 
-    said = bench.hear("2", say.PreVoteRequest(term, 1, 0, is_new))
+    said = bench.receive("2", say.PreVoteRequest(term, 1, 0, is_new))
 
     assert (said == [("2", say.PreVoteGrant(term))]) is expected

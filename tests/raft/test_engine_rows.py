@@ -115,7 +115,7 @@ class Bench:
 
     # What tests do
 
-    def hear(self, member_id: str, message: Message) -> list[tuple[str, Message]]:
+    def receive(self, member_id: str, message: Message) -> list[tuple[str, Message]]:
         """Deliver; return what is said after the sync."""
         self.held.clear()
         self.now.clear()
@@ -136,7 +136,7 @@ class Bench:
         leader: str = "2",
     ) -> list[tuple[str, Message]]:
         entries = [(entry_term, X) for entry_term in terms]
-        return self.hear(leader, say.Append(term, epoch, commit, *previous, entries))
+        return self.receive(leader, say.Append(term, epoch, commit, *previous, entries))
 
     def terms(self) -> list[int]:
         return [term for _, _, term in self.log[:]]
@@ -147,15 +147,15 @@ class Bench:
         self.consensus.tick()
         self.clock.advance(5)
         self.consensus.tick()
-        self.hear("2", say.PreVoteGrant(self.core.term + 1))
-        self.hear("2", say.VoteGrant(self.core.term))
+        self.receive("2", say.PreVoteGrant(self.core.term + 1))
+        self.receive("2", say.VoteGrant(self.core.term))
         assert self.core.role is Role.LEADER
 
     def follower_holds(self, member_id: str, index: int) -> None:
         epoch = self.consensus.replication.followers[member_id].epoch
         seal = b"sealed by " + member_id.encode()
         said = say.Appended(self.core.term, epoch, index + 1, True, seal)
-        self.hear(member_id, said)
+        self.receive(member_id, said)
 
 
 def test_row_3_a_leader_does_not_count_its_own_entry_before_it_is_durable() -> None:
@@ -264,8 +264,8 @@ def test_row_6_of_a_refused_pipeline_only_the_first_refusal_counts() -> None:
     epoch = bench.consensus.replication.followers["2"].epoch
     refusal = say.Appended(1, epoch, 2, False)
 
-    first = bench.hear("2", refusal)
-    others = [bench.hear("2", refusal) for _ in range(10)]
+    first = bench.receive("2", refusal)
+    others = [bench.receive("2", refusal) for _ in range(10)]
 
     assert len(first) == 1
     assert others == [[]] * 10
@@ -278,7 +278,7 @@ def test_row_7_a_stale_refusal_does_not_go_below_what_is_acknowledged() -> None:
     bench.follower_holds("2", 2)
     progress = bench.consensus.replication.followers["2"]
 
-    bench.hear("2", say.Appended(1, progress.epoch, 2, False))
+    bench.receive("2", say.Appended(1, progress.epoch, 2, False))
 
     assert (progress.match_index, progress.next_index) == (2, 3)
 
@@ -287,12 +287,12 @@ def test_row_8_replies_of_an_older_term_commit_nothing() -> None:
     """What was acknowledged to an earlier leadership does not count for this one."""
     bench = Bench()
     bench.lead()
-    bench.hear("3", say.TermNotice(5))
+    bench.receive("3", say.TermNotice(5))
     bench.lead()
     bench.log.sync()
     progress = bench.consensus.replication.followers["2"]
 
-    bench.hear("2", say.Appended(1, progress.epoch, bench.log.last_index + 1, True))
+    bench.receive("2", say.Appended(1, progress.epoch, bench.log.last_index + 1, True))
     bench.consensus.tick()
 
     assert bench.core.term == 6
@@ -305,8 +305,8 @@ def test_row_9_a_message_without_entries_commits_nothing_unverified() -> None:
     bench.append(1, (1, 0), [1, 1, 1])
 
     bench.append(2, (1, 0), [], commit=4, leader="3")
-    bench.hear("3", say.CommitNotice(2, 4))
-    bench.hear("3", say.Probe(2, 0))
+    bench.receive("3", say.CommitNotice(2, 4))
+    bench.receive("3", say.Probe(2, 0))
     bench.consensus.tick()
 
     assert bench.core.commit_index == 1
@@ -329,8 +329,8 @@ def test_row_19_who_hears_a_leader_grants_no_vote_and_no_pre_vote() -> None:
     bench.append(1, (1, 0), [1])
 
     said = [
-        *bench.hear("3", say.PreVoteRequest(9, 99, 9)),
-        *bench.hear("3", say.VoteRequest(9, 99, 9)),
+        *bench.receive("3", say.PreVoteRequest(9, 99, 9)),
+        *bench.receive("3", say.VoteRequest(9, 99, 9)),
     ]
 
     assert said == []
@@ -355,8 +355,8 @@ def test_row_19_a_shorter_log_gets_no_pre_vote() -> None:
     bench.append(1, (1, 0), [1])
     bench.clock.advance(2_000)
 
-    assert bench.hear("3", say.PreVoteRequest(2, 1, 0)) == []
-    assert bench.hear("3", say.PreVoteRequest(2, 2, 1)) == [("3", say.PreVoteGrant(2))]
+    assert bench.receive("3", say.PreVoteRequest(2, 1, 0)) == []
+    assert bench.receive("3", say.PreVoteRequest(2, 2, 1)) == [("3", say.PreVoteGrant(2))]
 
 
 def test_row_20_a_stale_leader_is_told() -> None:
@@ -365,10 +365,10 @@ def test_row_20_a_stale_leader_is_told() -> None:
     bench.append(5, (1, 0), [5])
 
     assert bench.append(4, (1, 0), [4], leader="3") == [("3", say.TermNotice(5))]
-    assert bench.hear("3", say.Probe(4, 1)) == [("3", say.TermNotice(5))]
+    assert bench.receive("3", say.Probe(4, 1)) == [("3", say.TermNotice(5))]
     leader = Bench()
     leader.lead()
-    leader.hear("2", say.TermNotice(7))
+    leader.receive("2", say.TermNotice(7))
     assert (leader.core.role, leader.core.term) == (Role.FOLLOWER, 7)
 
 
@@ -410,13 +410,13 @@ def test_row_23_a_vote_counts_once() -> None:
     bench.clock.advance(5)
     bench.consensus.tick()
     for voter in ("2", "3"):
-        bench.hear(voter, say.PreVoteGrant(1))
+        bench.receive(voter, say.PreVoteGrant(1))
     assert bench.core.role is Role.CANDIDATE
 
-    bench.hear("2", say.VoteGrant(1))
-    bench.hear("2", say.VoteGrant(1))
+    bench.receive("2", say.VoteGrant(1))
+    bench.receive("2", say.VoteGrant(1))
     before = bench.core.role
-    bench.hear("3", say.VoteGrant(1))
+    bench.receive("3", say.VoteGrant(1))
 
     assert (before, bench.core.role) == (Role.CANDIDATE, Role.LEADER)
 
@@ -426,9 +426,9 @@ def test_row_23_a_grant_is_said_again_to_the_same_candidate_only() -> None:
     bench = Bench()
     request = say.VoteRequest(3, 1, 0)
 
-    first = bench.hear("2", request)
-    again = bench.hear("2", request)
-    other = bench.hear("3", request)
+    first = bench.receive("2", request)
+    again = bench.receive("2", request)
+    other = bench.receive("3", request)
 
     assert first == again == [("2", say.VoteGrant(3))]
     assert other == []
@@ -457,7 +457,7 @@ def test_a_leader_that_hears_of_a_second_one_leads_no_more_in_that_term(claim: s
         "snapshot": say.SnapshotPiece(1, 9, 1, b"", 0, b""),
     }[claim]
 
-    assert bench.hear("2", message) == []
+    assert bench.receive("2", message) == []
 
     assert bench.distrusted == [("2", "claims to lead in term 1, as member 1 does")]
     assert (bench.core.role, bench.core.term) == (Role.FOLLOWER, 2)
@@ -497,7 +497,7 @@ def test_of_two_who_ask_at_once_the_lower_id_goes_first() -> None:
     bench.consensus.tick()
     assert ("2", say.PreVoteRequest(1, 1, 0)) in bench.now
 
-    assert bench.hear("2", say.PreVoteRequest(1, 1, 0)) == []
+    assert bench.receive("2", say.PreVoteRequest(1, 1, 0)) == []
 
 
 def test_the_library_is_the_one_that_was_studied() -> None:

@@ -227,15 +227,15 @@ def test_only_the_leader_may_ask_a_member_to_stand() -> None:
     """Not one of an older term, not another follower, and not whom recovery keeps from it."""
     bench = Bench()
     bench.append(2, (1, 0), [2])
-    bench.hear("3", say.StandNow(2))
-    bench.hear("2", say.StandNow(1))
+    bench.receive("3", say.StandNow(2))
+    bench.receive("2", say.StandNow(1))
     before = bench.core.role
 
-    bench.hear("2", say.StandNow(2))
+    bench.receive("2", say.StandNow(2))
     unproven = Bench()
     unproven.append(2, (1, 0), [2])
     unproven.recovering.stage = RecoveryStage.JOINING
-    unproven.hear("2", say.StandNow(2))
+    unproven.receive("2", say.StandNow(2))
 
     assert (before, bench.core.role) == (Role.FOLLOWER, Role.CANDIDATE)
     assert {message for _, message in bench.held} == {say.VoteRequest(3, 2, 2, False, True)}
@@ -251,8 +251,8 @@ def test_who_hears_a_leader_votes_for_whom_that_leader_asked_to_stand() -> None:
     leader.log.sync()
     term = leader.core.term
 
-    voted = follower.hear("3", say.VoteRequest(3, 2, 2, False, True))
-    stepped_down = leader.hear("3", say.VoteRequest(term + 1, 2, term, False, True))
+    voted = follower.receive("3", say.VoteRequest(3, 2, 2, False, True))
+    stepped_down = leader.receive("3", say.VoteRequest(term + 1, 2, term, False, True))
 
     assert voted == [("3", say.VoteGrant(3))]
     assert stepped_down == [("3", say.VoteGrant(term + 1))]

@@ -244,7 +244,7 @@ MATRIX: dict[str, Row] = {
 }  # fmt: skip
 
 PARTS: dict[str, str] = {
-    "Grant": "Lock", "Held": "Lock", "FOREVER": "Lock", "Wish": "Election",
+    "Grant": "Lock", "Held": "Lock", "FOREVER": "Lock", "SuccessionRequest": "Election",
     "RevokeRequest": "Revoker", "RevokeAnswer": "Revoker", "execute_exclusive": "exclusive",
     "run_exclusive": "exclusive", "Run": "Job", "JobReply": "Job", "JobRun": "Jobs",
     "JobView": "Jobs", "GroupMember": "Group", "Membership": "Group", "Owned": "Partitioner",

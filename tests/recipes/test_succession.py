@@ -11,7 +11,7 @@ import pytest
 from coordinator.client import AsyncClient
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from recipes import Election, Grant
-from recipes.succession import wish_for
+from recipes.succession import read_request
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 Waiting = dict[str, tuple[Election[AsyncClient], "asyncio.Task[Grant[AsyncClient]]"]]
@@ -102,11 +102,11 @@ async def test_a_wish_that_is_said_again_is_another_one(world: MemoryCluster) ->
     """Equal words at another time: whoever refused the first looks again."""
     async with candidates(world, *"a") as them, world.client() as client:
         leadership = await them["a"][1]
-        wishes = []
+        requests = []
         for _ in range(2):
             await Election(client, "service").ask("b", by="ann")
-            wishes.append(await wish_for(client, "service", leadership.epoch))
-        first, second = wishes
+            requests.append(await read_request(client, "service", leadership.epoch))
+        first, second = requests
         assert first is not None
         assert second is not None
         assert first == second
@@ -205,10 +205,10 @@ async def test_the_elected_hears_that_another_should_be(world: MemoryCluster) ->
         await asyncio.sleep(1)
         assert await a.asked(0, give_way=True) is None
         assert await Election(operator, "service").ask("b", by="ops") == leadership.epoch
-        wish = await asyncio.wait_for(listening, 1)
-        assert wish is not None
-        assert (wish.to, wish.by, wish.epoch) == ("b", "ops", leadership.epoch)
-        await a.hand_over(wish.to)
+        request = await asyncio.wait_for(listening, 1)
+        assert request is not None
+        assert (request.to, request.by, request.epoch) == ("b", "ops", leadership.epoch)
+        await a.hand_over(request.to)
         b = await them["b"][1]
         assert b.epoch > leadership.epoch
         assert await them["b"][0].asked(0) is None  # it was asked of another epoch
@@ -217,10 +217,10 @@ async def test_the_elected_hears_that_another_should_be(world: MemoryCluster) ->
         network.delays_s = lambda request: 0.3  # between its weight and its place
         heavy = Election(slow, "service", weight=6)
         campaign = asyncio.create_task(heavy.campaign())
-        wish = await asyncio.wait_for(listening, 3)
-        assert wish is not None
-        assert "weighs more" in wish.reason
-        await them["b"][0].hand_over(wish.to)
+        request = await asyncio.wait_for(listening, 3)
+        assert request is not None
+        assert "weighs more" in request.reason
+        await them["b"][0].hand_over(request.to)
         assert (await campaign).epoch > b.epoch
 
 

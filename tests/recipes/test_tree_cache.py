@@ -20,7 +20,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.service import subtree_reads
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 from recipes import CachedZnode, TreeCache
@@ -37,7 +37,7 @@ Shown = dict[str, CachedZnode]
 class Record:
     """What the subtree was at each zxid, and when; written down as the member applies its log."""
 
-    hears = Hears.ALL
+    interest = Interest.ALL
 
     def __init__(self, world: MemoryCluster, root: str) -> None:
         self._machine = world.member._replica.machine

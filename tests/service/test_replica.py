@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.service.replica import Hears, MachineReplica
+from coordinator.service.replica import Interest, MachineReplica
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, Enter, Kind, OpenSession, Operation, SetData
 from coordinator.state.machine import StateMachine
@@ -76,31 +76,31 @@ async def test_a_snapshot_that_is_being_written_keeps_what_it_captured() -> None
 
 
 class Listener:
-    """Notes the commands that it is told of."""
+    """Records the commands that it is called for."""
 
-    def __init__(self, hears: Hears) -> None:
-        self.hears = hears
-        self.told: list[type] = []
+    def __init__(self, interest: Interest) -> None:
+        self.interest = interest
+        self.notified: list[type] = []
 
     def on_outcome(self, command: Command, _outcome: Outcome) -> None:
-        self.told.append(type(command.operation))
+        self.notified.append(type(command.operation))
 
     def on_restore(self) -> None:
         raise AssertionError("nothing is restored here")
 
 
 @pytest.mark.parametrize(
-    ("hears", "told"),
+    ("interest", "notified"),
     [
-        (Hears.ALL, [Create, OpenSession, SetData, Enter, SetData]),
-        (Hears.QUEUES, [Create, OpenSession, Enter, SetData]),
-        (Hears.REST, [Create, OpenSession, SetData]),
+        (Interest.ALL, [Create, OpenSession, SetData, Enter, SetData]),
+        (Interest.QUEUES, [Create, OpenSession, Enter, SetData]),
+        (Interest.REST, [Create, OpenSession, SetData]),
     ],
 )
-def test_a_listener_is_told_of_what_it_hears_and_of_every_refusal(
-    hears: Hears, told: list[type]
+def test_a_listener_is_called_for_what_interests_it_and_for_every_refusal(
+    interest: Interest, notified: list[type]
 ) -> None:
-    replica, listener = MachineReplica(StateMachine()), Listener(hears)
+    replica, listener = MachineReplica(StateMachine()), Listener(interest)
     replica.add_listener(listener)
     done: list[Operation] = [
         Create("/a", b""), OpenSession("s", 10_000), SetData("/a", b"x"),
@@ -110,4 +110,4 @@ def test_a_listener_is_told_of_what_it_hears_and_of_every_refusal(
         replica.apply(index, 1, encode_command(Command(operation, 1))).unwrap()
 
     assert replica.apply(9, 1, encode_command(Command(SetData("/b", b""), 1))).refusal is not None
-    assert listener.told == told
+    assert listener.notified == notified

@@ -89,8 +89,8 @@ async def exchange(members: list[Member], leader: Member) -> None:
         await asyncio.sleep(EXCHANGE_S)
         for each in members:
             if each is not leader and (asking := each.turns.asking()):
-                count, is_modest = leader.turns.hear(asking)
-                each.turns.hear_of_others(count, is_one_modest=is_modest)
+                count, is_modest = leader.turns.note_elsewhere(asking)
+                each.turns.note_cluster(count, is_one_modest=is_modest)
 
 
 def done_in(seconds: float, *clients: tuple[str, Operation, int, bool]) -> Counter[str]:
@@ -164,7 +164,7 @@ def test_a_client_that_asks_now_and_then_hardly_slows_another() -> None:
 def test_who_has_waited_too_long_is_told_so() -> None:
     async def scenario() -> list[int]:
         asked = Turns()
-        asked.hear_of_others(2, is_one_modest=True)
+        asked.note_cluster(2, is_one_modest=True)
         held = [asked.begin("one") for _ in range(turns.MODEST_MAX)]
         assert all(held)
         waiting = [asyncio.ensure_future(asked.turn("one", 0.05)) for _ in range(3)]
@@ -179,7 +179,7 @@ def test_who_has_waited_too_long_is_told_so() -> None:
 def test_heartbeats_go_first_in_the_line_of_their_client() -> None:
     async def scenario() -> list[str]:
         asked, begun = Turns(), list[str]()
-        asked.hear_of_others(2, is_one_modest=True)
+        asked.note_cluster(2, is_one_modest=True)
         marks = [asked.begin("one") for _ in range(turns.MODEST_MAX)]
         assert not asked.begin("one")
         for name, is_urgent in (("write", False), ("heartbeat", True)):

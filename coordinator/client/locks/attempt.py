@@ -152,11 +152,11 @@ class AcquireAttempt:
                 line = await self._next_line(stream, delivery, title, again_ms)
             if not line.strip():
                 continue  # a keep-alive
-            said = _read(line, encoding_of(stream.headers))
-            match said:
+            reply = _read(line, encoding_of(stream.headers))
+            match reply:
                 case AcquireReply(grant):
                     self.learn()
-                    if type(said) is Granted:
+                    if type(reply) is Granted:
                         await _ended(stream, delivery)
                     return grant
                 case Queued(position):
@@ -210,10 +210,10 @@ def _read(line: bytes, encoding: Encoding) -> AcquireReply | Queued | StreamErro
         body = decode(line, encoding)
         if isinstance(body, dict) and "type" not in body:
             return from_body(AcquireReply, body)
-        said: Granted | Queued | StreamError = union_from_body(AcquireLine, body, "line")
+        reply: Granted | Queued | StreamError = union_from_body(AcquireLine, body, "line")
     except BadArgumentsError as error:
         raise ConnectionLostError(f"the stream could not be read: {error.message}") from error
-    return said
+    return reply
 
 
 async def _ended(stream: ResponseStream, delivery: CallDelivery) -> None:

@@ -395,14 +395,18 @@ class LockQueue(HeldVerbs):
             ) from error
         if is_withdrawn or not isinstance(error, _DEFINITE | OutcomeUnknownError):
             return
-        session, kind, said = attempt.session, OutcomeUnknownError, error.message
+        session, kind, message = attempt.session, OutcomeUnknownError, error.message
         if isinstance(error, OutcomeUnknownError):
-            kind, said = type(error), f"{self._title}: not acquired, no member said more: {said}"
+            kind, message = (
+                type(error),
+                f"{self._title}: not acquired, no member said more: {message}",
+            )
         elif session is not None and not session.is_unheard:
             session.check()
         ends = "its session" if session is None else f"session {session.session_id}"
         raise kind(
-            f"{said}; it may be queued until its withdrawal arrives or {ends} ends", **error.fields
+            f"{message}; it may be queued until its withdrawal arrives or {ends} ends",
+            **error.fields,
         ) from error
 
     async def _withdraw(self, call: Call, attempt: AcquireAttempt, owner: str) -> bool:

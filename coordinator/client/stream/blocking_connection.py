@@ -221,8 +221,8 @@ class BlockingConnection:
     def give_up(self, number: int) -> None:
         """Give up request ``number``; the server is notified if it may still work at it."""
         with self._guard:
-            is_to_tell = self._conversation.cancel(number)
-        if is_to_tell:
+            is_to_send = self._conversation.cancel(number)
+        if is_to_send:
             self._send(0)
 
     def credit(self, number: int, amount: int) -> None:
@@ -253,8 +253,8 @@ class BlockingConnection:
     def _begin(self, request: Request, waiter: Waiter) -> int:
         with self._guard:
             if self._conversation.is_over:
-                said = f"{self.endpoint}: the connection has ended; nothing was sent"
-                raise UnavailableError(said, endpoint=self.endpoint)
+                message = f"{self.endpoint}: the connection has ended; nothing was sent"
+                raise UnavailableError(message, endpoint=self.endpoint)
             return self._conversation.ask(request, waiter)
 
     def _send(self, limit_ms: int) -> int:
@@ -370,10 +370,10 @@ class BlockingConnection:
 
     def _broke(self, error: OSError) -> None:
         """End it; a server that ends TLS before it has said anything takes no requests."""
-        said = reason_of(error)
+        reason = reason_of(error)
         if self._conversation.welcome is None and isinstance(error, ssl.SSLError):
-            self._conversation.problem = cannot_connect(self.endpoint, said)
-        self.close(said)
+            self._conversation.problem = cannot_connect(self.endpoint, reason)
+        self.close(reason)
 
     def _take(self, data: bytes) -> bool:
         conversation = self._conversation

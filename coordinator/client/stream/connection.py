@@ -184,10 +184,10 @@ class Connection(asyncio.Protocol):
         """Fail all requests that are under way."""
         conversation = self._conversation
         self.is_http = self.is_http or (conversation.welcome is None and exc is None)
-        said = "" if exc is None else reason_of(exc)
+        reason = "" if exc is None else reason_of(exc)
         if conversation.welcome is None and isinstance(exc, ssl.SSLError):
-            conversation.problem = cannot_connect(self.endpoint, said)
-        self._lose(said or "the server closed it")
+            conversation.problem = cannot_connect(self.endpoint, reason)
+        self._lose(reason or "the server closed it")
 
     def pause_writing(self) -> None:
         """Note that the socket takes no more for now."""
@@ -278,8 +278,8 @@ class Connection(asyncio.Protocol):
                     self.give_up(number)
         self._slot_timer = None
         for waiter, timeout_ms in late:
-            said = f"{self.endpoint}: no answer within {timeout_ms} ms"
-            waiter.on_failure(ConnectionLostError(said, endpoint=self.endpoint))
+            message = f"{self.endpoint}: no answer within {timeout_ms} ms"
+            waiter.on_failure(ConnectionLostError(message, endpoint=self.endpoint))
         if late and self._proof_timer is None:
             self._ask_for_proof(min(timeout_ms for _, timeout_ms in late) / 1000)
         self._next_slot()

@@ -342,10 +342,10 @@ class _Streaming:
 
 def _spelt_out(request: Request) -> Request:
     """Return ``request`` with the headers that go without saying on the stream."""
-    said = {name.lower() for name in request.headers}
+    given = {name.lower() for name in request.headers}
     headers = dict(request.headers)
-    if "accept" not in said:
+    if "accept" not in given:
         headers["accept"] = _PACKED
-    if request.body is not None and "content-type" not in said:
+    if request.body is not None and "content-type" not in given:
         headers["content-type"] = _PACKED
     return request._replace(headers=headers)

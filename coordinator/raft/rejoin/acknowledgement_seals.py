@@ -49,5 +49,5 @@ def is_own(key: bytes, lost: LogLost) -> bool:
 
 
 def _seal(key: bytes, term: int, index: int) -> bytes:
-    said = _SAID.pack(term, index)
-    return blake2b(said, digest_size=SEAL_BYTES, key=key, person=b"acknowledged").digest()
+    sealed = _SAID.pack(term, index)
+    return blake2b(sealed, digest_size=SEAL_BYTES, key=key, person=b"acknowledged").digest()

@@ -96,8 +96,8 @@ def seal(
     """Return what only the member with this key can have made of an incarnation that it was in,
     proven with ``proof``; None: while it recovers."""
     shown = _SHOWN.pack(proof is not None, *(proof or (0, 0)))
-    said = number.to_bytes(8, "big") + incarnation_id + shown
-    return blake2b(said + life_id, key=key, digest_size=SEAL_BYTES).digest()
+    sealed = number.to_bytes(8, "big") + incarnation_id + shown
+    return blake2b(sealed + life_id, key=key, digest_size=SEAL_BYTES).digest()
 
 
 def is_own_seal(own: IncarnationRecord, met: Met) -> bool:

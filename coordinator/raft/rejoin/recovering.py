@@ -108,9 +108,9 @@ class Recovering:
         """Of the seals of this directory (``incarnations`` keeps it)."""
         self.stage = RecoveryStage.PROVEN
         if disk.exists(self._path):
-            said = disk.read(self._path)
+            recorded = disk.read(self._path)
             known = (RecoveryStage.NEW, RecoveryStage.FOUNDING)
-            found = [stage for stage in known if said == stage.encode()]
+            found = [stage for stage in known if recorded == stage.encode()]
             self.stage = found[0] if found else RecoveryStage.JOINING
         elif is_new:
             self._write(RecoveryStage.NEW)

@@ -30,7 +30,7 @@ from coordinator.service.locks.service import grant_of
 from coordinator.service.locks.sight import Sight
 from coordinator.service.proposals import Proposer, RequestContext
 from coordinator.service.reads import LINEARIZABLE, Reads
-from coordinator.service.replica import Hears, MachineReplica
+from coordinator.service.replica import Interest, MachineReplica
 from coordinator.state.commands import (
     Command,
     Downgrade,
@@ -54,7 +54,7 @@ _NAMED_MAX = 5
 class HoldingService:
     """Grants while they are held, as one member serves them."""
 
-    hears: ClassVar[Hears] = Hears.REST
+    interest: ClassVar[Interest] = Interest.REST
 
     def __init__(
         self,

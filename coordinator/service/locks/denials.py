@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 from coordinator.clock import Clock
 from coordinator.model.views import Denied
 from coordinator.service.locks.contenders import LOCKS
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.state.commands import Command, Enter
 from coordinator.state.outcomes import Entered, Outcome
 
@@ -28,7 +28,7 @@ _PREFIX: Final = LOCKS.root + "/"
 class Denials:
     """The denials of all locks, as this member has seen them."""
 
-    hears: ClassVar[Hears] = Hears.QUEUES
+    interest: ClassVar[Interest] = Interest.QUEUES
 
     def __init__(self, clock: Clock) -> None:
         self._since_ms = clock.wall_ms()

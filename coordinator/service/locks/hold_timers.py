@@ -22,7 +22,7 @@ from typing import ClassVar, Final
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.model.events import EventType
 from coordinator.service.context import MemberContext
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.service.timers import Timer
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, EndHold, ExtendHold, Reopen
@@ -55,7 +55,7 @@ class _Bound:
 class HoldTimers:
     """The bounds of every hold and every closed queue, while this member leads."""
 
-    hears: ClassVar[Hears] = Hears.QUEUES
+    interest: ClassVar[Interest] = Interest.QUEUES
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

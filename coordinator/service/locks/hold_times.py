@@ -29,7 +29,7 @@ from coordinator.model.events import EventType
 from coordinator.service.context import MemberContext
 from coordinator.service.locks.contenders import LOCKS, grant_id_of, recipe_at
 from coordinator.service.locks.denials import Denials
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.state.commands import Command
 from coordinator.state.locks.contender import number_of
 from coordinator.state.outcomes import Outcome
@@ -97,7 +97,7 @@ class LockClasses:
 class HoldTimes:
     """The holds of all locks, as this member sees them."""
 
-    hears: ClassVar[Hears] = Hears.QUEUES
+    interest: ClassVar[Interest] = Interest.QUEUES
 
     def __init__(self, context: MemberContext, classes: LockClasses, denials: Denials) -> None:
         self._clock = context.clock
@@ -131,7 +131,7 @@ class HoldTimes:
 
     def look(self, now_ms: int) -> None:
         """Look at the holds that have become long."""
-        said = 0
+        logged = 0
         for _ in range(_LOOKED_AT_ONCE):
             if not self._becoming_long or self._becoming_long[0][0] > now_ms:
                 break
@@ -140,13 +140,13 @@ class HoldTimes:
             if hold is not None and hold.czxid == czxid and not hold.is_long:
                 hold.is_long = True
                 self._long_count += 1
-                said += 1
-                if said <= _SAID_AT_ONCE:
+                logged += 1
+                if logged <= _SAID_AT_ONCE:
                     self._say(path, hold, now_ms)
-        if said > _SAID_AT_ONCE and self._leadership.is_leader:
+        if logged > _SAID_AT_ONCE and self._leadership.is_leader:
             logger.warning(
                 "%d more have been held for as long (coordinator locks --held-longer-than)",
-                said - _SAID_AT_ONCE,
+                logged - _SAID_AT_ONCE,
             )
         self._metrics.long_holds.set(self._long_count)
 

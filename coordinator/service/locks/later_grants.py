@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from coordinator.service.context import MemberContext
 from coordinator.service.pieces import Pieces
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.state.commands import Command, FinishGrants
 from coordinator.state.outcomes import Outcome
 
@@ -18,7 +18,7 @@ from coordinator.state.outcomes import Outcome
 class LaterGrants:
     """Goes on with grants while this member leads."""
 
-    hears: ClassVar[Hears] = Hears.QUEUES
+    interest: ClassVar[Interest] = Interest.QUEUES
 
     def __init__(self, context: MemberContext) -> None:
         self._replica = context.replica

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from coordinator.errors import CoordinatorError
 from coordinator.service.context import MemberContext
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, TakeOut
 from coordinator.state.locks.contender import ContenderRecord
@@ -29,7 +29,7 @@ _SEEN_AT_ONCE = 500
 class LostRights:
     """Looks at the waiters, while this member leads."""
 
-    hears: ClassVar[Hears] = Hears.REST
+    interest: ClassVar[Interest] = Interest.REST
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

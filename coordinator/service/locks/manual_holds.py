@@ -74,7 +74,7 @@ class ManualHolds:
         del now_ms
         machine = self._replica.machine
         names = machine.children(ROOT, self._after or None, _LOOKED_AT_ONCE) or []
-        said = 0
+        logged = 0
         for name in names:
             path = f"{ROOT}/{name}"
             found = machine.get(path)
@@ -89,8 +89,8 @@ class ManualHolds:
             key = (path, stat.czxid, hold.alarm_after_ms)
             if key in self._warned_before:
                 self._warned[key] = None
-            elif said < _SAID_AT_ONCE and self._leadership.is_leader:
-                said += 1
+            elif logged < _SAID_AT_ONCE and self._leadership.is_leader:
+                logged += 1
                 self._warned[key] = None
                 self._say(name, hold, held_ms)
         self._after = names[-1] if len(names) == _LOOKED_AT_ONCE else ""

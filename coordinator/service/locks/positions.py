@@ -57,7 +57,7 @@ class Positions:
         """Queues that were looked at not long ago, and when they may be again."""
         self._changed: dict[str, None] = {}
         """Queues to be looked at: in the next pass, or when their time has come."""
-        self._telling: deque[Observer] = deque()
+        self._to_notify: deque[Observer] = deque()
         self._is_awake = False
 
     def observe(
@@ -110,20 +110,20 @@ class Positions:
         now_ms = self._clock.monotonic_ms()
         self._quiet_until_ms[directory] = again_ms = now_ms + max(EVERY_MS, self._observer_count)
         self._timers.at(again_ms, lambda: self._look_again(directory))
-        self._telling.extend(observers)
+        self._to_notify.extend(observers)
         if not self._is_awake:
             self._is_awake = True
-            self._tell()
+            self._notify()
 
     def _look_again(self, directory: str) -> None:
         del self._quiet_until_ms[directory]
         if directory in self._changed:
             self._look(directory)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         locks = self._replica.machine.locks
-        for _ in range(min(_NOTIFIED_AT_ONCE, len(self._telling))):
-            observer = self._telling.popleft()
+        for _ in range(min(_NOTIFIED_AT_ONCE, len(self._to_notify))):
+            observer = self._to_notify.popleft()
             if observer.is_gone:
                 continue
             standings = [locks.standing(path) for path in observer.own_paths]
@@ -133,6 +133,6 @@ class Positions:
             if position not in (observer.position, 0):
                 observer.position = position
                 observer.on_position(position)
-        self._is_awake = bool(self._telling)
+        self._is_awake = bool(self._to_notify)
         if self._is_awake:
-            asyncio.get_running_loop().call_soon(self._tell)
+            asyncio.get_running_loop().call_soon(self._notify)

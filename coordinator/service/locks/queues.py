@@ -57,7 +57,7 @@ from coordinator.service.locks.withdrawals import Leave, Leaving
 from coordinator.service.places import has_place
 from coordinator.service.proposals import Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
-from coordinator.service.replica import Hears
+from coordinator.service.replica import Interest
 from coordinator.service.wakes import Wakes
 from coordinator.state.commands import (
     Command,
@@ -83,7 +83,7 @@ _Waiter = asyncio.Future[None]  # of an attempt that waits to be granted, or for
 class Queues:
     """All waiting contenders of one member, of every recipe."""
 
-    hears: ClassVar[Hears] = Hears.QUEUES
+    interest: ClassVar[Interest] = Interest.QUEUES
 
     def __init__(
         self, context: MemberContext, *, proposer: Proposer, reads: Reads, classes: LockClasses

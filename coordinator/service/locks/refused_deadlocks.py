@@ -17,7 +17,7 @@ from coordinator.model.access import Caller
 from coordinator.model.deadlocks import CycleStep, DeadlockList, RefusedDeadlock
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.sight import Sight
-from coordinator.service.replica import Hears, MachineReplica
+from coordinator.service.replica import Interest, MachineReplica
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 
@@ -28,7 +28,7 @@ _STEP = ("owner", "session_id", "holds", "waits_for")
 class RefusedDeadlocks:
     """Of one member."""
 
-    hears: ClassVar[Hears] = Hears.REST
+    interest: ClassVar[Interest] = Interest.REST
 
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica
@@ -41,8 +41,8 @@ class RefusedDeadlocks:
         error = outcome.refusal.to_error()
         if type(error) is not DeadlockError:
             return
-        said = error.fields.get("cycle", ())
-        cycle = [CycleStep(*(str(each[name]) for name in _STEP)) for each in said]
+        steps = error.fields.get("cycle", ())
+        cycle = [CycleStep(*(str(each[name]) for name in _STEP)) for each in steps]
         length = int(error.fields.get("cycle_length", len(cycle)))
         if cycle:
             self._latest.append(
@@ -72,5 +72,5 @@ def _shown(sight: Sight, refused: RefusedDeadlock) -> tuple[RefusedDeadlock, ...
         CycleStep(each.owner, sight.session_id(each.session_id), each.holds, each.waits_for)
         for each in refused.cycle
     )
-    said = f"deadlock: {refused.cycle_length} owners would have waited for one another"
-    return (RefusedDeadlock(refused.at_ms, said, cycle, refused.cycle_length),)
+    message = f"deadlock: {refused.cycle_length} owners would have waited for one another"
+    return (RefusedDeadlock(refused.at_ms, message, cycle, refused.cycle_length),)

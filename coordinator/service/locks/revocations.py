@@ -14,7 +14,7 @@ from collections import deque
 from typing import ClassVar
 
 from coordinator.model.sessions import LOST_MAX, LostGrant
-from coordinator.service.replica import Hears, MachineReplica
+from coordinator.service.replica import Interest, MachineReplica
 from coordinator.state.commands import (
     Command,
     Delete,
@@ -37,7 +37,7 @@ _TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
 class Revocations:
     """The latest grants taken from each open session."""
 
-    hears: ClassVar[Hears] = Hears.REST
+    interest: ClassVar[Interest] = Interest.REST
 
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica

@@ -129,8 +129,8 @@ class HttpRequest:
     ) -> HttpLines:
         """Return an answer of many lines, to be sent one by one."""
         self.on_waiting()
-        said = {**labels, "Server": SERVER}
-        return HttpLines(self._web, why_silent, is_sse=is_sse, labels=said)
+        headers = {**labels, "Server": SERVER}
+        return HttpLines(self._web, why_silent, is_sse=is_sse, labels=headers)
 
 
 def _broken(error: web.RequestPayloadError) -> BadArgumentsError:

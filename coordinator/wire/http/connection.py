@@ -179,9 +179,9 @@ class HttpConnection(RequestHandler):
         if status >= 500:
             error: CoordinatorError = CoordinatorError("an unexpected failure")
         else:
-            said = shortened(" ".join((message or "").split()))
-            logger.debug("not HTTP from %s: %s", self.place.address, ascii(said))
-            error = BadArgumentsError(f"request: expected HTTP/1.1 (RFC 9112), found: {said}")
+            reason = shortened(" ".join((message or "").split()))
+            logger.debug("not HTTP from %s: %s", self.place.address, ascii(reason))
+            error = BadArgumentsError(f"request: expected HTTP/1.1 (RFC 9112), found: {reason}")
         response = web.Response(
             body=encode_json(to_problem(error)),
             status=status,

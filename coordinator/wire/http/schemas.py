@@ -115,9 +115,9 @@ class Schemas:
 
     def _value(self, kind: inspect.Type) -> Schema:
         match kind:
-            case inspect.Metadata(inner, said, extra):
+            case inspect.Metadata(inner, annotations, extra):
                 schema, words = self._value(inner), (extra or {}).get("one_of")
-                return {**_chosen(schema, words), **(said or {})}
+                return {**_chosen(schema, words), **(annotations or {})}
             case inspect.IntType(ge=low, le=high):
                 return integer(
                     INTEGER_MIN if low is None else low, INTEGER_MAX if high is None else high

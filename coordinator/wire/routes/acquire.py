@@ -131,7 +131,7 @@ class AcquireHandler:
         if messages.NDJSON_TYPE not in accept:
             return self._reply(await self._granted(None))
         takes_either = _JSON in accept or _MSGPACK in accept
-        return await self._stream(None if takes_either else self._tell)
+        return await self._stream(None if takes_either else self._send_position)
 
     def _reply(self, grant: GrantReply) -> Answer:
         """Return the grant as the one answer."""
@@ -202,11 +202,11 @@ class AcquireHandler:
     def _on_queued(self, session_id: str, position: int) -> None:
         self._queued_as = session_id
         self._request.on_waiting()
-        self._tell(position)
+        self._send_position(position)
 
-    def _tell(self, position: int) -> None:
+    def _send_position(self, position: int) -> None:
         if self._waiting is not None:
-            self._waiting.tell(position, self._queued_as)
+            self._waiting.send(position, self._queued_as)
 
     async def _with_promise(self, grant: GrantReply) -> GrantReply:
         """Return the grant with what the leader promises of the session that the client brought."""
@@ -304,7 +304,7 @@ class _Waiting:
         self._is_sending = self._is_ending = False
         self.error: Exception | None = None
 
-    def tell(self, position: int, session_id: str) -> None:
+    def send(self, position: int, session_id: str) -> None:
         """Send this position next, instead of one that is not sent yet."""
         self._latest = position, session_id
         if self._task is None:

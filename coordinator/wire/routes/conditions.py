@@ -25,6 +25,6 @@ def conditions(query: Query, body: Any = None) -> tuple[HeldCondition, ...]:
     return tuple([_condition(each) for each in checked_if_held(tuple(found))])
 
 
-def _condition(said: acquire.IfHeld) -> HeldCondition:
-    recipe = ELECTIONS if said.is_election else LOCKS
-    return HeldCondition(recipe.directory(said.lock), said.fencing_token)
+def _condition(condition: acquire.IfHeld) -> HeldCondition:
+    recipe = ELECTIONS if condition.is_election else LOCKS
+    return HeldCondition(recipe.directory(condition.lock), condition.fencing_token)

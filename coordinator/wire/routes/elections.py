@@ -114,7 +114,7 @@ class ElectionRoutes(QueueRoutes):
             )
         stream = self._door.lines(request, is_sse=not is_ndjson)
         try:
-            await self._tell(stream, name, request.caller)
+            await self._send_views(stream, name, request.caller)
         except CoordinatorError as error:
             if not stream.is_open:
                 raise
@@ -122,7 +122,7 @@ class ElectionRoutes(QueueRoutes):
         await stream.end()
         return stream
 
-    async def _tell(self, stream: LineStream, name: str, caller: Caller) -> None:
+    async def _send_views(self, stream: LineStream, name: str, caller: Caller) -> None:
         """Send every view until the observation ends, the door closes or the token expires."""
         member = self._door.member
         views: AsyncGenerator[ElectionView | Bookmark] = member.elections.observe(name, caller)

@@ -86,10 +86,10 @@ class HoldingRoutes:
         """End a grant against its holder's will; recorded with who and why."""
         door = self._door
         body = await door.body(request)
-        said = read_revoke(body)
-        by = attributed(request, said.by)
+        order = read_revoke(body)
+        by = attributed(request, order.by)
         reply = await door.member.holding.revoke(
-            _name(request), said.grant_id, by, said.reason, self._context(request, body)
+            _name(request), order.grant_id, by, order.reason, self._context(request, body)
         )
         return door.reply_now(request, reply)
 

@@ -330,5 +330,5 @@ def _part(buffer: bytes | bytearray, start: int, end: int) -> bytes | bytearray 
 
 
 def _not_a_frame(error: ValueError | RecursionError) -> BadArgumentsError:
-    said = shortened(" ".join(ascii(str(error))[1:-1].split()))
-    return BadArgumentsError(f"stream: expected a frame of docs/stream.md, found: {said}")
+    reason = shortened(" ".join(ascii(str(error))[1:-1].split()))
+    return BadArgumentsError(f"stream: expected a frame of docs/stream.md, found: {reason}")

@@ -35,8 +35,8 @@ def test_a_new_member_gives_no_vote_to_one_that_has_a_log() -> None:
     bench = Bench(is_new=True)
 
     said = [
-        *bench.hear("2", say.PreVoteRequest(5, 9, 4)),
-        *bench.hear("2", say.VoteRequest(5, 9, 4)),
+        *bench.receive("2", say.PreVoteRequest(5, 9, 4)),
+        *bench.receive("2", say.VoteRequest(5, 9, 4)),
     ]
 
     assert said == []
@@ -47,9 +47,9 @@ def test_new_members_elect_a_first_leader_among_themselves() -> None:
     """All logs are empty: votes are given as ever, and everybody who took part is proven."""
     bench = Bench(is_new=True)
 
-    before = bench.hear("2", say.PreVoteRequest(1, 1, 0, True))
+    before = bench.receive("2", say.PreVoteRequest(1, 1, 0, True))
     is_proven_before = bench.recovering.is_proven
-    vote = bench.hear("2", say.VoteRequest(1, 1, 0, True))
+    vote = bench.receive("2", say.VoteRequest(1, 1, 0, True))
 
     assert before == [("2", say.PreVoteGrant(1))]
     assert vote == [("2", say.VoteGrant(1))]
@@ -67,8 +67,8 @@ def test_a_proven_member_gives_a_new_one_its_vote_as_long_as_nothing_was_ever_wr
         bench.clock.advance(10_000)
 
     said = [
-        *bench.hear("2", say.PreVoteRequest(5, 1, 0, True)),
-        *bench.hear("2", say.VoteRequest(5, 1, 0, True)),
+        *bench.receive("2", say.PreVoteRequest(5, 1, 0, True)),
+        *bench.receive("2", say.VoteRequest(5, 1, 0, True)),
     ]
 
     expected = [] if has_log else [say.PreVoteGrant, say.VoteGrant]
@@ -86,11 +86,11 @@ def test_a_new_member_stands_only_with_the_pre_votes_of_all(
         bench.consensus.tick()
         bench.clock.advance(5)
         bench.consensus.tick()
-        bench.hear("2", say.PreVoteGrant(bench.core.term + 1))
+        bench.receive("2", say.PreVoteGrant(bench.core.term + 1))
         requests = [each for each in bench.held if isinstance(each[1], say.VoteRequest)]
         assert requests == []
 
-    bench.hear("3", say.PreVoteGrant(bench.core.term + 1))
+    bench.receive("3", say.PreVoteGrant(bench.core.term + 1))
 
     requests = [each for each in bench.held if isinstance(each[1], say.VoteRequest)]
     assert [who for who, _ in requests] == ["2", "3"]
@@ -101,9 +101,9 @@ def test_a_new_member_stands_only_with_the_pre_votes_of_all(
 def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() -> None:
     """Not after a restart either: it neither stands nor votes."""
     bench = Bench(is_new=True)
-    bench.hear("2", say.PreVoteRequest(5, 9, 4))
+    bench.receive("2", say.PreVoteRequest(5, 9, 4))
 
-    said = bench.hear("3", say.PreVoteRequest(6, 1, 0, True))
+    said = bench.receive("3", say.PreVoteRequest(6, 1, 0, True))
     bench.now.clear()
     for _ in range(20):
         bench.clock.advance(500)
@@ -120,12 +120,12 @@ def test_a_new_member_acknowledges_nothing_before_it_knows_the_terms() -> None:
     bench = a_new_member_of_some_age()
     append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
 
-    first = bench.hear("2", append)
+    first = bench.receive("2", append)
     number = first[0][1].number  # type: ignore[union-attr]
-    bench.hear("2", say.TermAnswer(number, 3))
-    with_one_answer = bench.hear("2", append)
-    bench.hear("3", say.TermAnswer(number, 4))
-    with_both = bench.hear("2", append)
+    bench.receive("2", say.TermAnswer(number, 3))
+    with_one_answer = bench.receive("2", append)
+    bench.receive("3", say.TermAnswer(number, 4))
+    with_both = bench.receive("2", append)
 
     assert first == [(other, say.TermQuestion(number)) for other in ("2", "3")]
     assert [message for _, message in with_one_answer if isinstance(message, say.Appended)] == []
@@ -141,7 +141,7 @@ def test_a_new_member_asks_for_terms_when_votes_of_its_life_before_count_nowhere
 
     asked_ms = []
     for _ in range(60):
-        said = [message for _, message in bench.hear("2", say.Probe(3, 0))]
+        said = [message for _, message in bench.receive("2", say.Probe(3, 0))]
         if any(isinstance(message, say.TermQuestion) for message in said):
             asked_ms.append(bench.clock.monotonic_ms())
         bench.clock.advance(25)
@@ -154,10 +154,10 @@ def test_answers_to_a_question_of_another_life_do_not_count() -> None:
     """A late answer may have been given before the disk was lost."""
     bench = a_new_member_of_some_age()
     append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
-    number = bench.hear("2", append)[0][1].number  # type: ignore[union-attr]
+    number = bench.receive("2", append)[0][1].number  # type: ignore[union-attr]
 
     for other in ("2", "3"):
-        bench.hear(other, say.TermAnswer(number + 1, 3))
+        bench.receive(other, say.TermAnswer(number + 1, 3))
 
     assert not bench.recovering.may_follow("2")
 
@@ -166,16 +166,16 @@ def test_who_recovers_tells_no_terms() -> None:
     """It may have forgotten a newer one than it knows."""
     bench = Bench(is_new=True)
 
-    assert bench.hear("2", say.TermQuestion(7)) == []
-    assert Bench().hear("2", say.TermQuestion(7)) == [("2", say.TermAnswer(7, 0))]
+    assert bench.receive("2", say.TermQuestion(7)) == []
+    assert Bench().receive("2", say.TermQuestion(7)) == [("2", say.TermAnswer(7, 0))]
 
 
 def test_recovery_ends_only_with_an_entry_of_the_leaders_own_term_committed() -> None:
     """What a new leader knows to be committed of earlier terms may be less than what is."""
     bench = a_new_member_of_some_age()
-    number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
+    number = bench.receive("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
     for other in ("2", "3"):
-        bench.hear(other, say.TermAnswer(number, 3))
+        bench.receive(other, say.TermAnswer(number, 3))
 
     standings = []
     for terms, previous, commit in ([2, 2], (1, 0), 1), ([3], (3, 2), 3), ([], (4, 3), 4):
@@ -190,9 +190,9 @@ def test_recovery_ends_only_with_an_entry_of_the_leaders_own_term_committed() ->
 def test_recovery_ends_only_with_more_than_was_committed_when_it_began() -> None:
     """It asks again for what it lacks; with as much as another life had they have no order."""
     bench = a_new_member_of_some_age()
-    number = bench.hear("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
+    number = bench.receive("2", say.Probe(3, 0))[0][1].number  # type: ignore[union-attr]
     for other in ("2", "3"):
-        bench.hear(other, say.TermAnswer(number, 3))
+        bench.receive(other, say.TermAnswer(number, 3))
     bench.append(3, (1, 0), [3], commit=2)
 
     standings, questions = [], []
@@ -220,7 +220,7 @@ def test_a_leader_writes_an_entry_for_who_asks_for_terms() -> None:
     bench.consensus.tick()
     last_index = bench.log.last_index
 
-    bench.hear("2", say.TermQuestion(7))
+    bench.receive("2", say.TermQuestion(7))
 
     bench.consensus.tick()
     assert bench.log.last_index == last_index + 1
@@ -411,14 +411,14 @@ def test_votes_do_not_count_when_their_election_is_over() -> None:
     bench.clock.advance(5)
     bench.consensus.tick()
     for other in ("2", "3"):
-        bench.hear(other, say.PreVoteGrant(bench.core.term + 1))
+        bench.receive(other, say.PreVoteGrant(bench.core.term + 1))
     term = bench.core.term
-    bench.hear("2", say.VoteGrant(term))
+    bench.receive("2", say.VoteGrant(term))
     for _ in range(2):
         bench.clock.advance(bench.raft.election_timeout_ms_max + 1)
         bench.consensus.tick()
 
-    bench.hear("3", say.VoteGrant(term))
+    bench.receive("3", say.VoteGrant(term))
 
     assert (bench.core.role, bench.core.term) == (Role.CANDIDATE, term)
 
@@ -590,13 +590,13 @@ def test_a_leader_of_an_earlier_term_also_remembers_what_was_acknowledged() -> N
     bench.log.sync()
     bench.follower_holds("3", 2)
     bench.consensus.tick()
-    bench.hear("2", say.TermNotice(5))
+    bench.receive("2", say.TermNotice(5))
     bench.lead()
 
     said = []
     for _ in range(2):
         epoch = bench.consensus.replication.followers["3"].epoch
-        said += bench.hear("3", say.Appended(bench.core.term, epoch, 2, False))
+        said += bench.receive("3", say.Appended(bench.core.term, epoch, 2, False))
 
     assert bench.core.role is Role.LEADER
     assert ("3", say.LogLost(bench.core.term, 2, 1, 2, b"sealed by 3")) in said
@@ -618,7 +618,7 @@ def test_a_false_alarm_takes_no_vote_away() -> None:
         ("2", say.LogLost(1, 4, 1, 3, genuine)),  # more than what was said
         ("2", say.LogLost(1, 4, 1, 4, bytes(16))),
     ):
-        bench.hear(leader_id, lost)
+        bench.receive(leader_id, lost)
         assert bench.recovering.is_proven
 
     assert [member_id for member_id, _ in bench.distrusted] == ["2"] * 4
@@ -631,7 +631,7 @@ def test_what_a_member_said_itself_takes_its_vote_away() -> None:
     bench.append(1, (1, 0), [1, 1, 1])
     copy.append(1, (1, 0), [1, 1])
 
-    copy.hear("2", say.LogLost(1, 4, 1, 4, bench.seals[-1]))
+    copy.receive("2", say.LogLost(1, 4, 1, 4, bench.seals[-1]))
 
     assert bench.seals[-1] != copy.seals[-1]
     assert not copy.recovering.is_proven

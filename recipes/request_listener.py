@@ -25,7 +25,7 @@ _AT_ONCE = 100
 """How many requests are looked at; later ones when these have gone."""
 
 
-class Heeding:
+class RequestListener:
     """Calls ``on_asked(request)`` for each request to give up what ``path`` holds.
 
     ``start`` and ``stop`` may be called from any thread, and do not wait.
@@ -51,7 +51,7 @@ class Heeding:
 
     def _start(self) -> None:
         if self._task is None and not self._is_stopped:
-            self._task = asyncio.create_task(self._listen(), name=f"heed {self._directory}")
+            self._task = asyncio.create_task(self._listen(), name=f"listen at {self._directory}")
 
     def _cancel(self) -> None:
         if self._task is not None:
