@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -88,6 +89,26 @@ class Settings:
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 
+class SharedOption(click.Option):
+    """An option of every verb: ``coordinator --help`` explains it, a verb's help only names it."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return what it says in a list of options; nothing in that of a verb."""
+        return super().get_help_record(ctx) if ctx.parent is None else None
+
+
+def name_shared_options(command: click.Command) -> None:
+    """Let the help of ``command`` and of its own verbs end with the shared options it takes."""
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            name_shared_options(each)
+    names = [each.opts[0] for each in command.params if isinstance(each, SharedOption)]
+    if names:
+        text = f"Shared options (see coordinator --help): {' '.join(names)}"
+        lines = wrap(text, 76, break_on_hyphens=False)
+        command.epilog = "\n".join(("\b", *lines))  # \b: click leaves these lines as they are
+
+
 def _keep(field: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
         settings = context.ensure_object(Settings)
@@ -101,6 +122,7 @@ def endpoint_options(function: F) -> F:
     """Add ``--endpoints``, ``--transport``, ``--json``, files for TLS and that of a token."""
     endpoints = click.option(
         "--endpoints",
+        cls=SharedOption,
         metavar="URLS",
         expose_value=False,
         callback=_keep("endpoints"),
@@ -109,6 +131,7 @@ def endpoint_options(function: F) -> F:
     )
     transport = click.option(
         "--transport",
+        cls=SharedOption,
         type=click.Choice(TRANSPORTS),
         expose_value=False,
         callback=_keep("transport"),
@@ -118,6 +141,7 @@ def endpoint_options(function: F) -> F:
     as_json = click.option(
         "--json",
         "is_json",
+        cls=SharedOption,
         is_flag=True,
         default=None,
         expose_value=False,
@@ -140,6 +164,7 @@ _FILES = {
 def _file_option(name: str, what: str) -> Callable[[F], F]:
     return click.option(
         f"--{name}-file",
+        cls=SharedOption,
         type=click.Path(dir_okay=False),
         expose_value=False,
         callback=_keep(f"{name}_file"),
@@ -165,6 +190,7 @@ def shared_options(function: F) -> F:
     timeout = click.option(
         "--timeout",
         "timeout_s",
+        cls=SharedOption,
         type=Seconds(min_open=True),
         metavar="SECONDS",
         expose_value=False,

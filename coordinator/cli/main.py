@@ -10,7 +10,7 @@ import click
 
 import coordinator
 from coordinator import build
-from coordinator.cli.connection import shared_options
+from coordinator.cli.connection import name_shared_options, shared_options
 
 _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     (
@@ -94,6 +94,7 @@ def _load(name: str) -> click.Command:
     attribute = {"set": "set_"}.get(name, name.replace("-", "_"))
     command = getattr(import_module(f"coordinator.cli.{_HOMES[name]}"), attribute)
     assert isinstance(command, click.Command), name
+    name_shared_options(command)
     return command
 
 

@@ -158,4 +158,18 @@ def test_no_option_reads_a_variable_by_itself() -> None:
         if parameter.envvar is not None
     ]
     assert read == []
-    assert "COORDINATOR_ENDPOINTS" in CliRunner().invoke(cli, ["get", "--help"]).output
+    assert "COORDINATOR_ENDPOINTS" in CliRunner().invoke(cli, ["--help"]).output
+
+
+@pytest.mark.parametrize("verb", [["get"], ["lock"], ["access", "identity", "put"]])
+def test_help_of_a_verb_explains_its_own_options_and_names_the_shared_ones(verb: list[str]) -> None:
+    """Ten options that all verbs share are explained once, on the first page."""
+    first_page = CliRunner().invoke(cli, ["--help"]).output
+    of_verb, shared = CliRunner().invoke(cli, [*verb, "--help"]).output.split("Shared options ")
+
+    assert "coordinator --help" in shared
+    for option in ("--endpoints", "--transport", "--json", "--ca-file", "--token-file"):
+        assert option in shared.split()
+        assert f"  {option}" in first_page
+        assert f"  {option}" not in of_verb
+    assert ("--timeout" in shared.split()) is (verb != ["lock"])
