@@ -242,7 +242,8 @@ class _Making:
             raise ConfigError(f"{error.filename}: cannot read it: {error.strerror}") from None
         except ValueError:
             raise ConfigError(
-                f"{self.directory / _LEDGER}: expected lines of a name and a hexadecimal number"
+                f"{self.directory / _LEDGER}: expected lines of a name and a hexadecimal number, "
+                "found others: restore it from a copy"
             ) from None
         return found
 

@@ -197,7 +197,9 @@ async def _stand_by(holder: Candidacy, wait_s: float | None) -> NoReturn:
     with suppress(TimeoutError):
         async with asyncio.timeout(wait_s):
             await asyncio.get_running_loop().create_future()
-    raise LockTimeoutError(f"{holder.job.title}: not elected, because its weight is 0")
+    raise LockTimeoutError(
+        f"{holder.job.title}: not elected: expected --weight 1 or more, found 0 (it stands by)"
+    )
 
 
 async def _until_over(

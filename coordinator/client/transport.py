@@ -264,7 +264,9 @@ class HttpTransport:
             reason = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
             raise cannot_connect(endpoint, _why_not(error), reason) from None
         except aiohttp.InvalidURL as error:
-            raise UnavailableError(f"{endpoint}: not a URL of a member") from error
+            raise UnavailableError(
+                f"endpoint: expected the URL of a member, as http://host:7070, found {endpoint!r}"
+            ) from error
         except (_BrokenError, aiohttp.ClientError, OSError) as error:
             if isinstance(error, _BrokenError) and error.is_refusal:
                 raise cannot_connect(endpoint, _reason(error)) from None

@@ -202,7 +202,8 @@ def parse_film(text: str) -> Film:
         raise BadArgumentsError(f"film: expected format {FORMAT}, found {found!r}")
     steps = whole.get("steps")
     if not isinstance(steps, list) or len(steps) > STEPS_MAX:
-        raise BadArgumentsError(f"film: expected a list of at most {STEPS_MAX} steps")
+        found = f"{len(steps)} of them" if isinstance(steps, list) else _shown(steps)
+        raise BadArgumentsError(f"film: expected up to {STEPS_MAX} steps in a list, found {found}")
     return Film(
         _text(whole.get("title")),
         _text(whole.get("source")),
@@ -210,25 +211,38 @@ def parse_film(text: str) -> Film:
     )
 
 
+def _shown(value: Any) -> str:
+    return f"a {type(value).__name__}" if isinstance(value, dict | list) else f"{value!r:.40}"
+
+
 def _step(number: int, document: Any) -> Step:
     at_ms = document.get("at_ms") if isinstance(document, dict) else None
     if type(at_ms) is not int or not 0 <= at_ms <= TIME_MS_MAX:
         raise BadArgumentsError(
-            f"film: step {number}: expected an object with at_ms, 0 to {TIME_MS_MAX}"
+            f"film: step {number}: expected an object with at_ms, 0 to {TIME_MS_MAX}, "
+            f"found {_shown(at_ms)}"
         )
     changes: dict[tuple[str, ...], Value] = {}
     sets = document.get("set", [])
     if not isinstance(sets, list):
-        raise BadArgumentsError(f"film: step {number}: expected a list in set")
+        raise BadArgumentsError(
+            f"film: step {number}: expected a list in set, found {_shown(sets)}"
+        )
     for each in sets:
         is_pair = isinstance(each, list) and len(each) == 2 and isinstance(each[0], list)
         if not is_pair or not 0 < len(each[0]) <= PATH_NAMES_MAX:
-            raise BadArgumentsError(f"film: step {number}: expected [path, value] in set")
+            raise BadArgumentsError(
+                f"film: step {number}: expected [path, value] in set, found {_shown(each)}"
+            )
         path = tuple(map(str, each[0]))
         if _RESERVED_NAMES.intersection(path):
-            raise BadArgumentsError(f"film: step {number}: expected other names in {path}")
+            raise BadArgumentsError(
+                f"film: step {number}: expected no name of {sorted(_RESERVED_NAMES)}, found {path}"
+            )
         if not _is_shallow(each[1], _LEVELS_MAX):
-            raise BadArgumentsError(f"film: step {number}: expected at most {_LEVELS_MAX} levels")
+            raise BadArgumentsError(
+                f"film: step {number}: expected at most {_LEVELS_MAX} levels in {path}, found more"
+            )
         changes[path] = each[1]
     ask = document.get("ask")
     question = None
@@ -239,7 +253,9 @@ def _step(number: int, document: Any) -> Step:
                 _text(ask["text"]), answers, int(ask["right"]), _text(ask["why"])
             )
         except (KeyError, TypeError, ValueError, OverflowError):
-            raise BadArgumentsError(f"film: step {number}: expected a question in ask") from None
+            raise BadArgumentsError(
+                f"film: step {number}: expected a question in ask, found {_shown(ask)}"
+            ) from None
     zxid = document.get("zxid")
     return Step(
         at_ms,

@@ -143,13 +143,15 @@ class PageServer:
 
     async def _deed(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
-            raise BadArgumentsError("expected Content-Type: application/json")
+            raise BadArgumentsError(
+                f"Content-Type: expected application/json, found {request.content_type!a:.80}"
+            )
         try:
             body = json.loads(await request.text())
         except (ValueError, LookupError, RecursionError):  # no JSON, or in no such charset
             body = None
         if not isinstance(body, dict):
-            raise BadArgumentsError("expected a JSON object")
+            raise BadArgumentsError("body: expected a JSON object, found none")
         await self._the_playing().do(body)
         return web.json_response({})
 

@@ -73,7 +73,10 @@ class Playing:
         elif name == "play":
             scripted = PLAYED.get(str(deed.get("script")))
             if scripted is None:
-                raise BadArgumentsError(f"play: expected one of {', '.join(PLAYED)}")
+                raise BadArgumentsError(
+                    f"play: expected a script of {', '.join(PLAYED)}, "
+                    f"found {deed.get('script')!r:.40}"
+                )
             await self._begin(scripted.title, scripted.name, is_fenced=is_fenced)
         else:
             self._on_stage(str(name), deed, is_fenced)
@@ -91,7 +94,9 @@ class Playing:
         }
         if name in of_client:
             if who not in stage.actors:
-                raise BadArgumentsError(f"{name}: expected one of {', '.join(stage.actors)}")
+                raise BadArgumentsError(
+                    f"{name}: expected a client of {', '.join(stage.actors)}, found {who!r:.40}"
+                )
             of_client[name](who)
         elif name == "fence":
             stage.fence(is_fenced)

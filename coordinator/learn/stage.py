@@ -203,7 +203,11 @@ class Stage:
         """Drop everything between this member and the others."""
         members = self._members()
         if not members.can_cut or member_id not in members.ids:
-            raise BadArgumentsError(f"cut: expected a member whose links can be cut: {member_id!r}")
+            can_cut = ", ".join(members.ids) if members.can_cut else "none here"
+            raise BadArgumentsError(
+                f"cut: expected a member whose links can be cut ({can_cut}), "
+                f"found {member_id!r:.40}"
+            )
         members.cut(member_id)
         self.recorder.step("cluster", f"Member {member_id} is cut off from the others.",
                            {("cut", member_id): True})  # fmt: skip

@@ -47,7 +47,9 @@ def fetch_keys(config: OidcConfig, clock: Clock) -> dict[str, Any]:
         document = _fetch(config.issuer.rstrip("/") + _DISCOVERY, config, clock)
         if document.get("issuer") != config.issuer:
             found = document.get("issuer")
-            raise FetchError(f"its discovery document is of the issuer {found!a:.200}")
+            raise FetchError(
+                f"discovery document: expected that of issuer {config.issuer}, found {found!a:.200}"
+            )
         url = document.get("jwks_uri")
     if not isinstance(url, str) or not is_safe_url(url):
         raise FetchError(f"expected the keys at an https address, found {url!a:.200}")
@@ -59,7 +61,10 @@ def _fetch(url: str, config: OidcConfig, clock: Clock) -> dict[str, Any]:
     if config.jwks_token_file is not None:
         token = Path(config.jwks_token_file).read_bytes()[: TOKEN_BYTES_MAX + 1].strip()
         if not 0 < len(token) <= TOKEN_BYTES_MAX or not token.isascii():
-            raise FetchError("jwks_token_file: expected a token")
+            raise FetchError(
+                f"jwks_token_file: expected a token of 1 to {TOKEN_BYTES_MAX} ASCII characters, "
+                f"found {len(token)} bytes"
+            )
         request.add_unredirected_header("Authorization", f"Bearer {token.decode('ascii')}")
     context = ssl.create_default_context(cafile=config.ca_file)
     opener = urllib.request.build_opener(
@@ -74,12 +79,16 @@ def _fetch(url: str, config: OidcConfig, clock: Clock) -> dict[str, Any]:
             while piece := answer.read1(_PIECE_BYTES):
                 body += piece
                 if len(body) > DOCUMENT_BYTES_MAX:
-                    raise FetchError(f"{url}: expected at most {DOCUMENT_BYTES_MAX} bytes")
+                    raise FetchError(
+                        f"{url}: expected at most {DOCUMENT_BYTES_MAX} bytes, found more"
+                    )
                 if clock.monotonic_ms() > end_ms:
-                    raise FetchError(f"{url}: expected it whole within {DEADLINE_MS} ms")
+                    raise FetchError(
+                        f"{url}: expected it whole within {DEADLINE_MS} ms, found {len(body)} bytes"
+                    )
         document = json.loads(bytes(body))
     except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
         raise FetchError(f"{url}: {type(error).__name__}: {error}") from None
     if not isinstance(document, dict):
-        raise FetchError(f"{url}: expected a JSON object")
+        raise FetchError(f"{url}: expected a JSON object, found a {type(document).__name__}")
     return document

@@ -122,7 +122,10 @@ def keys_in(document: Mapping[str, Any]) -> dict[str, Key]:
     """
     listed = document.get("keys")
     if not isinstance(listed, list) or len(listed) > KEYS_MAX:
-        raise FetchError(f"expected a key set with at most {KEYS_MAX} keys")
+        found_keys = len(listed) if isinstance(listed, list) else "none"
+        raise FetchError(
+            f"expected a key set with at most {KEYS_MAX} keys (RFC 7517), found {found_keys}"
+        )
     found: dict[str, Key] = {}
     for each in listed:
         key = _key(each) if isinstance(each, dict) else None

@@ -72,7 +72,10 @@ def check_library() -> None:
         raise ImportError(f"expected pysyncobj {LIBRARY_VERSION}, found {version('pysyncobj')}")
     found = hash_library(Path(library.__file__).parent)
     if found != LIBRARY_SHA256:
-        raise ImportError(f"pysyncobj's source is not the one studied: its hash is {found}")
+        raise ImportError(
+            f"expected the source of pysyncobj {LIBRARY_VERSION} with hash {LIBRARY_SHA256}, found "
+            f"{found}: its files were changed; install it again, from PyPI"
+        )
 
 
 def hash_library(folder: Path) -> str:

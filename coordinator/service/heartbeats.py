@@ -204,7 +204,9 @@ class Heartbeats:
             NoLeaderError: no leader confirmed it in time; the session may still be open.
         """
         if not _may_be_one(session_id):
-            raise SessionExpiredError("no session ever had an id like this")
+            raise SessionExpiredError(
+                f"session id: expected one that a member has given out, found {session_id!a:.40}"
+            )
         try:
             async with self._timers.deadline(deadline_ms):
                 acks = await self._until_confirmed((session_id,), _WAITING_MAX, is_urgent=is_urgent)

@@ -175,7 +175,9 @@ class _EncryptedError(Exception):
 
 
 def _no_password() -> str:
-    raise _EncryptedError("the key has a passphrase; expected one without")
+    raise _EncryptedError(
+        "expected a key without a passphrase, found one with: decrypt it with openssl pkey"
+    )
 
 
 def _check_size(files: TlsFiles) -> None:

@@ -365,7 +365,7 @@ def _forwarded(headers: Mapping[str, str]) -> CIMultiDict[str]:
 def _named_resource(request: web.Request) -> str:
     names = request.query.getall("resource", [])
     if len(names) != 1:
-        raise BadArgumentsError("expected one query parameter 'resource'")
+        raise BadArgumentsError(f"query: expected one parameter 'resource', found {len(names)}")
     return names[0]
 
 

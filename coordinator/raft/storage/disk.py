@@ -286,7 +286,10 @@ class OsDirectoryLock:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise storage_error("lock", path, error) from error
             raise StorageError(
-                f"lock {path}: another process uses this directory", path=path, operation="lock"
+                f"lock {path}: another process uses this directory; stop it, or give "
+                "this member a data directory of its own",
+                path=path,
+                operation="lock",
             ) from error
 
     def release(self) -> None:

@@ -126,14 +126,16 @@ class SnapshotExchange:
                 log.sync()
             if log[0][1] != 1:
                 raise StorageError(
-                    f"the log begins at entry {log[0][1]} and there is no snapshot before it"
+                    f"expected a log from entry 1, or a snapshot; found {log[0][1]} as its first "
+                    "entry, and no snapshot: replace this member (docs/operations.md)"
                 )
             return 1
         self._prepare(info)()
         self._note_restored(info)
         if len(log) and log[0][1] > info.index:
             raise StorageError(
-                f"the log begins at entry {log[0][1]}, after the snapshot at {info.index}"
+                f"expected a log that begins at or before the snapshot, at {info.index}; found "
+                f"{log[0][1]} as its first entry: replace this member (docs/operations.md)"
             )
         if log.getCurrentTerm() < info.term:
             # The snapshot was stable before the term was: others had committed what it holds. No
