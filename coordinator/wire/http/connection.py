@@ -10,6 +10,10 @@ read, and logs a traceback for each malformed request. Here:
    byte of the next request, or the connection is closed. (Bodies have theirs in ``door``.)
 3. A client that does not take what is sent to it for ``idle_deadline_ms`` is cut off.
 4. A request that is not HTTP gets a 400 problem and one line in the log at debug level.
+
+Three private names of aiohttp are read, because nothing public says the same: ``_request_count``
+(a head was parsed), ``_current_request`` (one is being answered) and ``_waiter`` (it waits for the
+next one). ``tests/wire/test_server.py`` and ``test_full_member.py`` fail if they change.
 """
 
 from __future__ import annotations
@@ -40,7 +44,15 @@ _LINGER_S = 2.0
 class HttpConnection(RequestHandler):
     """A client's connection, watched."""
 
-    __slots__ = ("_admission", "_at", "_header_timer", "_heads", "_write_timer", "place")
+    __slots__ = (
+        "_admission",
+        "_at",
+        "_header_timer",
+        "_heads",
+        "_timers",
+        "_write_timer",
+        "place",
+    )
 
     def __init__(
         self,
@@ -61,6 +73,7 @@ class HttpConnection(RequestHandler):
             auto_decompress=False,
             logger=logger,
         )
+        self._timers = loop
         self._admission = admission
         self.place = place
         self._at = at
@@ -80,7 +93,7 @@ class HttpConnection(RequestHandler):
         """Begin to wait for the head of a request."""
         super().connection_made(transport)
         if self.place.full:
-            self._loop.call_at(self._at + spare_s(self._admission), self._spare_over)
+            self._timers.call_at(self._at + spare_s(self._admission), self._spare_over)
         self._expect_header(self._at)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -109,7 +122,7 @@ class HttpConnection(RequestHandler):
         super().pause_writing()
         if self._write_timer is None:
             seconds = self._admission.config.idle_deadline_ms / 1_000
-            self._write_timer = self._loop.call_later(seconds, self._cut_off)
+            self._write_timer = self._timers.call_later(seconds, self._cut_off)
 
     def resume_writing(self) -> None:
         """Note that the client takes what is sent again."""
@@ -127,9 +140,9 @@ class HttpConnection(RequestHandler):
         return request is not None and request.content.is_eof()
 
     def _expect_header(self, since: float | None = None) -> None:
-        since = self._loop.time() if since is None else since
+        since = self._timers.time() if since is None else since
         seconds = self._admission.config.header_deadline_ms / 1_000
-        self._header_timer = self._loop.call_at(since + seconds, self._header_late)
+        self._header_timer = self._timers.call_at(since + seconds, self._header_late)
 
     def _header_in_time(self) -> None:
         if self._header_timer is not None:
