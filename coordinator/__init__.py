@@ -117,59 +117,7 @@ if TYPE_CHECKING:
     from coordinator.errors import UnavailableError as UnavailableError
     from coordinator.errors import UnhealthyError as UnhealthyError
     from coordinator.errors import UnknownRouteError as UnknownRouteError
-    from recipes import FOREVER as FOREVER
-    from recipes import Barrier as Barrier
-    from recipes import Borrowed as Borrowed
-    from recipes import CacheChange as CacheChange
-    from recipes import CachedValue as CachedValue
-    from recipes import CachedZnode as CachedZnode
-    from recipes import CacheUpdate as CacheUpdate
-    from recipes import CommitLog as CommitLog
-    from recipes import CommitSite as CommitSite
-    from recipes import Condition as Condition
-    from recipes import Configuration as Configuration
-    from recipes import Counter as Counter
-    from recipes import Delivery as Delivery
-    from recipes import DoubleBarrier as DoubleBarrier
-    from recipes import Election as Election
-    from recipes import Flag as Flag
-    from recipes import Grant as Grant
-    from recipes import Group as Group
-    from recipes import GroupMember as GroupMember
-    from recipes import Held as Held
-    from recipes import Job as Job
-    from recipes import JobReply as JobReply
-    from recipes import JobRun as JobRun
-    from recipes import Jobs as Jobs
-    from recipes import JobView as JobView
-    from recipes import Latch as Latch
-    from recipes import Lock as Lock
-    from recipes import ManualLock as ManualLock
-    from recipes import Membership as Membership
-    from recipes import MultiLock as MultiLock
-    from recipes import Once as Once
-    from recipes import Owned as Owned
-    from recipes import Partitioner as Partitioner
-    from recipes import Pool as Pool
-    from recipes import ReentrantLock as ReentrantLock
-    from recipes import RevokeAnswer as RevokeAnswer
-    from recipes import Revoker as Revoker
-    from recipes import RevokeRequest as RevokeRequest
-    from recipes import Run as Run
-    from recipes import RWLock as RWLock
-    from recipes import Semaphore as Semaphore
-    from recipes import Snapshot as Snapshot
-    from recipes import SuccessionRequest as SuccessionRequest
-    from recipes import TokenBucket as TokenBucket
-    from recipes import TokenChunk as TokenChunk
-    from recipes import Transaction as Transaction
-    from recipes import TreeCache as TreeCache
-    from recipes import TreeLock as TreeLock
-    from recipes import WorkQueue as WorkQueue
-    from recipes import exclusive as exclusive
-    from recipes import execute_exclusive as execute_exclusive
-    from recipes import once_per as once_per
-    from recipes import run_exclusive as run_exclusive
+    from recipes import *  # noqa: F403 - those that __all__ names
 
     __version__: str
 
@@ -181,7 +129,8 @@ __all__ = [
     "AsyncClient",
     "RetryPolicy",
     "HealthProbe",
-    # recipes
+    # recipes (ruff cannot see them in the import above)
+    # ruff: noqa: F405
     "Lock",
     "ReentrantLock",
     "RWLock",

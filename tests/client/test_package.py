@@ -41,7 +41,7 @@ def test_every_error_is_exported_with_its_type() -> None:
 
 def test_every_recipe_is_exported() -> None:
     """``from recipes import ...`` gives what its homes define."""
-    for name, home in recipes._HOMES.items():
+    for name, home in recipes._HOME_OF.items():
         assert getattr(recipes, name) is getattr(sys.modules[home], name)
 
 
@@ -53,7 +53,7 @@ def test_the_names_are_there_for_tools(package: ModuleType) -> None:
 
     assert set(package.__all__) <= scope.keys()
     assert set(package.__all__) <= set(dir(package))
-    assert set(recipes.__all__) == set(recipes._HOMES)
+    assert set(recipes.__all__) == set(recipes._HOME_OF)
 
 
 def test_the_recipes_are_exported_by_the_package_too() -> None:

@@ -56,30 +56,19 @@ if TYPE_CHECKING:
     from coordinator.model.queue_order import sequence_of as sequence_of
 
 _HOMES = {
+    "LockQueue": "coordinator.client.locks.lock_queue",
     "AcquireRequest": "coordinator.model.acquire",
     "Acquired": "coordinator.client.locks.acquired",
-    "Contending": "coordinator.client.hints",
     "GrantReply": "coordinator.model.grants",
     "GrantWatch": "coordinator.client.locks.grant_watch",
-    "LockQueue": "coordinator.client.locks.lock_queue",
     "current_owner": "coordinator.client.locks.owner",
     "holder": "coordinator.model.queue_order",
     "place_of": "coordinator.model.queue_order",
     "sequence_of": "coordinator.model.queue_order",
+    "Contending": "coordinator.client.hints",
 }
 
-__all__ = [
-    "LockQueue",
-    "AcquireRequest",
-    "Acquired",
-    "GrantReply",
-    "GrantWatch",
-    "current_owner",
-    "holder",
-    "place_of",
-    "sequence_of",
-    "Contending",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
