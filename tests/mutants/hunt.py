@@ -4,7 +4,8 @@
     python -m tests.mutants.hunt 300 pytest tests/raft/test_engine_rows.py::test_row_20...
 
 The number is how many seconds it may take; it ends by then even if nobody is left who waits for it.
-``found_by`` is the promise or the test that failed; null when everything was kept.
+``found_by`` is the promise or the test that failed; null when everything was kept. ``what`` says
+then what was skipped, if anything was.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ def hunt_by_tests(arguments: list[str]) -> dict[str, Any]:
     class Noting:
         failed: tuple[str, str, str] | None = None
         passed = 0
+        skipped = ""
 
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
             if report.failed and self.failed is None:
@@ -76,6 +78,8 @@ def hunt_by_tests(arguments: list[str]) -> dict[str, Any]:
                 message = str(getattr(crash, "message", report.longrepr))
                 self.failed = (report.nodeid.rpartition("::")[2], message, report.nodeid)
             self.passed += report.when == "call" and report.passed
+            if report.skipped and not hasattr(report, "wasxfail"):
+                self.skipped = f"{report.nodeid} was skipped: {report.longrepr}"
 
     noting = Noting()
     quiet = ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
@@ -84,8 +88,8 @@ def hunt_by_tests(arguments: list[str]) -> dict[str, Any]:
         name, message, node = noting.failed
         return _found(name, "test", message) | {"node": node}
     assert code == 0, f"pytest ended with {code}"
-    assert noting.passed, "no test ran"
-    return _found(None, "", "")
+    assert noting.passed or noting.skipped, "no test ran"
+    return _found(None, "", noting.skipped)
 
 
 def _found(found_by: str | None, where: str, what: str) -> dict[str, Any]:

@@ -80,21 +80,23 @@ def test_a_planted_bug_is_found(name: str) -> None:
 @pytest.mark.timeout(4 * LIMIT_S)
 def test_what_changes_nothing_survives() -> None:
     """A patch that only rewords a docstring is found by nobody: detectors do not cry wolf."""
-    found = load_patch("release-by-name")
-    harmless = parse_patch("harmless", TEXT).hunks[0]
-    harmless = replace(
-        harmless,
-        path="coordinator/state/sessions.py",
-        old="        return len(self._sessions)\n",
-        new="        return len(self._sessions)  # as it was\n",
-    )
-
-    detectors = ("pytest tests/state/test_paths.py", "pytest tests/state/test_traces.py")
     result = try_mutant(
-        replace(found, name="harmless", hunks=(harmless,), finds=detectors), LIMIT_S
+        harmless("pytest tests/state/test_paths.py", "pytest tests/state/test_traces.py"), LIMIT_S
     )
 
     assert result.verdict == "survived"
+
+
+@pytest.mark.timeout(4 * LIMIT_S)
+def test_what_a_skipped_test_might_have_found_is_not_known(tmp_path: Path) -> None:
+    """A detector that needs what is not installed here says so, and is no proof of anything."""
+    skipped = tmp_path / "test_skipped.py"
+    skipped.write_text("import pytest\n\ndef test_one():\n    pytest.skip('no server here')\n")
+
+    result = try_mutant(harmless(f"pytest {skipped}"), LIMIT_S)
+
+    assert result.verdict.startswith("no trial: ")
+    assert "no server here" in result.verdict
 
 
 def test_a_patch_is_read_and_laid_over(tmp_path: Path) -> None:
@@ -170,3 +172,14 @@ def written(root: Path, code: str) -> Patch:
     (root / "coordinator").mkdir()
     (root / "coordinator/sum.py").write_text(code)
     return parse_patch("sum", TEXT)
+
+
+def harmless(*detectors: str) -> Patch:
+    hunk = replace(
+        parse_patch("harmless", TEXT).hunks[0],
+        path="coordinator/state/sessions.py",
+        old="        return len(self._sessions)\n",
+        new="        return len(self._sessions)  # as it was\n",
+    )
+    found = load_patch("release-by-name")
+    return replace(found, name="harmless", hunks=(hunk,), finds=detectors)

@@ -27,7 +27,7 @@ _WHAT_CHARS_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of one detector. ``found_by`` None: it noticed nothing."""
+    """What came of one detector. ``found_by`` None: it noticed nothing, and skipped ``what``."""
 
     found_by: str | None
     where: str = ""
@@ -120,7 +120,8 @@ def try_mutant(patch: Patch, limit_s: float) -> Result:
         with private_copy(patch) as home:
             find, finding = _first_finding(home, patch, limit_s)
         if finding.found_by is None:
-            return result("survived")
+            skipped = finding.what
+            return result(f"no trial: {skipped}" if skipped else "survived")
         with private_copy() as clean:
             control = detect(clean, _narrowed(find, finding), limit_s)
     except (PatchError, TrialError) as error:
@@ -131,6 +132,7 @@ def try_mutant(patch: Patch, limit_s: float) -> Result:
 
 
 def _first_finding(home: Path, patch: Patch, limit_s: float) -> tuple[str, Finding]:
+    skipped = ""
     for find in patch.finds:
         try:
             finding = detect(home, find, limit_s)
@@ -138,7 +140,8 @@ def _first_finding(home: Path, patch: Patch, limit_s: float) -> tuple[str, Findi
             continue
         if finding.found_by is not None:
             return find, finding
-    return "", NOTHING
+        skipped = skipped or finding.what
+    return "", Finding(None, what=skipped)
 
 
 def _narrowed(find: str, finding: Finding) -> str:
