@@ -7,12 +7,14 @@ ready.
 1. What is left to the end of a pass is done once for all that came in it, before the loop waits.
 2. A pass that follows at once does not ask the system, if it was asked less than ``ASKED_MS`` ago.
 
-On any other loop the end of a pass is the next pass.
+On any other loop the end of a pass is the next pass. ``member_loop`` makes such a one on a Python
+whose asyncio does not have what is looked at here.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import selectors
 from collections.abc import Callable
 from typing import Any
@@ -24,12 +26,32 @@ ASKED_MS = 1.0
 _WAIT_S_MAX = 3_600.0
 """Of one wait, if nothing is due: the loop then waits again."""
 
+_LOOKED_AT = ("_ready", "_scheduled", "_stopping")
+"""Attributes of asyncio's loop that are not documented: its calls, its timers, whether it ends."""
+
 Call = Callable[[], None]
+
+logger = logging.getLogger(__name__)
 
 
 def pass_end(loop: asyncio.AbstractEventLoop) -> Callable[[Call], object]:
     """Return what leaves a call to the end of the present pass of ``loop``."""
     return loop.call_at_pass_end if isinstance(loop, MemberLoop) else loop.call_soon
+
+
+def member_loop(looked_at: tuple[str, ...] = _LOOKED_AT) -> asyncio.AbstractEventLoop:
+    """Return a MemberLoop; where asyncio lacks what that looks at, asyncio's own loop."""
+    loop = MemberLoop()
+    missing = [name for name in looked_at if not hasattr(loop, name)]
+    if not missing:
+        return loop
+    loop.close()
+    logger.warning(
+        "asyncio's loop has no %s in this version of Python: its passes have no end, which costs "
+        "time and nothing else",
+        ", ".join(missing),
+    )
+    return asyncio.new_event_loop()
 
 
 class MemberLoop(asyncio.SelectorEventLoop):

@@ -10,12 +10,37 @@ from typing import Any
 
 import pytest
 
-from coordinator.event_loop import ASKED_MS, MemberLoop, pass_end
+from coordinator.event_loop import ASKED_MS, MemberLoop, member_loop, pass_end
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=MemberLoop) as runner:
         runner.run(main)
+
+
+def test_asyncio_has_what_the_loop_looks_at() -> None:
+    """None of it is documented: a Python without it is noticed here first."""
+    loop: Any = member_loop()
+    assert isinstance(loop, MemberLoop)
+    timer = loop.call_later(60, lambda: None)
+    loop.call_soon(lambda: None)
+
+    assert len(loop._ready) == 1
+    assert loop._scheduled[0] is timer
+    assert timer.when() > loop.time()
+    assert loop._stopping is False
+    loop.close()
+
+
+def test_without_it_a_member_runs_on_the_loop_of_asyncio(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """And says so once, when it starts."""
+    loop = member_loop(("_ready", "_gone"))
+
+    assert not isinstance(loop, MemberLoop)
+    assert "asyncio's loop has no _gone in this version" in caplog.text
+    loop.close()
 
 
 def test_a_call_runs_at_the_end_of_its_pass_after_all_that_is_in_it() -> None:
