@@ -73,7 +73,8 @@ class SimulatedClient:
     def begin(self) -> None:
         self.owner.spawn(self._run())
 
-    async def _run(self) -> None:
+    async def _connect(self) -> None:
+        """Make the client of this life, who has all members for endpoints."""
         connector = connect(
             [member.url for member in self.world.members],
             transport=self.stream or self.link,
@@ -84,6 +85,9 @@ class SimulatedClient:
             retry=RetryPolicy(seed=self.random.randrange(1 << 30), cap_ms=500),
         )
         self.client = await connector.open_async()
+
+    async def _run(self) -> None:
+        await self._connect()
         draw = self.random
         works: list[Callable[[], Awaitable[None]]] = [self._registers, self._mixture]
         if draw.random() < 0.7:

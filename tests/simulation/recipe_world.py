@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from coordinator.client import AsyncClient, RetryPolicy, connect
+from coordinator.client import AsyncClient, connect
 from tests.met import Met
 from tests.simulation.clients import SimulatedClient
 from tests.simulation.link import ClientLink
@@ -45,16 +45,7 @@ class Life(SimulatedClient):
         return self.world.met
 
     async def _run(self) -> None:
-        connector = connect(
-            [member.url for member in self.world.members],
-            transport=self.stream or self.link,
-            clock=self.clock,
-            timeout=3.0,
-            session_timeout=self.session_timeout_ms / 1000,
-            label=self.name,
-            retry=RetryPolicy(seed=self.random.randrange(1 << 30), cap_ms=500),
-        )
-        self.client = await connector.open_async()
+        await self._connect()
         self.workers = [asyncio.create_task(self.world.work(self), name=f"the work of {self.name}")]
         await asyncio.gather(*self.workers)
         self.note_session()
