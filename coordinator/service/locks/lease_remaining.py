@@ -36,6 +36,13 @@ class Remaining:
     leases: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)
 
+    def after(self, passed_ms: int) -> Remaining:
+        """Return what is left when so much more time has passed."""
+        leases = {key: max(0, each - passed_ms) for key, each in self.leases.items()}
+        return Remaining(
+            leases, {key: max(0, each - passed_ms) for key, each in self.bounds.items()}
+        )
+
 
 NOTHING_KNOWN = Remaining()
 
@@ -56,14 +63,16 @@ class RemainingTimes:
     async def ask(
         self, session_ids: Iterable[str], paths: Iterable[str], deadline_ms: int
     ) -> Remaining:
-        """Return the times of the first hundred of each; nothing if the leader is not in time."""
+        """Return the times of the first hundred of each, now and at least; nothing if the leader
+        is not in time."""
         question = {
             "sessions": list(session_ids)[:_NAMES_MAX],
             "paths": list(paths)[:_NAMES_MAX],
         }
         if not question["sessions"] and not question["paths"]:
             return NOTHING_KNOWN
-        deadline_ms = min(deadline_ms, self._clock.monotonic_ms() + _DEADLINE_MS)
+        sent_ms = self._clock.monotonic_ms()
+        deadline_ms = min(deadline_ms, sent_ms + _DEADLINE_MS)
         leader_id = self._leadership.known_leader()
         if leader_id is None:
             return NOTHING_KNOWN
@@ -72,7 +81,8 @@ class RemainingTimes:
                 if leader_id == self._engine.member_id:
                     return await self._remaining(question)
                 payload = json.dumps(question).encode()
-                return _decoded(await self._engine.request(leader_id, REQUEST_KIND, payload))
+                answer = _decoded(await self._engine.request(leader_id, REQUEST_KIND, payload))
+                return answer.after(self._clock.monotonic_ms() - sent_ms)
         except (TimeoutError, CoordinatorError):
             return NOTHING_KNOWN
 
@@ -81,14 +91,12 @@ class RemainingTimes:
     ) -> int | None:
         """Return what is left, now and at least, of a lease and of these bounded holds; None if
         the leader does not know all of it, or does not say so in time."""
-        sent_ms = self._clock.monotonic_ms()
         remaining = await self.ask([session_id], bounded_paths, deadline_ms)
         left_ms = [remaining.leases.get(session_id), *map(remaining.bounds.get, bounded_paths)]
         known_ms = [each for each in left_ms if each is not None]
         if len(known_ms) < len(left_ms):
             return None
-        on_the_way_ms = self._clock.monotonic_ms() - sent_ms
-        return max(0, min(known_ms) - on_the_way_ms)
+        return min(known_ms)
 
     async def _remaining(self, question: Mapping[str, list[str]]) -> Remaining:
         term = self._leases.term

@@ -429,6 +429,32 @@ async def test_a_look_says_for_how_long_the_holder_is_safe() -> None:
             assert holder.safe_ms == 1_000
 
 
+async def test_what_is_left_is_less_by_the_time_that_the_answer_took() -> None:
+    """The leader counts when it answers; who hears that late is not safe for longer."""
+    async with cluster(config=SHORT_SESSIONS) as world:
+        session_id = await opened(world, 10_000)
+        grant = await soon(acquired(world, session_id, "b", AcquireRequest(max_hold_ms=20_000)))
+        answer, has_come = world.engines["1"]._handlers[REQUEST_KIND], asyncio.Event()
+
+        async def late(sender: str, payload: bytes) -> bytes:
+            reply = await answer(sender, payload)
+            await has_come.wait()
+            return reply
+
+        world.engines["1"].on_request(REQUEST_KIND, late)
+        views = world.follower.lock_views
+        lease = views.lease_left(session_id, (grant.path,), world.deadline())
+        asking = asyncio.create_task(lease)
+        looking = asyncio.create_task(looked(world, "b", at=world.follower))
+        await world.advance(800)
+        has_come.set()
+
+        left_ms = world.leader._leases.remaining_ms(session_id)
+        assert left_ms == 9_200
+        assert await soon(asking) == (10_000, left_ms)
+        assert [each.safe_ms for each in (await soon(looking)).holders] == [left_ms]
+
+
 async def test_what_the_leader_does_not_say_is_not_known() -> None:
     """A stale look asks nobody; a leader that does not answer leaves it at null, not at a guess."""
     async with cluster(config=WITHOUT_LEASES) as world:
