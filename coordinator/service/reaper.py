@@ -22,8 +22,10 @@ from coordinator.service.context import MemberContext
 from coordinator.service.replica import Interest
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Reap
+from coordinator.state.large_map import LargeMap
 from coordinator.state.outcomes import Outcome, Reaped
 from coordinator.state.paths import parent_of
+from coordinator.waiting import let_go
 
 _DELETED: Final = EventType.DELETED
 
@@ -54,7 +56,7 @@ class Reaper:
         self._tasks = context.tasks
         self._metrics = context.metrics
         self._container_ms = context.config.limits.reap_interval_ms
-        self._seen: dict[str, _Seen] = {}
+        self._seen = LargeMap[str, _Seen]()
         self._heap: list[tuple[int, str]] = []
         """One entry per znode, at its due time or earlier; corrected when that time comes."""
         self._term: int | None = None
@@ -80,7 +82,7 @@ class Reaper:
             if seen.due_ms > now_ms:
                 heapq.heappush(self._heap, (seen.due_ms, path))
                 continue
-            del self._seen[path]
+            self._seen.pop(path)
             if self._is_as_seen(path, seen):
                 due.append(Reap(path, seen.mzxid, seen.pzxid, term))
         if due:
@@ -105,8 +107,10 @@ class Reaper:
 
     def _begin(self, term: int | None) -> None:
         """A new leadership: every znode is seen for the first time."""
-        self._seen.clear()
-        self._heap.clear()
+        heap, self._heap = self._heap, []
+        let_go(heap)
+        for part in self._seen.given_up():
+            let_go(part)
         self._term = term
         if term is not None:
             self._tasks.spawn(self._see_all(term), "see what is idle")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from typing import ClassVar, Final
 
 from coordinator.errors import OutcomeUnknownError, UnavailableError
@@ -26,9 +26,10 @@ from coordinator.service.replica import Interest
 from coordinator.service.timers import Timer
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, EndHold, ExtendHold, Reopen
+from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.contender import Closing, ContenderRecord
 from coordinator.state.outcomes import HoldExtended, Outcome
-from coordinator.waiting import in_turns
+from coordinator.waiting import in_turns, let_go
 
 _CREATED: Final = EventType.CREATED
 _DELETED: Final = EventType.DELETED
@@ -64,7 +65,7 @@ class HoldTimers:
         self._replica = context.replica
         self._tasks = context.tasks
         self._metrics = context.metrics
-        self._bounds: dict[str, _Bound] = {}
+        self._bounds = LargeMap[str, _Bound]()
         self._of_session: dict[str, dict[str, None]] = {}
         self._term: int | None = None
         self._starting: object | None = None
@@ -90,8 +91,10 @@ class HoldTimers:
     def stop(self) -> None:
         """This member does not lead any more, so it ends no hold."""
         self._term = self._starting = None
-        bounds, self._bounds, self._of_session = self._bounds, {}, {}
-        in_turns(bounds.values(), _cancel, _STARTED_AT_ONCE)
+        of_session, self._of_session = self._of_session, {}
+        let_go(of_session)
+        for part in self._bounds.given_up():
+            in_turns(repeat(part, len(part)), _cancel_last, _STARTED_AT_ONCE)
 
     def holds_of(self, session_id: str, now_ms: int) -> dict[str, int]:
         """Return what is left of each bounded hold of a session, by path, in ms."""
@@ -217,6 +220,12 @@ class HoldTimers:
         elif is_hold:
             self._metrics.holds_ended.inc()
             logger.info("the hold %r ended: its max_hold_ms was over", bound.path)
+
+
+def _cancel_last(bounds: dict[str, _Bound]) -> None:
+    """Cancel and free one of those that count no more."""
+    _, bound = bounds.popitem()
+    _cancel(bound)
 
 
 def _cancel(bound: _Bound) -> None:

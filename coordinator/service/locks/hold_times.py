@@ -31,6 +31,7 @@ from coordinator.service.locks.contenders import LOCKS, grant_id_of, recipe_at
 from coordinator.service.locks.denials import Denials
 from coordinator.service.replica import Interest
 from coordinator.state.commands import Command
+from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.contender import number_of
 from coordinator.state.outcomes import Outcome
 from coordinator.waiting import in_turns, let_go
@@ -108,7 +109,7 @@ class HoldTimes:
         self._classes = classes
         self._denials = denials
         self._long_hold_ms = context.config.limits.long_hold_ms
-        self._holds: dict[str, _Hold] = {}
+        self._holds = LargeMap[str, _Hold]()
         self._standing: Counter[str] = Counter()
         self._holding: Counter[str] = Counter()
         self._becoming_long: list[tuple[int, str, int]] = []
@@ -173,8 +174,8 @@ class HoldTimes:
 
     def on_restore(self) -> None:
         """Everything may be different: nothing is known of how long it has been so."""
-        known, self._holds = self._holds, {}
-        let_go(known)
+        for holds in self._holds.given_up():
+            let_go(holds)
         self._standing.clear()
         self._holding.clear()
         self._last_unseen = {}
@@ -243,7 +244,7 @@ class HoldTimes:
         if recorded is None or path in self._holds:
             return
         lock_class = self._classes.at(path)
-        self._holds[path] = _Hold(recorded.czxid, now_ms, is_whole, lock_class)
+        self._holds.add(path, _Hold(recorded.czxid, now_ms, is_whole, lock_class))
         self._holding[lock_class] += 1
         heapq.heappush(self._becoming_long, (now_ms + self._long_hold_ms, path, recorded.czxid))
         if len(self._becoming_long) > 2 * len(self._holds) + 1_000:

@@ -1,0 +1,92 @@
+"""Tables that a member keeps beside the state: none grows, or is given up, in one long step."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from coordinator.clock import ManualClock
+from coordinator.service.locks.denials import Denials
+from coordinator.service.locks.hold_timers import HoldTimers
+from coordinator.service.locks.hold_times import HoldTimes, LockClasses
+from coordinator.service.reaper import Reaper
+from coordinator.state.tree import IdleZnode
+from tests.loop_meter import HELD_MS_MAX, fixed_work_speed
+from tests.service.contexts import context_of
+
+MANY = 700_000
+"""A plain dict moves to another table at 699,051 keys, which takes up to 95 ms."""
+
+Table = tuple[Callable[[int], object], Callable[[], object]]
+"""What adds the n-th key, and what gives all of them up."""
+
+
+def idle_znodes(clock: ManualClock) -> Table:
+    machine = SimpleNamespace(idle=lambda path: IdleZnode(path, 1, 1, 60_000))
+    reaper = Reaper(context_of(clock, SimpleNamespace(machine=machine)))  # type: ignore[arg-type]
+    return lambda number: reaper._note(f"/queues/{number:09}"), reaper.stop
+
+
+def bounded_holds(clock: ManualClock) -> Table:
+    machine = SimpleNamespace(locks=SimpleNamespace(contender_paths=list, closings=list))
+    timers = HoldTimers(context_of(clock, SimpleNamespace(machine=machine)))  # type: ignore[arg-type]
+
+    def start(number: int) -> None:
+        path = f"/locks/{number:09}/lock-0000000001"
+        clock.advance(number % 2)
+        timers._start_hold(holder_at(path, number))
+
+    return start, timers.stop
+
+
+def holds(clock: ManualClock) -> Table:
+    locks = SimpleNamespace(
+        record=lambda path: holder_at(path, 1), directories=list, directories_to_take=list
+    )
+    context = context_of(clock, SimpleNamespace(machine=SimpleNamespace(locks=locks)))  # type: ignore[arg-type]
+    classes = LockClasses()
+    times = HoldTimes(context, classes, Denials(clock))
+
+    def hold(number: int) -> None:
+        times._hold(f"/locks/{number:09}/lock-0000000001", number, is_whole=True)
+
+    return hold, times.on_restore
+
+
+def holder_at(path: str, czxid: int) -> Any:
+    return SimpleNamespace(
+        path=path, czxid=czxid, session_id=f"s{czxid % 1_000}", max_hold_ms=60_000, group=(),
+        extensions=0,
+    )  # fmt: skip
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("made", [idle_znodes, bounded_holds, holds])
+async def test_no_key_of_many_takes_long(
+    made: Callable[[ManualClock], Table], request: pytest.FixtureRequest
+) -> None:
+    """By the processor's clock; so is the end of all of them, at the next leader's beginning."""
+    act, give_up = made(ManualClock())
+    longest_s = 0.0
+    gc.disable()  # a member collects by other rules (garbage.py)
+    request.addfinalizer(gc.enable)
+    for number in range(MANY):
+        began = time.thread_time()
+        act(number)
+        took_s = time.thread_time() - began
+        if took_s > longest_s:
+            longest_s = took_s
+    began = time.thread_time()
+    give_up()
+    ended_s = time.thread_time() - began
+    speed = fixed_work_speed()
+
+    assert longest_s * 1_000 <= HELD_MS_MAX * speed
+    assert ended_s * 1_000 <= HELD_MS_MAX * speed
+    await asyncio.sleep(0)
