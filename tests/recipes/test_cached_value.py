@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from coordinator.client import AsyncClient, connect
-from coordinator.errors import CoordinatorError, LockTimeoutError
+from coordinator.errors import CoordinatorError, LockLostError, LockTimeoutError
 from recipes import CachedValue
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
+from tests.client.virtual_time import LoopClock
 from tests.recipes.storm import Life, Storm, left_below, storm
 
 
@@ -110,6 +111,23 @@ async def test_a_reader_that_is_cut_off_is_waited_for(world: MemoryCluster) -> N
         assert here.peek() is None
         network.is_cut = False
         assert await here.get() == b"3"
+
+
+@in_memory
+async def test_a_value_that_was_on_its_way_during_a_pause_is_not_returned(
+    world: MemoryCluster,
+) -> None:
+    """The process stood still for longer than its lease: others may have written since."""
+    network, clock = world.network(), LoopClock(asyncio.get_running_loop())
+    async with world.client(network, clock=clock) as client, world.client() as other:
+        await CachedValue(other, "v").set(b"old")
+        network.delays_s = lambda request: 0.3 * ("subtree" in request.target)
+        reading = asyncio.create_task(CachedValue(client, "v").get())
+        await asyncio.sleep(0.2)
+        clock.paused_ms += 60_000
+
+        with pytest.raises(LockLostError):
+            await reading
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,9 @@ def test_a_decision_needs_every_vote_and_stays() -> None:
         assert decided.votes("b", True, "") == decided
         assert decided.prepares("b") == decided
     assert not late.decides(2).is_finished
+    preparing = transaction(a="asked", b="preparing").decides(2)
+    assert not preparing.is_finished, "b may have begun, and must hear that it is aborted"
+    assert preparing.applies("b").is_finished
     assert late.decides(2).applies("a").applies("b").is_finished
     assert refused.decides(2).applies("b").sites["b"] == "asked"
     with pytest.raises(BadArgumentsError, match="expected a decision before 'a' applies"):

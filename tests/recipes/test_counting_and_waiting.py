@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.client import IfHeld, SetData, connect
+from coordinator.client import Delete, IfHeld, SetData, connect
 from coordinator.errors import (
     BadArgumentsError,
     LockLostError,
@@ -68,6 +68,18 @@ async def test_a_lost_answer_counts_once(world: MemoryCluster) -> None:
         network.lose_one_reply("POST", "/v1/multi")
         assert not await DoubleBarrier(client, "g", 2).enter(0.5)
         assert (await client.children("/double-barriers/g/round-0000000000")).names == ()
+
+
+@in_memory
+async def test_a_counter_that_was_deleted_begins_again(world: MemoryCluster) -> None:
+    """Who has added before does not take the next one for it, though its version is the same."""
+    async with world.client() as client, world.client() as other:
+        counter = Counter(client, "n")
+        assert await counter.add(5) == 5
+        await other.delete("/counters/n")
+        assert await Counter(other, "n").add(100) == 100
+
+        assert await counter.add(1) == 101
 
 
 @in_memory
@@ -176,6 +188,24 @@ async def test_a_round_does_not_begin_with_who_has_just_left(
         await asyncio.sleep(1)
 
         assert not await DoubleBarrier(client, "g", 2).enter(5)
+
+
+@in_memory
+async def test_who_gives_up_in_the_instant_when_the_round_begins_is_in_it(
+    world: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time was up, and before it left, the last one came: the others count on it."""
+    async with world.client() as client, world.client() as other:
+        guarded = client.guarded
+
+        async def late(*arguments: Any, **options: Any) -> Any:
+            if any(isinstance(each, Delete) for each in options["then"]):
+                assert await DoubleBarrier(other, "g", 2).enter(60)
+            return await guarded(*arguments, **options)
+
+        monkeypatch.setattr(client, "guarded", late)
+
+        assert await DoubleBarrier(client, "g", 2).enter(1)
 
 
 @in_memory

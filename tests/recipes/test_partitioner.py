@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import BadArgumentsError, CoordinatorError
-from recipes import Owned, Partitioner
+from recipes import Group, Owned, Partitioner
 from recipes.partitioner import owner_of
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
@@ -77,6 +77,28 @@ async def test_a_member_takes_its_share_and_gives_it_back(world: MemoryCluster) 
         await asyncio.wait({running})
         assert await first.owners() == {}
         assert await left_below(one, "/groups") == []
+
+
+@in_memory
+async def test_who_drains_is_given_nothing(world: MemoryCluster) -> None:
+    """It is still listed, and says that it is about to go."""
+    async with world.client() as one, world.client() as other:
+        members = [Partitioner(each, "jobs", 8, member=name) for each, name in
+                   ((one, "a"), (other, "b"))]  # fmt: skip
+        running = [asyncio.create_task(each.run(forever)) for each in members]
+        await asyncio.sleep(2)
+        assert 0 < len(members[0].owned) < 8
+        async with await Group(one, "jobs").join("c") as third:
+            await asyncio.sleep(2)
+            shares = sum(len(each.owned) for each in members)
+            assert shares < 8, "a part of them is c's, who takes none"
+            assert await third.report("draining")
+            await asyncio.sleep(2)
+
+            assert sorted(members[0].owned + members[1].owned) == list(range(8))
+        for each in members:
+            await each.stop()
+        await asyncio.gather(*running)
 
 
 @in_memory

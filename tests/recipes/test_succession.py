@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from coordinator.client import AsyncClient
+from coordinator.client.transport import Request
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from recipes import Election, Grant
 from recipes.succession import read_request
@@ -139,6 +140,30 @@ async def test_an_unknown_hand_over_is_resolved_by_asking_again(world: MemoryClu
         network.lose_one_reply("POST", "/v1/multi")
         assert (await a.hand_over("c")).label == "c"
         assert await elected_in(a) == "c"
+
+
+@in_memory
+async def test_who_leaves_in_the_instant_of_the_hand_over_is_not_said_to_follow(
+    world: MemoryCluster,
+) -> None:
+    """It waited when the elected looked; nothing is handed over to whom nobody chose."""
+    network = world.network()
+    async with world.client(network, label="a") as client:
+        a = Election(client, "service")
+        leadership = await a.campaign()
+        async with candidates(world, *"bc") as them:
+
+            async def leave(request: Request) -> None:
+                if "/v1/multi" in request.target:
+                    them["b"][1].cancel()
+                    await asyncio.sleep(1)
+
+            network.before = leave
+            with pytest.raises(BadArgumentsError, match="found 0; c waits"):
+                await a.hand_over("b")
+
+            assert await elected_in(a) == "a"
+            assert not leadership.is_lost
 
 
 @in_memory

@@ -164,6 +164,20 @@ async def test_a_chunk_is_one_request_and_what_is_left_is_returned(world: Memory
 
 
 @in_memory
+async def test_what_is_returned_to_a_full_bucket_makes_no_larger_burst(
+    world: MemoryCluster,
+) -> None:
+    """It has refilled while the chunk was out."""
+    async with world.client() as client:
+        bucket = TokenBucket(client, "mail", rate=100, burst=4)
+        async with bucket.chunk(4) as permits:
+            assert await permits.take()
+            await asyncio.sleep(1)
+
+        assert [await bucket.take(4), await bucket.take(1)] == [True, False]
+
+
+@in_memory
 async def test_a_scarce_rate_is_shared_by_chunks(world: MemoryCluster) -> None:
     """Without a whole chunk, what is asked for is taken; nobody exceeds the rate."""
     async with world.client() as one, world.client() as other:
@@ -198,6 +212,7 @@ async def test_permits_end_with_the_session(world: MemoryCluster) -> None:
         await asyncio.sleep(5)
         assert await permits.take(timeout=5)
         assert permits.left == 49
+        assert await bucket.available() <= 20  # a whole chunk was taken, after a whole one
 
 
 @in_memory

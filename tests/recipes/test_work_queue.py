@@ -199,6 +199,31 @@ async def test_a_lost_answer_is_asked_for_again(world: MemoryCluster) -> None:
 
 
 @in_memory
+async def test_an_ack_of_unknown_end_stays_unknown_once_the_session_has_ended(
+    world: MemoryCluster,
+) -> None:
+    """The claim has gone, with the ack or with the session: here it was the session."""
+    network = world.network()
+    async with (
+        world.client(network, session_timeout=2, timeout=1) as late,
+        world.client() as client,
+    ):
+        queue = WorkQueue(client, "q")
+        await queue.put(b"x")
+        delivery = await WorkQueue(late, "q").take()
+        assert delivery is not None
+        network.is_cut = True
+        with pytest.raises(OutcomeUnknownError):
+            await delivery.ack()
+        await asyncio.sleep(5)
+        network.is_cut = False
+
+        with pytest.raises(OutcomeUnknownError, match="the session has ended since"):
+            await delivery.ack()
+        assert await bodies(queue) == [b"x"]
+
+
+@in_memory
 async def test_an_ack_goes_on_when_its_caller_is_cancelled(world: MemoryCluster) -> None:
     """Whether its request has been sent or not; with what it does besides, once."""
     async with world.client(world.network(way_passes=3)) as client:
@@ -258,7 +283,10 @@ async def test_a_full_queue_lets_nobody_put_until_there_is_room(world: MemoryClu
     """It waits for that, or says that nothing was put."""
     async with world.client() as client:
         queue = WorkQueue(client, "q", length_max=2)
-        await queue.put(b"a", b"b")
+        await queue.put(b"a")
+        with pytest.raises(QuotaExceededError, match="room for 2 more of 2 items"):
+            await queue.put(b"b", b"c")  # there is room for one of them
+        await queue.put(b"b")
         with pytest.raises(QuotaExceededError, match="nothing was put"):
             await queue.put(b"c")
         waiting = asyncio.create_task(queue.put(b"c", timeout=60))

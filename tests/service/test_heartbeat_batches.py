@@ -167,6 +167,25 @@ async def test_requests_of_many_leave_room_for_the_heartbeats_of_others() -> Non
         assert {type(each) for each in answers} == {dict, ThrottledError}
 
 
+async def test_what_nobody_waits_for_any_more_takes_no_room() -> None:
+    """Clients that gave up while no quorum answered: others are not refused for them."""
+    ids = [str(number) for number in range(1_000)]
+    async with cluster() as world:
+        for _ in range(2):
+            world.confirming.clear()
+            asking = [
+                asyncio.ensure_future(world.leader.heartbeats(ids, world.deadline()))
+                for _ in range(50)
+            ]
+            await settle()
+            assert not any(each.done() for each in asking), "there is room for so many"
+            for each in asking:
+                each.cancel()
+            await asyncio.wait(asking)
+            world.confirming.set()
+            await settle()
+
+
 async def test_many_heartbeats_share_a_round_unless_an_answer_waits_for_one() -> None:
     """It comes when it is due; a renewal beside a request begins it at once."""
     async with cluster() as world:

@@ -542,6 +542,30 @@ async def test_positions_are_told_as_they_change() -> None:
         assert seen == [3, 2, 1]
 
 
+async def test_positions_are_told_after_a_snapshot_too() -> None:
+    """Who was before left while this member lagged behind, and it never saw them go."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        session_id = await opened(world)
+        first = await soon(acquired(world, session_id))
+        before = acquiring(world, session_id)
+        await settle()
+        seen: list[int] = []
+        last = acquiring(world, session_id, at=world.members["3"], on_position=seen.append)
+        await settle()
+        engine = world.engines["3"]
+        engine.is_applying = False
+        await release(world, first)
+        await soon(before)
+        leader_replica = world.engines["1"].replica
+        assert leader_replica is not None
+        engine.install(leader_replica.snapshot(), index=len(world.log))
+        engine.is_applying = True
+        await world.advance(EVERY_MS)
+
+        assert seen == [2, 1]
+        last.cancel()
+
+
 async def test_a_queue_that_moves_fast_tells_positions_twice_a_second() -> None:
     """The first change at once, then the latest one: a hand-over wakes one waiter, not all."""
     async with cluster(config=WITHOUT_LEASES) as world:

@@ -22,23 +22,33 @@ from coordinator.errors import (
     ProposalTimeoutError,
     ThrottledError,
 )
+from coordinator.model.limits import NEW_CLUSTER
 from coordinator.raft.engine import Applied
 from coordinator.service.locks.withdrawals import Leave
+from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.state.access.guard import BY_MEMBERS
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import (
+    CloseSession,
     Create,
     CreateMode,
     Delete,
+    DropToken,
     EndHold,
     Enter,
     ExpireSession,
+    FinishGrants,
+    FinishSession,
     Kind,
+    PutRole,
     Reap,
     Release,
     Reopen,
+    TakeOut,
 )
 from coordinator.state.machine import StateMachine
 from tests.service.fake_cluster import World, cluster
+from tests.service.locks.test_lost_rights import furnished, submitted
 
 CONFIG = Config(
     sessions=SessionConfig(timeout_ms_default=600_000),
@@ -136,6 +146,39 @@ async def ttl_znode(world: World) -> Callable[[], bool]:
     return lambda: machine(world).stat("/late") is None
 
 
+async def session_with_many_znodes(world: World) -> Callable[[], bool]:
+    session_id = await opened(world)
+    for number in range(ENDED_AT_ONCE + 10):
+        await submit(world, Create(f"/e{number}", b"", CreateMode.EPHEMERAL, session_id))
+    # Nobody waits for the whole of it: that would make the leader look.
+    await submit(world, CloseSession(session_id, at_once=ENDED_AT_ONCE))
+    return lambda: machine(world).stat(f"/e{ENDED_AT_ONCE + 9}") is None
+
+
+async def session_of_a_revoked_token(world: World) -> Callable[[], bool]:
+    (session_id, _), _ = await furnished(world)
+    await submitted(world, DropToken("tokenone"))
+    return lambda: not machine(world)._sessions.is_kept(session_id)
+
+
+async def readers_beyond_a_command(world: World) -> Callable[[], bool]:
+    session_id = await opened(world)
+    writer = (await submit(world, enter(session_id))).contenders[0]
+    readers = NEW_CLUSTER.grants_per_command_max + 10
+    for _ in range(readers):
+        await submit(world, Enter((A,), "read-", Kind.SHARED, session_id, b""))
+    await submit(world, Release(writer.path, writer.stat.czxid))
+    return lambda: machine(world).locks.holder_count(A) == readers
+
+
+async def waiter_that_lost_the_right(world: World) -> Callable[[], bool]:
+    (one, its), (two, others) = await furnished(world)
+    await submitted(world, enter(two, ("/locks/daily",)), others)
+    await submitted(world, enter(one, ("/locks/daily",)), its)
+    await submitted(world, PutRole("one", ()))
+    return lambda: machine(world).locks.length("/locks/daily") == 1
+
+
 DUE: tuple[tuple[type, Callable[[World], Coroutine[Any, Any, Callable[[], bool]]]], ...] = (
     (EndHold, bounded_hold),
     (EndHold, bounded_hold_of_several),
@@ -143,6 +186,10 @@ DUE: tuple[tuple[type, Callable[[World], Coroutine[Any, Any, Callable[[], bool]]
     (ExpireSession, silent_session),
     (Reap, empty_container),
     (Reap, ttl_znode),
+    (FinishSession, session_with_many_znodes),
+    (CloseSession, session_of_a_revoked_token),
+    (FinishGrants, readers_beyond_a_command),
+    (TakeOut, waiter_that_lost_the_right),
 )
 HOW = (
     (ThrottledError, False),
@@ -152,6 +199,11 @@ HOW = (
     (LeaderChangedError, False),
     (ProposalTimeoutError, True),
 )
+
+
+def test_all_that_leaders_do_by_themselves_is_tried() -> None:
+    """A new command of theirs comes with the way in which it comes to be due."""
+    assert {kind for kind, _ in DUE} == BY_MEMBERS | {CloseSession}  # of whose token was revoked
 
 
 @pytest.mark.parametrize("times", [1, 3])
