@@ -143,7 +143,7 @@ pin-base:
 		sed -i "s/^ARG BASE_IMAGE=.*/ARG BASE_IMAGE=python:3.11-slim@$$digest/" Dockerfile && \
 		grep '^ARG BASE_IMAGE' Dockerfile
 
-# The table of docs/testing.md, from docs/simulation-ledger.csv.
+# The table of docs/evidence.md, from docs/simulation-ledger.csv.
 ledger: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.simulation.ledger
 

@@ -56,7 +56,7 @@ def obstacle(
         f" members are needed that have one: {_their(without_vote)} data may lack what was promised"
         " (the directory was empty at the start, or an older copy). If this is a new cluster, stop"
         " all members, empty all data directories and start all; else start those that are missing,"
-        " or run `coordinator recover` on the best data there are (docs/operations.md)"
+        " or run `coordinator recover` on the best data there are (docs/recovery.md)"
     )
 
 

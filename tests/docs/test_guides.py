@@ -67,7 +67,7 @@ def test_every_error_of_a_lock_has_a_reaction() -> None:
 
 def test_the_defaults_of_retries_and_margin_are_the_documented_ones() -> None:
     """docs/recipes.md says them, and jitter is not zero."""
-    listed = below("recipes.md", "The client")
+    listed = below("client.md", "The client")
     told = dict(re.findall(r"^- `retry=RetryPolicy\((\w+)=...\)` \(`([^`]+)`\)", listed, re.M))
     (margin,) = re.findall(r"^- `lease_margin_ratio` \(`([^`]+)`\)", listed, re.MULTILINE)
 
@@ -78,7 +78,7 @@ def test_the_defaults_of_retries_and_margin_are_the_documented_ones() -> None:
 
 def test_each_name_for_who_writes_a_recipe_is_explained() -> None:
     """In docs/recipes.md, and in the docstring of the package."""
-    text = below("recipes.md", "Write your own")
+    text = below("client.md", "Write your own")
     told = re.findall(r"^- `(\w+)`: ", text, re.MULTILINE)
 
     assert told == locks.__all__
@@ -89,7 +89,7 @@ def test_each_name_for_who_writes_a_recipe_is_explained() -> None:
 
 def test_the_tries_of_an_update_are_the_documented_ones() -> None:
     """How often it begins again, and what it raises then."""
-    told = " ".join(below("recipes.md", "The tree").split())
+    told = " ".join(below("client.md", "The tree").split())
     (tries,) = re.findall(r"`max_retries=(\d+)`", told)
 
     assert int(tries) == inspect.signature(AsyncClient.update).parameters["max_retries"].default
@@ -98,7 +98,7 @@ def test_the_tries_of_an_update_are_the_documented_ones() -> None:
 
 def test_what_a_shared_rate_can_be_exceeded_by_is_said() -> None:
     """By what N clients hold in chunks of their own."""
-    told = " ".join(below("recipes.md", "A shared rate").split())
+    told = " ".join(below("sharing.md", "A shared rate").split())
 
     assert re.search(r"N clients that take chunks of `n`.*exceeded by at most N x n", told)
 
@@ -195,7 +195,7 @@ def test_what_several_tests_share_is_on_the_map() -> None:
 
 def test_metrics_that_are_named_are_answered(shared_coordinator_cluster: LocalCluster) -> None:
     """What sizing, queues and disks are read from is in /metrics."""
-    named = set(re.findall(r"\bcoordinator_[a-z_]+", page("operations.md")))
+    named = set(re.findall(r"\bcoordinator_[a-z_]+", page("operations.md") + page("monitoring.md")))
     cluster, answered = shared_coordinator_cluster, ""
 
     with cluster.connect() as client, recipes.Lock(client, "measured"):
@@ -212,4 +212,4 @@ def test_metrics_that_are_named_are_answered(shared_coordinator_cluster: LocalCl
 @pytest.mark.parametrize("word", ["Throttled", "429", "definite"])
 def test_overload_is_said_to_be_a_refusal(word: str) -> None:
     """Busy, not a timeout; test_proposals shows that it is so."""
-    assert word in below("operations.md", "How much does it carry?")
+    assert word in below("monitoring.md", "How much does it carry?")

@@ -19,7 +19,7 @@ IN_CHECK = {("read", "list"), ("lock", "list"), ("list", "list"), ("write", "mix
 """The worst ones; the rest is slow. What they rest on is in ``tests/service/test_turns``."""
 
 
-# Known gaps, in docs/operations.md too. They are tried, so that a mend is noticed.
+# Known gaps, in docs/monitoring.md too. They are tried, so that a mend is noticed.
 NO_CYCLE = "of thousands of locks that are begun none may be released in the tenth of a second"
 FEW_LISTS = "three connections with lists: reads beside them keep 55 %"
 

@@ -1,4 +1,4 @@
-"""Many cancelled acquires leave nothing; the long run is in docs/testing.md."""
+"""Many cancelled acquires leave nothing; the long run is in docs/evidence.md."""
 
 from __future__ import annotations
 

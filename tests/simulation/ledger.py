@@ -1,6 +1,6 @@
 """The ledger of long runs: a CSV file with a row for each part, and the table of it in the docs.
 
-python -m tests.simulation.ledger      renews the table in docs/testing.md (`make ledger`)
+python -m tests.simulation.ledger      renews the table in docs/evidence.md (`make ledger`)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LEDGER = ROOT / "docs" / "simulation-ledger.csv"
-PAGE = ROOT / "docs" / "testing.md"
+PAGE = ROOT / "docs" / "evidence.md"
 COLUMNS = (
     "ended_utc", "commit", "first_seed", "last_seed", "simulated_hours", "faults", "operations",
     "unknown", "commands", "grants", "changes", "expiries", "elections", "snapshots", "seconds",

@@ -3,7 +3,7 @@
 In the middle of worlds of their own (``RECOVERIES_EVERY``): votes are lost while all disks are
 whole, or the disks of a majority are lost, maybe while those that stay were cut off and lag. Nobody
 may lead then, and the members must say why. The operator stops all of them for longer than any
-lease, and does what docs/operations.md says, rarely with worse data than the best; members come
+lease, and does what docs/recovery.md says, rarely with worse data than the best; members come
 late and are cut off again, and one may be forgotten that keeps its former data: it must be refused.
 
 Where the best data hold everything, nothing may be lost, and all is judged as one history. What is

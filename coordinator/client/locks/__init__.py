@@ -1,7 +1,7 @@
 """Building blocks of recipes: a place in a queue, the grant, its loss.
 
 A recipe is built from these names, those of ``coordinator.client`` and the errors of
-``coordinator.errors``; ours (the package ``recipes``) use nothing else. The page docs/recipes.md
+``coordinator.errors``; ours (the package ``recipes``) use nothing else. The page docs/client.md
 writes one, line by line. On asyncio, or inside ``both``::
 
     queue = client.core.lock_queue("printer")

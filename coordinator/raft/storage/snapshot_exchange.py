@@ -127,7 +127,7 @@ class SnapshotExchange:
             if log[0][1] != 1:
                 raise StorageError(
                     f"expected a log from entry 1, or a snapshot; found {log[0][1]} as its first "
-                    "entry, and no snapshot: replace this member (docs/operations.md)"
+                    "entry, and no snapshot: replace this member (docs/recovery.md)"
                 )
             return 1
         self._prepare(info)()
@@ -135,7 +135,7 @@ class SnapshotExchange:
         if len(log) and log[0][1] > info.index:
             raise StorageError(
                 f"expected a log that begins at or before the snapshot, at {info.index}; found "
-                f"{log[0][1]} as its first entry: replace this member (docs/operations.md)"
+                f"{log[0][1]} as its first entry: replace this member (docs/recovery.md)"
             )
         if log.getCurrentTerm() < info.term:
             # The snapshot was stable before the term was: others had committed what it holds. No

@@ -43,7 +43,7 @@ async def starts(world: World, member_id: str) -> bool:
 
 
 async def replace(world: World, member_id: str) -> None:
-    """As docs/operations.md says for a lost disk: the others run, one leads, all are level."""
+    """As docs/recovery.md says for a lost disk: the others run, one leads, all are level."""
     for _ in range(600):
         others = [world.cluster.status(each) for each in world.cluster.ids if each != member_id]
         if all(each is not None and each["is_ready"] for each in others):
