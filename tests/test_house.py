@@ -269,6 +269,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "apscheduler": ("recipes.integrations.apscheduler",),
     "dramatiq": ("recipes.integrations.dramatiq",),
     "tooz": ("recipes.integrations.tooz",),
+    "redis_lock": ("recipes.integrations.python_redis_lock",),
     "celery": ("recipes.integrations.celery", "recipes.integrations.celery_beat"),
 }
 

@@ -126,8 +126,7 @@ class RedisLikeLock:
             if wait is FOREVER:
                 raise LockError(f"{self.name}: {error}", lock_name=self.name) from error
             return False
-        with self._mutex:
-            self.local.grant = grant
+        self._keep(grant)
         return True
 
     def release(self) -> None:
@@ -203,6 +202,12 @@ class RedisLikeLock:
             if self.grant is not None:
                 self.grant.keep_releasing()
             raise
+
+    def _keep(self, grant: Grant[Client]) -> None:
+        """Hold by ``grant``, unless it was lost and another thread has a later one by now."""
+        with self._mutex:
+            if self.grant is None or self.grant.fencing_token < grant.fencing_token:
+                self.local.grant = grant
 
     def _contender(self) -> Lock[Client]:
         owner = None if self.thread_local else ""

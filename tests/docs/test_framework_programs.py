@@ -168,6 +168,16 @@ def test_a_dramatiq_actor_runs_under_its_lock(endpoints: LocalCluster) -> None:
         actor(7)
 
 
+def test_a_lock_with_the_interface_of_python_redis_lock(endpoints: LocalCluster) -> None:
+    """The work runs under it, and it is free afterwards."""
+    pytest.importorskip("redis_lock")
+    page = program("Code that uses python-redis-lock")
+
+    assert page.report().startswith("saved under token ")
+    assert not page.lock.locked()
+    page.lock.client.close()
+
+
 def test_a_lock_with_the_interface_of_redis(endpoints: LocalCluster) -> None:
     """With a token, and no Redis."""
     pytest.importorskip("redis")

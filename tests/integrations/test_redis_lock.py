@@ -155,3 +155,16 @@ def test_who_releases_forgets_no_grant_but_its_own(client: Client) -> None:
     assert lock.owned()
     lock.release()
     assert not lock.locked()
+
+
+def test_a_grant_that_was_lost_does_not_replace_a_later_one(client: Client) -> None:
+    """A thread may be paused between its grant and the note of it."""
+    lock = RedisLikeLock(client, "paused", timeout=0.5, thread_local=False)
+    paused = lock._contender().acquire()
+    over = threading.Event()
+    paused.on_lost(over.set)
+    assert over.wait(20)
+    assert lock.acquire()
+    later = lock.grant
+    lock._keep(paused)
+    assert lock.grant is later

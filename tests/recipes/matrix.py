@@ -293,6 +293,10 @@ INTEGRATIONS: dict[str, Integration] = {
         "Code that expects redis-py's lock",
         "test_redis_lock::test_it_is_acquired_and_released_as_the_real_one", ("redis",),
     ),
+    "python_redis_lock": Integration(
+        "Code that uses python-redis-lock",
+        "test_python_redis_lock::test_who_holds_it_keeps_others_out", ("python-redis-lock",),
+    ),
 }  # fmt: skip
 HELPERS = {"current", "extras"}
 """Modules beside the integrations that they share."""
