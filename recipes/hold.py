@@ -131,7 +131,15 @@ class Hold(CallsBack):
             ) from None
 
     def keep_releasing(self) -> None:
-        """Go on releasing in the background until it is known, or the session has ended."""
+        """Go on releasing in the background until it is known, or the session has ended.
+
+        In any thread: who releases in a thread of its own may fail there."""
+        if self._home.is_here:
+            self._keep_releasing_here()
+        else:
+            self._home.soon(self._keep_releasing_here)
+
+    def _keep_releasing_here(self) -> None:
         if self._keeps_releasing is None or self._keeps_releasing.done():
             self._keeps_releasing = self._start(self._release_until_known(), "keep releasing")
 

@@ -111,8 +111,9 @@ class ExclusiveScheduler(Scheduler):
 
     def _campaign(self) -> bool:
         """Wait a while to be elected; then go on from what the beat before has recorded."""
-        if self._election is None:
+        if self._client is None:
             self._client = connect(self.app.conf.get("coordinator_endpoints"), label="celery beat")
+        if self._election is None:
             self._election = Election(self._client, f"celery-beat:{self._name}")
         try:
             self._leadership = self._election.campaign(timeout=self.standby_s)
@@ -128,12 +129,17 @@ class ExclusiveScheduler(Scheduler):
         return True
 
     def _stand_down(self) -> None:
-        self._leadership = self._heap = None
-        if self._election is not None:
-            try:
-                self._election.resign()
-            except CoordinatorError as error:
-                _log.warning("beat %s: its election ends with its session: %s", self._name, error)
+        leadership, self._leadership, self._heap = self._leadership, None, None
+        election = self._election
+        if election is None:
+            return
+        try:
+            election.resign()
+        except CoordinatorError as error:
+            _log.warning("beat %s: it resigns when that can be said: %s", self._name, error)
+            self._election = None  # the next candidate is another; until then nobody is elected
+            if leadership is not None:
+                leadership.keep_releasing()
 
     def _recorded(self) -> dict[str, str]:
         """Return when each task was sent last, in ISO 8601."""

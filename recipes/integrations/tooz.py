@@ -338,11 +338,14 @@ class CoordinatorDriver(coordination.CoordinationDriverCachedRunWatchers):
 
     def stand_down_group_leader(self, group_id: bytes) -> bool:
         """Resign; False if this member did not lead."""
-        election = self._elections.pop(group_id, None)
+        election = self._elections.get(group_id)
         if election is None:
             return False
         with translated():
-            return election.resign()
+            has_resigned = election.resign()
+        if self._elections.get(group_id) is election:  # not before: what failed may be tried again
+            del self._elections[group_id]
+        return has_resigned
 
     def get_lock(self, name: bytes) -> DriverLock:
         """Return a lock of this name."""

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from coordinator import BadArgumentsError, Client, Lock
+from coordinator import (
+    BadArgumentsError,
+    Client,
+    Lock,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 from coordinator.testing.cluster import LocalCluster
 
 redis_lock = pytest.importorskip("redis.lock")
@@ -168,3 +174,20 @@ def test_a_grant_that_was_lost_does_not_replace_a_later_one(client: Client) -> N
     later = lock.grant
     lock._keep(paused)
     assert lock.grant is later
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("kind", ["RedisLikeLock", "Lock"])
+@pytest.mark.parametrize("transport", ["http", "stream"])
+def test_what_could_not_be_released_is_released_in_the_background(
+    shared_coordinator_cluster: LocalCluster, kind: str, transport: str
+) -> None:
+    """The ``with`` of a thread says that it is not known; soon after that it is free."""
+    cluster, name = shared_coordinator_cluster, f"cut off {kind} {transport}"
+    with cluster.connect(timeout=0.3, session_timeout=60, transport=transport) as client:
+        lock: Any = RedisLikeLock(client, name) if kind == "RedisLikeLock" else Lock(client, name)
+        with pytest.raises((UnavailableError, OutcomeUnknownError)), lock:
+            cut = cluster.cut_off(client)
+        cut.end()
+        with cluster.connect() as other:
+            assert RedisLikeLock(other, name, blocking_timeout=20).acquire()

@@ -12,7 +12,7 @@ import pytest
 
 from coordinator import BadArgumentsError, Client, Lock, LockTimeoutError
 from coordinator.testing.cluster import LocalCluster
-from recipes import Grant
+from recipes import Election, Grant
 from recipes.integrations.current import current_grant
 
 pytestmark = pytest.mark.check
@@ -154,6 +154,29 @@ def test_a_celery_beat_that_was_deposed_sends_nothing(
     beat.tick()
     beat.close()
     assert beats.sent == [("only", "hourly")] * 2
+
+
+def test_a_celery_beat_goes_on_when_it_could_not_resign(
+    beats: Beats, cluster: LocalCluster
+) -> None:
+    """Its client was cut off for less than its lease: it is elected again afterwards."""
+    beat = beats.beat("only")
+    client = beat._client = cluster.connect(timeout=0.3, session_timeout=60).open()
+    beat._election = Election(client, "celery-beat:shop")
+    beat.tick()
+    beats.sent.clear()
+    beats.make_due(beat)
+    beat._record()
+    cut = cluster.cut_off(client)
+    assert beat.tick() > 0
+    for _ in range(2):
+        beat.tick()
+    assert beats.sent == []
+    cut.end()
+    while not beats.sent:
+        beat.tick()
+    beat.close()
+    assert beats.sent == [("only", "hourly")]
 
 
 def test_a_dramatiq_actor_runs_one_at_a_time(client: Client, cluster: LocalCluster) -> None:
