@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import click
 
@@ -34,68 +34,70 @@ _RETRY_S = 1.0
 _AGAIN = frozenset({Reason.LOST, Reason.HANDED_OVER, Reason.GAVE_UP})
 
 
+_SUPERVISING: Final = (
+    click.option(
+        "--restart",
+        "restart_when",
+        type=click.Choice(["never", "on-failure", "always"]),
+        default="never",
+        show_default=True,
+        help="Start COMMAND again when it ends, under the same leadership.",
+    ),
+    click.option(
+        "--backoff",
+        "pause_s",
+        type=Seconds(min_open=True),
+        default=1.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Pause before the first restart; each later one waits twice as long.",
+    ),
+    click.option(
+        "--backoff-max",
+        "pause_s_max",
+        type=Seconds(min_open=True),
+        default=30.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="The longest pause. After a run of this length the pause is --backoff again.",
+    ),
+    click.option(
+        "--restarts",
+        "in_a_row",
+        type=click.IntRange(min=0, max=10**6),
+        default=5,
+        show_default=True,
+        help="After this many in a row, resign and let another host try.",
+    ),
+    click.option(
+        "--weight",
+        type=click.IntRange(min=0, max=WEIGHT_MAX),
+        help="The waiting candidate with the highest weight is elected; 0: never.",
+    ),
+    click.option("--give-way", is_flag=True, help="Hand over to a higher weight."),
+    click.option(
+        "--resume",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="A local file, with which a restart of this program is elected again at once.",
+    ),
+    click.option(
+        "--ready-file",
+        type=click.Path(dir_okay=False),
+        metavar="FILE",
+        help="A file that exists, with the epoch in it, while COMMAND runs.",
+    ),
+    click.option(
+        "--http",
+        "door",
+        type=Address(),
+        help="Answer GET /ready with 200 while it leads, else 503; and GET /live.",
+    ),
+)
+
+
 def _supervising_options(function: Any) -> Any:
-    options = (
-        click.option(
-            "--restart",
-            "restart_when",
-            type=click.Choice(["never", "on-failure", "always"]),
-            default="never",
-            show_default=True,
-            help="Start COMMAND again when it ends, under the same leadership.",
-        ),
-        click.option(
-            "--backoff",
-            "pause_s",
-            type=Seconds(min_open=True),
-            default=1.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Pause before the first restart; each later one waits twice as long.",
-        ),
-        click.option(
-            "--backoff-max",
-            "pause_s_max",
-            type=Seconds(min_open=True),
-            default=30.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="The longest pause. After a run of this length the pause is --backoff again.",
-        ),
-        click.option(
-            "--restarts",
-            "in_a_row",
-            type=click.IntRange(min=0, max=10**6),
-            default=5,
-            show_default=True,
-            help="After this many in a row, resign and let another host try.",
-        ),
-        click.option(
-            "--weight",
-            type=click.IntRange(min=0, max=WEIGHT_MAX),
-            help="The waiting candidate with the highest weight is elected; 0: never.",
-        ),
-        click.option("--give-way", is_flag=True, help="Hand over to a higher weight."),
-        click.option(
-            "--resume",
-            type=click.Path(dir_okay=False),
-            metavar="FILE",
-            help="A local file, with which a restart of this program is elected again at once.",
-        ),
-        click.option(
-            "--ready-file",
-            type=click.Path(dir_okay=False),
-            metavar="FILE",
-            help="A file that exists, with the epoch in it, while COMMAND runs.",
-        ),
-        click.option(
-            "--http",
-            "door",
-            type=Address(),
-            help="Answer GET /ready with 200 while it leads, else 503; and GET /live.",
-        ),
-    )
-    for option in reversed(options):
+    for option in reversed(_SUPERVISING):
         function = option(function)
     return function
 

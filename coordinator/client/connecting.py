@@ -110,16 +110,7 @@ def connect(
     is_patient = timeout is not None
     if timeout is None:
         timeout = USUAL_MS / 1000
-    # Said this way round, NaN is refused as well.
-    if not (0 < timeout <= TIMEOUT_S_MAX and 0 < session_timeout <= TIMEOUT_S_MAX):
-        raise BadArgumentsError(
-            f"connect: expected timeouts above 0 s, up to {TIMEOUT_S_MAX:g} s, found {timeout} and"
-            f" {session_timeout}"
-        )
-    if not 0.0 <= lease_margin_ratio < 0.5:
-        raise BadArgumentsError(
-            f"connect: expected lease_margin_ratio from 0 to 0.5, found {lease_margin_ratio}"
-        )
+    _check_times(timeout, session_timeout, lease_margin_ratio)
     if transport is None or isinstance(transport, str):
         transport = transport_name(transport)
     urls, retry, clock = _urls(endpoints, transport), retry or RetryPolicy(), clock or SystemClock()
@@ -154,6 +145,19 @@ def connect(
         return AsyncClient(delivery, settings)
 
     return Connector(open_client)
+
+
+def _check_times(timeout: float, session_timeout: float, lease_margin_ratio: float) -> None:
+    # Said this way round, NaN is refused as well.
+    if not (0 < timeout <= TIMEOUT_S_MAX and 0 < session_timeout <= TIMEOUT_S_MAX):
+        raise BadArgumentsError(
+            f"connect: expected timeouts above 0 s, up to {TIMEOUT_S_MAX:g} s, found {timeout} and"
+            f" {session_timeout}"
+        )
+    if not 0.0 <= lease_margin_ratio < 0.5:
+        raise BadArgumentsError(
+            f"connect: expected lease_margin_ratio from 0 to 0.5, found {lease_margin_ratio}"
+        )
 
 
 class Connector(Client):

@@ -217,13 +217,7 @@ class Proposer:
         self._metrics.proposal_seconds.observe((self._clock.monotonic_ms() - started_ms) / 1000)
         if committed.outcome.refusal is not None:
             self._come_to("refused").inc()
-            error = committed.outcome.refusal.to_error()
-            is_about_rights = isinstance(error, (AuthFailedError, NoAuthError))
-            if request is None and attempts.may_have_happened and is_about_rights:
-                error = LeaderChangedError(f"it may have been done before: {error.message}")
-            # The zxid of the refusal: a watch from there misses nothing.
-            error.fields["zxid"] = committed.outcome.zxid
-            raise error
+            raise _refusal(committed.outcome, attempts, is_numbered=request is not None)
         self._done.inc()
         check(operation, committed.outcome)
         return committed
@@ -364,6 +358,17 @@ def _split(payload: bytes) -> tuple[str, bytes]:
     at = _NUMBER_BYTES + 1
     end = at + int.from_bytes(payload[_NUMBER_BYTES:at], "big")
     return payload[at:end].decode(errors="replace"), payload[end:]
+
+
+def _refusal(outcome: Outcome, attempts: _Attempts, *, is_numbered: bool) -> CoordinatorError:
+    """Return the error of a refused command, with its zxid: a watch from there misses nothing."""
+    assert outcome.refusal is not None, "it was refused"
+    error = outcome.refusal.to_error()
+    is_about_rights = isinstance(error, (AuthFailedError, NoAuthError))
+    if attempts.may_have_happened and is_about_rights and not is_numbered:
+        error = LeaderChangedError(f"it may have been done before: {error.message}")
+    error.fields["zxid"] = outcome.zxid
+    return error
 
 
 async def _refuse_undecodable(command: bytes) -> None:

@@ -146,25 +146,8 @@ class WatchHub:
         if paths.utf8_length(wanted.prefix) > longest:
             raise BadArgumentsError(f"prefix: expected at most {longest} bytes, found more")
         self.check(caller, keys)
-        table = self._replica.machine.access
-        if not has_place(table, caller, len(self._streams), self._limits.watch_streams_max):
-            raise ThrottledError(
-                f"expected fewer than {len(self._streams)} watch streams on one member "
-                "(limits.watch_streams_max), found as many; watch at another member"
-            )
-        key = KEY.get()
-        if key and self._by_client[key] >= self._limits.watch_streams_per_client_max:
-            raise ThrottledError(
-                f"expected at most {self._limits.watch_streams_per_client_max} watch streams of one"
-                f" client ({key}) on one member (watch_streams_per_client_max), found more"
-            )
-        taken, maximum = self._selector_count, self._limits.watch_selectors_max
-        if not has_place(table, caller, taken, maximum, len(keys)):
-            raise ThrottledError(
-                f"expected fewer selectors of all watch streams on one member "
-                f"(limits.watch_selectors_max), found {taken} and {len(keys)} more; watch at "
-                "another member"
-            )
+        self._refuse_too_many(caller, len(keys))
+        table, key = self._replica.machine.access, KEY.get()
         start_zxid = self._replica.machine.zxid if from_zxid is None else from_zxid
         self._history.refuse_compacted(start_zxid)
         if wanted.has_values:
@@ -192,6 +175,28 @@ class WatchHub:
         if start_zxid >= self._replica.machine.zxid:
             self.go_live(stream)
         return stream
+
+    def _refuse_too_many(self, caller: Caller, count: int) -> None:
+        """Raise ThrottledError unless there is room for a stream with ``count`` selectors."""
+        table = self._replica.machine.access
+        if not has_place(table, caller, len(self._streams), self._limits.watch_streams_max):
+            raise ThrottledError(
+                f"expected fewer than {len(self._streams)} watch streams on one member "
+                "(limits.watch_streams_max), found as many; watch at another member"
+            )
+        key = KEY.get()
+        if key and self._by_client[key] >= self._limits.watch_streams_per_client_max:
+            raise ThrottledError(
+                f"expected at most {self._limits.watch_streams_per_client_max} watch streams of one"
+                f" client ({key}) on one member (watch_streams_per_client_max), found more"
+            )
+        taken, maximum = self._selector_count, self._limits.watch_selectors_max
+        if not has_place(table, caller, taken, maximum, count):
+            raise ThrottledError(
+                f"expected fewer selectors of all watch streams on one member "
+                f"(limits.watch_selectors_max), found {taken} and {count} more; watch at "
+                "another member"
+            )
 
     # --- what a stream asks of its source
 
