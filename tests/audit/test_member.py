@@ -177,8 +177,10 @@ async def test_every_change_of_rights_has_a_line_without_its_secrets(tmp_path: P
         caller = since.caller
         for operation in (
             PutRole("payer", rules), PutRole("payer", rules), PutIdentity("bob", ("payer",)),
-            AddToken("bob", "token0002", other, 0, "laptop"), DropToken("token0002"),
-            DropIdentity("bob"), DropRole("payer"), SetAccess(False),
+            AddToken(
+                identity="bob", token_id="token0002", digest=other, expires_ms=0, label="laptop"
+            ),
+            DropToken("token0002"), DropIdentity("bob"), DropRole("payer"), SetAccess(False),
         ):  # fmt: skip
             await submit(operation)
 

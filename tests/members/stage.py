@@ -73,7 +73,15 @@ class Peer:
         self.answers: dict[str, Callable[[bytes], bytes | None]] = {}
         """What it answers to a request of a kind; None: nothing."""
         ids = random.randbytes(8 * INCARNATIONS_KEPT)
-        self.incarnation = say.Incarnation(INCARNATIONS_KEPT, ids, ids[:8], True, False, 0, 0)
+        self.incarnation = say.Incarnation(
+            number=INCARNATIONS_KEPT,
+            ids=ids,
+            life_id=ids[:8],
+            is_proven=True,
+            is_asking=False,
+            proof_term=0,
+            proof_index=0,
+        )
         """As many ids as any member has."""
 
     def send(self, message: Message) -> None:

@@ -31,7 +31,21 @@ FRAME = RAFT.frame_bytes_max - 4_096
 NOTHING = b"[" + b"[]," * (FRAME // 3 - 2) + b"1]"
 NAMED = b'{"%s":' + NOTHING[: FRAME - 100] + b"}"
 PACKED_NOTHING = b"\xdd" + FRAME.to_bytes(4, "big") + b"\x90" * FRAME
-STAT = Stat(2**40, 2**40, 2**40, 2**40, 2**40, 1, 1, 1, "s" * 16, 200, 0, "who", None)
+STAT = Stat(
+    czxid=2**40,
+    mzxid=2**40,
+    pzxid=2**40,
+    ctime_ms=2**40,
+    mtime_ms=2**40,
+    version=1,
+    cversion=1,
+    aversion=1,
+    ephemeral_owner="s" * 16,
+    data_length=200,
+    num_children=0,
+    mode="who",
+    ttl_ms=None,
+)
 OUTCOME = b"\x00" + bytes(8)
 
 Row = tuple[Callable[[bytes], object], bytes]
@@ -43,7 +57,13 @@ def _multi(results: list[Created] | list[ReadDone]) -> bytes:
 
 def _told(sessions: int, lost: int, holds: int) -> bytes:
     taken = tuple(
-        LostGrant(f"/locks/lost-{n:05}/lock-0000000000", 2**40, "forced", "b" * 100, "r" * 100)
+        LostGrant(
+            path=f"/locks/lost-{n:05}/lock-0000000000",
+            fencing_token=2**40,
+            how="forced",
+            by="b" * 100,
+            reason="r" * 100,
+        )
         for n in range(lost)
     )
     held = {f"/locks/of-one-{n:05}/lock-0000000000": 3_600_000 for n in range(holds)}

@@ -136,7 +136,16 @@ def _snapshot(stage: Stage) -> Callable[[], None]:
     def send() -> None:
         for offset in range(0, len(data), RAFT.snapshot_piece_bytes):
             piece = data[offset : offset + RAFT.snapshot_piece_bytes]
-            stage.say(say.SnapshotPiece(term, index, len(data), info.sha256, offset, piece))
+            stage.say(
+                say.SnapshotPiece(
+                    term=term,
+                    snapshot_index=index,
+                    total_bytes=len(data),
+                    sha256=info.sha256,
+                    offset=offset,
+                    data=piece,
+                )
+            )
             is_last = offset + len(piece) == len(data)
             following = 0 if is_last else offset + len(piece)
             expected = say.SnapshotReply(term, index, following, is_last)
@@ -317,7 +326,11 @@ ROWS: dict[type, dict[str, Row]] = {
     },
     say.IncarnationSeen: {"alone": _to_follower(lambda _: say.IncarnationSeen(1))},
     say.IncarnationLost: {
-        "alone": _to_follower(lambda _: say.IncarnationLost(9, IDS, IDS, 1, 2, IDS * 2))
+        "alone": _to_follower(
+            lambda _: say.IncarnationLost(
+                number=9, incarnation_id=IDS, life_id=IDS, proof_term=1, proof_index=2, seal=IDS * 2
+            )
+        )
     },
     say.Doubt: {"alone": _to_follower(lambda _: say.Doubt("2", IDS))},
     say.Vouch: {"alone": _to_follower(lambda _: say.Vouch("2", IDS))},

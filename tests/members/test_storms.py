@@ -154,12 +154,17 @@ STORMS: dict[type, dict[str, Said]] = {
     say.StandNow: {"": _of_before(say.StandNow)},
     say.Incarnation: {"": lambda stage: stage.peer.incarnation._replace(is_asking=True)},
     say.IncarnationSeen: {"": lambda _: say.IncarnationSeen(1)},
-    say.IncarnationLost: {"": lambda _: say.IncarnationLost(9, IDS, IDS, 1, 2, IDS * 2)},
+    say.IncarnationLost: {"": lambda _: say.IncarnationLost(
+        number=9, incarnation_id=IDS, life_id=IDS, proof_term=1, proof_index=2, seal=IDS * 2,
+    )},
     say.Doubt: {"": lambda _: say.Doubt("3", IDS)},
     say.Vouch: {"": lambda _: say.Vouch("3", IDS)},
     say.SnapshotPiece: {
         "large": _of_before(
-            lambda term: say.SnapshotPiece(term, 9, 10**9, IDS * 4, 0, b"d" * LARGEST)
+            lambda term: say.SnapshotPiece(
+                term=term, snapshot_index=9, total_bytes=10**9, sha256=IDS * 4, offset=0,
+                data=b"d" * LARGEST,
+            )
         )
     },
     say.SnapshotReply: {"": _of_now(lambda term: say.SnapshotReply(term, 1, 0, False))},

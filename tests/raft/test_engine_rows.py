@@ -454,7 +454,9 @@ def test_a_leader_that_hears_of_a_second_one_leads_no_more_in_that_term(claim: s
     message = {
         "append": say.Append(1, 1, 0, 1, 0, [(1, X)]),
         "probe": say.Probe(1, 1),
-        "snapshot": say.SnapshotPiece(1, 9, 1, b"", 0, b""),
+        "snapshot": say.SnapshotPiece(
+            term=1, snapshot_index=9, total_bytes=1, sha256=b"", offset=0, data=b""
+        ),
     }[claim]
 
     assert bench.receive("2", message) == []

@@ -10,7 +10,16 @@ from coordinator.service.status import in_words, members_of, what_is_wrong
 
 ADDRESSES = tuple(MemberAddress(i, f"http://h:{i}", "127.0.0.1", int(i)) for i in "123")
 FOLLOWS = EngineStatus(
-    "1", Role.FOLLOWER, 4, "2", 9, 9, 9, 0, is_ready=True, is_reachable={"2": True, "3": True}
+    member_id="1",
+    role=Role.FOLLOWER,
+    term=4,
+    leader_id="2",
+    commit_index=9,
+    applied_index=9,
+    last_index=9,
+    snapshot_index=0,
+    is_ready=True,
+    is_reachable={"2": True, "3": True},
 )
 WAITS = replace(FOLLOWS, leader_id=None, is_ready=False, is_reachable={"2": True, "3": False})
 

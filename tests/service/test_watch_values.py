@@ -253,7 +253,12 @@ async def with_rights(world: World, *rules: Rule) -> Caller:
     await write(world, PutIdentity("reader", ("reading",), ("cert:reader",)))
     await write(world, PutIdentity("anonymous", ("all",)))
     await write(world, PutIdentity("operator", ("all",)))
-    await write(world, AddToken("operator", "operator0001", bytes(32), 0, ""))
+    await write(
+        world,
+        AddToken(
+            identity="operator", token_id="operator0001", digest=bytes(32), expires_ms=0, label=""
+        ),
+    )
     await write(world, SetAccess(is_on=True))
     caller = world.leader._replica.machine.access.by_subject("cert:reader")
     assert caller is not None

@@ -64,7 +64,12 @@ class Forgeries:
         incarnation_id = draw.randbytes(say.INCARNATION_ID_BYTES)
         number = draw.randint(1, 10_000)
         return say.IncarnationLost(
-            number, incarnation_id, incarnation_id, status.term + 9, 9, made_up
+            number=number,
+            incarnation_id=incarnation_id,
+            life_id=incarnation_id,
+            proof_term=status.term + 9,
+            proof_index=9,
+            seal=made_up,
         )
 
     def _tell(self, liar: SimulatedMember, victim: SimulatedMember, lie: Message) -> None:

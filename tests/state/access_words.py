@@ -87,7 +87,13 @@ def access_operation(verb: str, first: str, options: dict[str, str]) -> Operatio
         case "token":
             token_id, expires_ms = options.pop("id"), int(options.pop("expires", "0"))
             label = options.pop("label", "")
-            return AddToken(first, token_id, digest_of(token_id), expires_ms, label)
+            return AddToken(
+                identity=first,
+                token_id=token_id,
+                digest=digest_of(token_id),
+                expires_ms=expires_ms,
+                label=label,
+            )
         case "droptoken":
             return DropToken(first)
         case "takeout":

@@ -51,8 +51,23 @@ def rich_history() -> list[Command]:
     """Return commands to apply in entries of their own, of term 1, from index 1 on."""
     shared = {"prefix": "read-", "kind": Kind.SHARED}
     steps: list[tuple[Operation, RequestId | None]] = [
-        (OpenSession("s1", 50, "one", "10.0.0.1", "k1"), None),
-        (OpenSession("s2", 60, "two", "10.0.0.1", "", "ann"), None),
+        (
+            OpenSession(
+                session_id="s1", timeout_ms=50, label="one", address="10.0.0.1", client_id="k1"
+            ),
+            None,
+        ),
+        (
+            OpenSession(
+                session_id="s2",
+                timeout_ms=60,
+                label="two",
+                address="10.0.0.1",
+                client_id="",
+                by="ann",
+            ),
+            None,
+        ),
         (OpenSession("s3", 70), None),
         (OpenSession("s4", 80), None),
         (Create("/app", b"data"), None),
@@ -133,12 +148,29 @@ def rich_machine_with_rights() -> StateMachine:
     for name in ("anonymous", "web", "pay", "gone"):
         do(PutIdentity(name, ("all",)))
         if name != "anonymous":
-            do(AddToken(name, f"{name}token01", b"d" * 32, 9_000, "label"))
+            do(
+                AddToken(
+                    identity=name,
+                    token_id=f"{name}token01",
+                    digest=b"d" * 32,
+                    expires_ms=9_000,
+                    label="label",
+                )
+            )
     do(PutIdentity("pay", ("spare", "all"), ("cert:pay",), (("sessions", 5), ("bytes", 90_000))))
     do(PutIdentity("web", None, None, (("znodes", 50), ("waiters", 5))))
     do(InitAccess("ops", "opstoken01", b"d" * 32))
     for number, name in enumerate(("web", "pay", "gone", "gone")):
-        do(OpenSession(f"r{number}", 90, name, "10.0.0.2", f"k{number}"), name)
+        do(
+            OpenSession(
+                session_id=f"r{number}",
+                timeout_ms=90,
+                label=name,
+                address="10.0.0.2",
+                client_id=f"k{number}",
+            ),
+            name,
+        )
         do(Create(f"/app/of-{name}-{number}", b"12"), name, RequestId(f"c-{name}", number + 1, 99))
         do(_enter(("/locks/r",), f"r{number}", owner="t1"), name)
     do(_enter(("/locks/r1", "/locks/r2"), "r0"), "web")

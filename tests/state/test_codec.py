@@ -52,7 +52,21 @@ from coordinator.state.outcomes import (
 from coordinator.state.packing import check_in_pieces, pack, stamped, unpack
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 
-STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, "s1", 8, 9, "ephemeral", None)
+STAT = Stat(
+    czxid=1,
+    mzxid=2,
+    pzxid=3,
+    ctime_ms=4,
+    mtime_ms=5,
+    version=6,
+    cversion=7,
+    aversion=0,
+    ephemeral_owner="s1",
+    data_length=8,
+    num_children=9,
+    mode="ephemeral",
+    ttl_ms=None,
+)
 CREATE_ROW = (1, "/a", b"", 0, None, None, None)
 ENTER_ROW = (14, ("/locks/a",), "lock-", 0, "s1", b"", "", False, 0, 0, None)
 

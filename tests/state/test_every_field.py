@@ -142,7 +142,7 @@ def of_everything() -> list[Command]:
         ask(Check("/"), RequestId(session_id, 9, 0))
     ask(OpenSession("s6", 50, "", "10.0.0.1"))
     for name in ("s7", "s8"):
-        ask(OpenSession(name, 50, "", "", "k1"))
+        ask(OpenSession(session_id=name, timeout_ms=50, label="", address="", client_id="k1"))
     for parent in ("/gone", "/app", "/box"):
         ask(Create(parent))
         ask(Create(f"{parent}/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL))

@@ -313,7 +313,13 @@ def _drop_token(scene: Crowded, number: int) -> Operation:
 
 def _add_token(scene: Crowded, number: int) -> Operation:
     _with_access(scene)
-    return AddToken(f"i{number}", f"added{next(_NUMBERS):08d}", bytes(32), 0, "l" * 100)
+    return AddToken(
+        identity=f"i{number}",
+        token_id=f"added{next(_NUMBERS):08d}",
+        digest=bytes(32),
+        expires_ms=0,
+        label="l" * 100,
+    )
 
 
 ROWS: dict[type, Row] = {

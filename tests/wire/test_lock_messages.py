@@ -15,8 +15,17 @@ from coordinator.wire.codec import from_body, to_body, union_from_body
 from coordinator.wire.encoding import Encoding, decode, encode
 from coordinator.wire.lock_requests import read_acquire, read_acquire_several, read_revoke
 
-GRANT = grants.GrantReply("42-1337", "daily", 1337, "aa", "/locks/daily/lock-0000000042", 1340)
-PREVIOUS = history.Previous("41-1300", 1300, "expired", b"at 7\x00", 1330)
+GRANT = grants.GrantReply(
+    grant_id="42-1337",
+    lock="daily",
+    fencing_token=1337,
+    session_id="aa",
+    path="/locks/daily/lock-0000000042",
+    zxid=1340,
+)
+PREVIOUS = history.Previous(
+    grant_id="41-1300", fencing_token=1300, how="expired", note=b"at 7\x00", ended_zxid=1330
+)
 SEVERAL = replace(GRANT, kind="shared", max_hold_ms=9, previous=PREVIOUS, grants=(GRANT, GRANT))
 RECORD = history.GrantRecord(
     lock="daily", grant_id="42-1337", path="/locks/daily/lock-0000000042", fencing_token=1337,
@@ -34,10 +43,13 @@ ELECTED = views.Candidate(
     grant_id="1-5", fencing_token=5, epoch=5, session_id="aa", value=b"\x00\xff"
 )
 VALUES: tuple[Any, ...] = (
-    views.LockView("daily", HOLDER, (), (HOLDER,), 9, is_current=True),
-    views.LockView("daily", None, (), (), 9),
     views.LockView(
-        "daily", HOLDER, (HOLDER,), (), 9, size=3, closed=views.Closed(5, 2),
+        lock="daily", holder=HOLDER, holders=(), queue=(HOLDER,), zxid=9, is_current=True
+    ),
+    views.LockView(lock="daily", holder=None, holders=(), queue=(), zxid=9),
+    views.LockView(
+        lock="daily", holder=HOLDER, holders=(HOLDER,), queue=(), zxid=9, size=3,
+        closed=views.Closed(5, 2),
         waits=views.Spread(9, 1, 2, 3), holds=views.Spread(9, 4, 5, 6),
         denied=views.Denied(1, 2, 3),
     ),

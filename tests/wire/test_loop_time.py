@@ -198,7 +198,13 @@ def _with_page(scene: Crowded) -> None:
         scene.made(PutIdentity(f"i{number}", roles, subjects))
         scene.made(
             *[
-                AddToken(f"i{number}", f"token{number:04d}{each:04d}", bytes(32), 0, "l" * 100)
+                AddToken(
+                    identity=f"i{number}",
+                    token_id=f"token{number:04d}{each:04d}",
+                    digest=bytes(32),
+                    expires_ms=0,
+                    label="l" * 100,
+                )
                 for each in range(TOKENS_PER_IDENTITY_MAX)
             ]
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.errors import BadArgumentsError, NoNodeError
 from coordinator.model import events as watches
@@ -15,7 +16,32 @@ from coordinator.wire.codec import from_body, to_body, union_from_body
 from coordinator.wire.encoding import Encoding, decode, encode
 from coordinator.wire.multi import read_multi
 
-STAT = Stat(3, 4, 5, 6, 7, 1, 2, 0, "00000000000000aa", 4, 0, "ephemeral", None)
+STAT = Stat(
+    czxid=3,
+    mzxid=4,
+    pzxid=5,
+    ctime_ms=6,
+    mtime_ms=7,
+    version=1,
+    cversion=2,
+    aversion=0,
+    ephemeral_owner="00000000000000aa",
+    data_length=4,
+    num_children=0,
+    mode="ephemeral",
+    ttl_ms=None,
+)
+
+LOST = sessions.LostGrant(
+    path="/locks/d/lock-0000000001", fencing_token=7, how="forced", by="ann", reason="stuck"
+)
+SESSION = sessions.SessionInfo(
+    session_id="aa", timeout_ms=10, label="me", opened_ms=99, ephemeral_count=1
+)
+MEMBER = MemberInfo(
+    member_id="1", client_url="http://127.0.0.1:7071", is_reachable=True, is_self=True,
+    is_leader=True,
+)  # fmt: skip
 
 
 def over_the_wire(body: Any, encoding: Encoding) -> Any:
@@ -48,14 +74,15 @@ def test_replies_survive(encoding: Encoding) -> None:
         sessions.SessionLease("aa", 10),
         sessions.SessionLease(
             "aa", 10, {"/locks/daily/lock-0000000042": 5},
-            (sessions.LostGrant("/locks/d/lock-0000000001", 7, "forced", "ann", "stuck"),),
+            (LOST,),
         ),
         sessions.SessionClosed("aa", False),
-        sessions.SessionInfo("aa", 10, "me", 99, 1, ("/a",)),
-        sessions.SessionList((sessions.SessionInfo("aa", 10, "me", 99, 1),), None),
+        replace(SESSION, ephemerals=("/a",)),
+        sessions.SessionList((SESSION,), None),
         Status(
-            "1", "c", "leader", "1", 2, 3, 3, 4, True, "All is well.", "0.1", 0, 1,
-            (MemberInfo("1", "http://127.0.0.1:7071", True, True, True),),
+            member_id="1", cluster="c", role="leader", leader_id="1", term=2, commit_index=3,
+            applied_index=3, zxid=4, is_ready=True, summary="All is well.", version="0.1",
+            sessions=0, znodes=1, members=(MEMBER,),
         ),
     ]  # fmt: skip
     for value in values:

@@ -19,7 +19,19 @@ from coordinator.wire.packed import packed_reader
 MODULES: tuple[ModuleType, ...] = (
     grants, history, operations, sessions, status, views, znodes,
 )  # fmt: skip
-STAT = Stat(1, 2, 3, 4, 5, 6, 7, 8, None, 9, 10)
+STAT = Stat(
+    czxid=1,
+    mzxid=2,
+    pzxid=3,
+    ctime_ms=4,
+    mtime_ms=5,
+    version=6,
+    cversion=7,
+    aversion=8,
+    ephemeral_owner=None,
+    data_length=9,
+    num_children=10,
+)
 
 
 def kinds() -> list[type[Any]]:
@@ -93,7 +105,9 @@ def test_the_common_answers_are_read_so() -> None:
 @pytest.mark.parametrize("change", [{"is_election": True}, {"grants": 2}])
 def test_the_rarer_grants_are_left_to_the_codec(change: dict[str, Any]) -> None:
     """An election's fields are called otherwise; several locks' have grants within the grant."""
-    one = grants.GrantReply("g", "jobs", 7, "s", "/locks/jobs/c-1", 9)
+    one = grants.GrantReply(
+        grant_id="g", lock="jobs", fencing_token=7, session_id="s", path="/locks/jobs/c-1", zxid=9
+    )
     if "grants" in change:
         change = {"grants": (one, one)}
     reply = grants.AcquireReply(msgspec.structs.replace(one, **change))
@@ -108,7 +122,9 @@ def test_the_rarer_grants_are_left_to_the_codec(change: dict[str, Any]) -> None:
 
 def test_what_no_body_carries_is_not_read() -> None:
     """Whoever says it is not believed, as by the codec."""
-    one = grants.GrantReply("g", "jobs", 7, "s", "/locks/jobs/c-1", 9)
+    one = grants.GrantReply(
+        grant_id="g", lock="jobs", fencing_token=7, session_id="s", path="/locks/jobs/c-1", zxid=9
+    )
     body = {"grant": {**to_body(one, Encoding.MSGPACK), "is_election": True}}
     read = packed_reader(grants.AcquireReply)
 

@@ -17,7 +17,7 @@ EXAMPLES: tuple[Message, ...] = (
     say.PreVoteRequest(2, 2, 1),
     say.PreVoteGrant(1),
     say.TermNotice(7),
-    say.SnapshotPiece(1, 2, 3, b"s", 4, b"data"),
+    say.SnapshotPiece(term=1, snapshot_index=2, total_bytes=3, sha256=b"s", offset=4, data=b"data"),
     say.SnapshotReply(1, 2, 3, False),
     say.MemberRequest(1, "kind", b"payload"),
     say.Reply(1, 0, "", b"payload"),
@@ -25,9 +25,19 @@ EXAMPLES: tuple[Message, ...] = (
     say.TermAnswer(9, 7),
     say.LogLost(1, 2),
     say.StandNow(1),
-    say.Incarnation(1, b"i" * 8, b"l" * 8, True, True, 1, 2),
+    say.Incarnation(
+        number=1,
+        ids=b"i" * 8,
+        life_id=b"l" * 8,
+        is_proven=True,
+        is_asking=True,
+        proof_term=1,
+        proof_index=2,
+    ),
     say.IncarnationSeen(1),
-    say.IncarnationLost(1, b"i" * 8, b"l" * 8, 1, 2),
+    say.IncarnationLost(
+        number=1, incarnation_id=b"i" * 8, life_id=b"l" * 8, proof_term=1, proof_index=2
+    ),
     say.Doubt("3", b"l" * 8),
     say.Vouch("3", b"l" * 8),
 )

@@ -29,10 +29,21 @@ GROWS = frozenset({"bytes", "str", "Sequence[tuple[int, bytes]]"})
 ROWS: dict[type, say.Message] = {
     say.Append: say.Append(5, 1, 7, 9, 5, [(5, ENTRY)] * APPEND_ENTRIES_MAX),
     say.Incarnation: say.Incarnation(
-        5, b"i" * INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES, b"l" * 8, True, False, 5, 9
+        number=5,
+        ids=b"i" * INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES,
+        life_id=b"l" * 8,
+        is_proven=True,
+        is_asking=False,
+        proof_term=5,
+        proof_index=9,
     ),
     say.SnapshotPiece: say.SnapshotPiece(
-        5, 9, 2**40, b"s" * 32, 0, b"d" * RAFT.snapshot_piece_bytes
+        term=5,
+        snapshot_index=9,
+        total_bytes=2**40,
+        sha256=b"s" * 32,
+        offset=0,
+        data=b"d" * RAFT.snapshot_piece_bytes,
     ),
     say.MemberRequest: say.MemberRequest(1, "propose", LARGE),
     say.Reply: say.Reply(1, say.REPLY_OK, "", LARGE),
@@ -97,7 +108,17 @@ BOMBS: dict[str, bytes] = {
     + (b"\xdc\x04\x00" + b"\xcd\xff\xff" * 1_023) * 1_020,
     "texts in rows within rows": b"\x97\x01" + (b"\xdc\x04\x00" + b"\xa3xyz" * 1_023) * 1_020,
     "entries that are rows": msgpack.packb((1, 5, 1, 7, 9, 5, [(5, [0] * 1_000)] * 1_024)),
-    "ids": say.encode(say.Incarnation(5, b"i" * FRAME, b"l" * 8, True, False, 5, 9)),
+    "ids": say.encode(
+        say.Incarnation(
+            number=5,
+            ids=b"i" * FRAME,
+            life_id=b"l" * 8,
+            is_proven=True,
+            is_asking=False,
+            proof_term=5,
+            proof_index=9,
+        )
+    ),
     "an id": say.encode(say.Vouch("2", b"l" * FRAME)),
     "a kind": say.encode(say.MemberRequest(1, "k" * FRAME, b"")),
 }
@@ -114,7 +135,15 @@ def test_one_more_than_a_message_holds_is_refused() -> None:
     """At each bound it is read, one beyond it is not."""
     entry = (5, b"e")
     ids = b"i" * INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES
-    incarnation = say.Incarnation(5, ids, b"l" * 128, True, False, 5, 9)
+    incarnation = say.Incarnation(
+        number=5,
+        ids=ids,
+        life_id=b"l" * 128,
+        is_proven=True,
+        is_asking=False,
+        proof_term=5,
+        proof_index=9,
+    )
     largest = say.Append(5, 1, 7, 9, 5, (entry,) * APPEND_ENTRIES_MAX)
     asked = say.MemberRequest(1, "k" * 128, b"")
 

@@ -324,7 +324,12 @@ async def test_a_peer_that_reads_nothing_is_dropped(network: Network) -> None:
     await until(lambda: one.is_connected("2"))
 
     for _ in range(10_000):
-        if not one.send("2", say.SnapshotPiece(1, 1, 1, b"", 0, bytes(10_000))):
+        if not one.send(
+            "2",
+            say.SnapshotPiece(
+                term=1, snapshot_index=1, total_bytes=1, sha256=b"", offset=0, data=bytes(10_000)
+            ),
+        ):
             break
         one.flush()
 
@@ -424,7 +429,11 @@ def test_mutated_messages_are_refused_or_are_messages() -> None:
     seeds = [
         encode(say.Append(1, 2, 3, 4, 5, ((1, b"\x00abc"), (2, b"\x01")))),
         encode(say.MemberRequest(1, "kind", b"payload")),
-        encode(say.SnapshotPiece(1, 2, 3, b"s" * 32, 4, b"data")),
+        encode(
+            say.SnapshotPiece(
+                term=1, snapshot_index=2, total_bytes=3, sha256=b"s" * 32, offset=4, data=b"data"
+            )
+        ),
     ]
 
     for _ in range(50_000):

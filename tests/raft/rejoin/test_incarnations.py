@@ -575,7 +575,14 @@ def test_what_a_member_says_does_not_count_before_it_is_known_who_says_it() -> N
 def a_forgery(member: Member, seal: bytes = bytes(16)) -> say.IncarnationLost:
     """Return an accusation that whoever knows the secret could make up."""
     number = load(member.disk, "data").number
-    return say.IncarnationLost(number + 7, b"made up!", b"what life", 9, 9, seal)
+    return say.IncarnationLost(
+        number=number + 7,
+        incarnation_id=b"made up!",
+        life_id=b"what life",
+        proof_term=9,
+        proof_index=9,
+        seal=seal,
+    )
 
 
 def test_one_accuser_without_a_seal_takes_no_vote_away() -> None:
@@ -618,7 +625,14 @@ def test_a_genuine_seal_with_a_made_up_proof_takes_no_vote_away() -> None:
             )
             victim.transport.listener.on_message(
                 liar.member_id,
-                say.IncarnationLost(record.number, incarnation_id, record.life_id, 99, 9, genuine),
+                say.IncarnationLost(
+                    number=record.number,
+                    incarnation_id=incarnation_id,
+                    life_id=record.life_id,
+                    proof_term=99,
+                    proof_index=9,
+                    seal=genuine,
+                ),
             )
         await asyncio.sleep(1)
 

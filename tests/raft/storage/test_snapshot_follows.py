@@ -59,7 +59,17 @@ def test_a_log_is_kept_only_if_it_has_the_very_entry_of_the_snapshot(
     exchange._log = log
 
     entry = (NO_OP, index, term)
-    exchange._follow_on(SnapshotInfo(index, term, 0, b"", "", entry, entry))
+    exchange._follow_on(
+        SnapshotInfo(
+            index=index,
+            term=term,
+            size_bytes=0,
+            sha256=b"",
+            path="",
+            last_entry=entry,
+            previous_entry=entry,
+        )
+    )
 
     assert [(each[1], each[2]) for each in log[:]] == kept
 

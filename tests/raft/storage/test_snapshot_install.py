@@ -92,7 +92,12 @@ def test_a_member_that_has_come_further_meanwhile_stays_as_it_is() -> None:
         # Begun before the member had come so far: what is in the file says how old it is.
         began_at = consensus.core.commit_index + 1
         piece = say.SnapshotPiece(
-            consensus.core.term, began_at, info.size_bytes, info.sha256, 0, data
+            term=consensus.core.term,
+            snapshot_index=began_at,
+            total_bytes=info.size_bytes,
+            sha256=info.sha256,
+            offset=0,
+            data=data,
         )
         before = member.replica.restored_total
 

@@ -15,9 +15,18 @@ from coordinator.state.locks.grant_order import GrantOrder, number_of
 def ended(number: int) -> EndedGrant:
     path = f"/locks/a/lock-{number:010}"
     contender = ContenderRecord(
-        path, number, 2 * number, Kind.SHARED, None, b"", 0, grant_number=number
+        path=path,
+        number=number,
+        czxid=2 * number,
+        kind=Kind.SHARED,
+        session_id=None,
+        data=b"",
+        entered_ms=0,
+        grant_number=number,
     )
-    return EndedGrant(contender, 0, 0, Departure(Ending.RELEASED, 0, "", "", 0))
+    return EndedGrant(
+        contender, 0, 0, Departure(how=Ending.RELEASED, term=0, by="", reason="", silent_ms=0)
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
