@@ -151,7 +151,12 @@ class MachineReplica:
 
     def snapshot(self) -> Iterator[bytes]:
         """Return the state as the pieces of a snapshot."""
-        return self.machine.snapshot()
+        return self._then_merged(self.machine.snapshot())
+
+    def _then_merged(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield all pieces; then merge what was changed meanwhile, between other work."""
+        yield from pieces
+        in_turns(iter(self.machine.merge_some, False), lambda _: None, 1)
 
     def restore(self, pieces: Iterable[bytes]) -> None:
         """Replace the state at once."""

@@ -322,6 +322,11 @@ class RequestTable:
                 yield None
         yield from emptied(*self._ended.given_up())
 
+    def merge_some(self) -> bool:
+        """As ``RecencyMap.merge_some``, for the clients."""
+        left = [each.merge_some() for each in (self._free, self._bound, self._ended)]
+        return True in left
+
     def capture(self) -> RequestsCapture:
         """Freeze the records as they are; later changes are made to copies."""
         self._generation += 1
@@ -364,6 +369,10 @@ class ReleasedTable:
         while self._released.is_captured:
             yield None
         yield from emptied(*self._released.given_up())
+
+    def merge_some(self) -> bool:
+        """As ``RecencyMap.merge_some``, for the released grants."""
+        return self._released.merge_some()
 
     def capture(self) -> tuple[Collection[tuple[str, int]], CaptureHold]:
         """Return the released grants as they are now, the oldest first, and what keeps them so."""

@@ -10,7 +10,8 @@ many keys that takes tens of milliseconds, whether the dict grows or keys only c
    small are joined, a few keys with each change. So there are few parts, whatever happened before.
 4. A capture is the parts themselves, which do not change while its ``CaptureHold`` is kept. Changes
    are kept beside them meanwhile, and every look-up considers both. After the hold is dropped, each
-   further change merges a few of them. Iterating meanwhile yields the captured keys first.
+   further change merges a few of them, and ``merge_some`` more. Iterating meanwhile yields the
+   captured keys first.
 5. The first capture costs nothing. Another one, while the first is held, is a copy.
 """
 
@@ -31,6 +32,8 @@ PART_MAX = 262_144
 """To move as many to another table takes some 10 ms."""
 _JOINED_AT_ONCE = 8
 _MERGED_AT_ONCE = 8
+MERGED_TOGETHER = 500
+"""By ``merge_some``: some half a millisecond."""
 _LOOK_EVERY = 1_024
 _GONE: Any = object()
 _MISSING: Any = object()
@@ -180,6 +183,13 @@ class LargeMap(MutableMapping[K, V]):
         if not beside:
             self._beside = self._hold = None
             self._bind()
+
+    def merge_some(self) -> bool:
+        """Merge some changes if no capture is held; return whether there are more to merge."""
+        if self._beside is None or self.is_captured:
+            return False
+        self._merge(MERGED_TOGETHER)
+        return self._beside is not None
 
     def _is_held(self) -> bool:
         """Whether changes are kept beside the parts; if none is held any more, merge some."""

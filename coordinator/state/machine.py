@@ -354,6 +354,14 @@ class StateMachine:
         """Capture the state now; return an iterator that encodes it in pieces, when drawn."""
         return encode_snapshot(self._capture())
 
+    def merge_some(self) -> bool:
+        """Merge some of what was changed while a snapshot was captured that is let go of; return
+        whether more is left. The next snapshot merges the rest in one step."""
+        locks = self._locks
+        left = [each.merge_some() for each in (locks.contenders, locks.sizes, locks.closings)]
+        left += [self._tree.merge_some(), self._requests.merge_some(), self._released.merge_some()]
+        return True in left
+
     def restore(self, pieces: Iterable[bytes]) -> None:
         """Replace the state by a snapshot's, verified whole before anything is replaced.
 

@@ -4,8 +4,9 @@
 2. A capture is the OrderedDict itself, which does not change while its ``CaptureHold`` is kept.
    Who is used meanwhile is the last, so the uses are kept beside it, in their order, and its key
    in it counts no more (``_passed``), as that of one who was removed.
-3. After the hold is dropped each further change takes some passed keys out, and puts some of the
-   oldest uses in their place: behind all that is left in it. At the end nothing is beside it.
+3. After the hold is dropped each further change, or ``merge_some``, takes some passed keys out, and
+   puts some of the oldest uses in their place: behind all that is left in it. At the end nothing is
+   beside it.
 4. The first capture costs nothing. Another one, while the first is held, is a copy.
 """
 
@@ -18,6 +19,7 @@ from itertools import chain, filterfalse
 from typing import Any, Final, TypeVar
 
 from coordinator.state.capture_hold import CaptureHold
+from coordinator.state.large_map import MERGED_TOGETHER
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -136,6 +138,13 @@ class RecencyMap(Mapping[K, V]):
     def is_captured(self) -> bool:
         """Whether a capture is held."""
         return self._hold is not None and self._hold() is not None
+
+    def merge_some(self) -> bool:
+        """Merge some uses if no capture is held; return whether there are more to merge."""
+        if self._beside is None or self.is_captured:
+            return False
+        self._merge(MERGED_TOGETHER)
+        return self._beside is not None
 
     def _is_held(self) -> bool:
         """Whether the base must not change; if it may again, merge some of what is beside it."""

@@ -181,6 +181,10 @@ class Tree:
         """Return all znodes by path as they are now, and the hold that keeps the capture."""
         return self._znodes.capture()
 
+    def merge_some(self) -> bool:
+        """As ``LargeMap.merge_some``, for the znodes."""
+        return self._znodes.merge_some()
+
     def emptied(self) -> Iterator[None]:
         """Empty a tree that is no longer used, by one value at each step."""
         yield from emptied(self._children, self._ephemerals, self._idle, self._used)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import gc
 from collections.abc import Iterator
 
@@ -10,7 +11,17 @@ import pytest
 
 from coordinator.service.replica import Interest, MachineReplica
 from coordinator.state.codec import encode_command
-from coordinator.state.commands import Command, Create, Enter, Kind, OpenSession, Operation, SetData
+from coordinator.state.commands import (
+    Command,
+    Create,
+    Enter,
+    Kind,
+    OpenSession,
+    Operation,
+    RequestId,
+    SetData,
+)
+from coordinator.state.large_map import MERGED_TOGETHER
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 from coordinator.state.tree import Tree
@@ -73,6 +84,35 @@ async def test_a_snapshot_that_is_being_written_keeps_what_it_captured() -> None
     await passes()
 
     assert trees() == before
+
+
+async def test_what_changed_meanwhile_is_merged_when_a_snapshot_is_written() -> None:
+    """Between other work, and nothing is left of it for the next snapshot to do in one step."""
+    replica, asked = MachineReplica(StateMachine()), 3 * MERGED_TOGETHER
+
+    def ask_all(first: int) -> None:
+        for number in range(asked):
+            request = RequestId(f"client{number}", first)
+            create = Create(f"/z{number}-{first}")
+            command = Command(create, 1, request)
+            replica.machine.apply(command, replica.machine.applied_index + 1, 1).unwrap()
+
+    ask_all(1)
+    written = replica.snapshot()
+    ask_all(2)
+    expected = replica.machine.digest()
+    tables = (replica.machine._tree._znodes, replica.machine._requests._free)
+    assert [len(each._beside or ()) for each in tables] == [asked + 1, asked], "with the root"
+
+    collections.deque(written, maxlen=0)
+    left = []
+    while tables[0]._beside is not None:
+        left.append(len(tables[0]._beside))
+        await asyncio.sleep(0)
+
+    assert left == [MERGED_TOGETHER + 1, 1], "two steps at once, then one in each pass"
+    assert tables[1]._beside is None
+    assert replica.machine.digest() == expected
 
 
 class Listener:
