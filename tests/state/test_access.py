@@ -239,6 +239,8 @@ def test_what_is_read_of_the_table() -> None:
     room = Room()
     web = room.identity("web", Rule("/team/web", (Verb.READ,)), Rule("/locks/w*", (Verb.LOCK,)))
     access = room.machine.access
+    room.do(OpenSession("s1", 10_000), web).unwrap()
+    room.do(OpenSession("s2", 10_000)).unwrap()
 
     access.check(web, Verb.READ, "/team/web/a")
     with pytest.raises(NoAuthError, match="needs write on /team/web: no role of identity 'web'"):
@@ -261,6 +263,8 @@ def test_what_is_read_of_the_table() -> None:
     assert access.revision > revision
     assert not access.is_current(web)
     assert not access.sees(web, "/team")
+    assert room.machine.session("s1") is None
+    assert [each.session_id for each in room.machine.sessions()] == ["s2"], "s1 has ended"
     with pytest.raises(AuthFailedError, match="was revoked"):
         access.check(web, Verb.READ, "/team/web")
 
