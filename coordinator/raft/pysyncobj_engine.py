@@ -61,7 +61,7 @@ from coordinator.raft.storage.quarantine import quarantine, refuse_quarantined
 from coordinator.raft.storage.segments import salts
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotStore
-from coordinator.raft.storage.sync import TRY_AGAIN_S, LogSync
+from coordinator.raft.storage.sync import TRY_AGAIN_S, LogSync, StartSync
 from coordinator.tls.files import MemberTls, Reloaded
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,8 @@ class PySyncObjEngine:
         clock: decides every timeout; the loop's own timers only wake the member up.
         random: for election timeouts and backoff; seeded in simulations.
         transport: how members talk; TCP by default, with ``tls`` if that is given.
-        run_blocking: where snapshots, and the log of a slow disk, are synced; by default threads.
+        run_blocking: where a simulation, which has no threads, syncs snapshots and a slow log.
+        start_sync: how it syncs the log of a fast disk; by default in place.
         facts: what must be equal on all members, beside the list of them (``agreement``).
         sync_in_place_ms_max: the log of a disk that is slower than this on average is synced there.
     """
@@ -94,6 +95,7 @@ class PySyncObjEngine:
         tls: Reloaded[MemberTls] | None = None,
         facts: Sequence[Fact] = (),
         run_blocking: RunBlocking | None = None,
+        start_sync: StartSync = start_in_place,
         sync_in_place_ms_max: float = 5.0,
     ) -> None:
         self._member_ids = check_members(cluster, member)
@@ -113,9 +115,9 @@ class PySyncObjEngine:
         )
         self._transport.agree_on((*facts_of_cluster(cluster), *facts_of_raft(raft), *facts))
         self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
-        # One who says how to block is a simulation: it has no threads.
         self._run_blocking: RunBlocking = run_blocking or run_in_thread
         self._syncs, self._is_simulated = Syncs(), run_blocking is not None
+        self._start_sync = start_sync if self._is_simulated else self._syncs
         self._desk = RequestDesk(self._transport, raft.frame_bytes_max)
         self._reads = ReadIndex(
             self._member_id, timeout_ms=2 * raft.election_timeout_ms_max,
@@ -187,7 +189,7 @@ class PySyncObjEngine:
         )  # fmt: skip
         self._log_sync = LogSync(
             self._log, send=self._transport.send,
-            start_blocking=start_in_place if self._is_simulated else self._syncs,
+            start_blocking=self._start_sync,
             run_blocking=self._run_blocking if self._is_simulated else None,
             in_place_seconds_max=self._sync_in_place_seconds_max,
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
@@ -489,10 +491,8 @@ class PySyncObjEngine:
     def _is_ready(self, consensus: Consensus) -> bool:
         if not self._is_caught_up:
             target = consensus.following.first_commit_index
-            if consensus.is_leader_ready or (
-                target is not None and consensus.core.applied_index >= target
-            ):
-                self._is_caught_up = True
+            is_reached = target is not None and consensus.core.applied_index >= target
+            self._is_caught_up = consensus.is_leader_ready or is_reached
         if consensus.core.role is Role.LEADER:
             return consensus.is_leader_ready
         is_behind = self._snapshots is not None and self._snapshots.is_needed

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from coordinator.config import Config, MemberConfig
 from coordinator.errors import StorageError
+from coordinator.raft.blocking import start_in_place
 from coordinator.raft.engine import Applied, Replica, Role
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network.messages import Appended, Message
@@ -22,6 +23,7 @@ from coordinator.service.member import Member
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, ExpireSession, Operation, Reopen
 from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
+from tests.simulation.left_syncs import LeftSyncs
 from tests.simulation.loop import NOBODY, OwnClock, Owner
 from tests.simulation.network import NetworkEnd
 from tests.simulation.record import ObservedReplica, Record
@@ -94,7 +96,9 @@ class SimulatedMember:
         self.clock = OwnClock(world.loop, draw.uniform(0.99, 1.01), draw.randrange(1_000_000))
         self.random = random.Random(draw.randrange(1 << 30))
         self.sync_ms_max = 0.0
-        self.is_in_place = draw.random() < 0.25
+        self._left_syncs = LeftSyncs(self)
+        is_in_place = draw.random() < 0.25
+        self.is_in_place = self._left_syncs.are_there or is_in_place
         self.life = 0
         self.is_up = False
         self.is_started = False
@@ -147,6 +151,7 @@ class SimulatedMember:
             random=random.Random(self.random.randrange(1 << 30)),
             transport=self.transport,
             run_blocking=self._run_blocking,
+            start_sync=self._left_syncs.start if self._left_syncs.are_there else start_in_place,
             sync_in_place_ms_max=5.0 if self.is_in_place else 0.0,
         )
         self.engine.record, self.engine.who = world.record, self.who

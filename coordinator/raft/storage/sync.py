@@ -33,6 +33,7 @@ HELD_MAX = 10_000
 """Messages that wait for a disk that does not answer; any message may be lost."""
 
 Send = Callable[[str, Message], bool]
+StartSync = Callable[[SyncToken], Started]
 
 
 class LogSync:
@@ -52,7 +53,7 @@ class LogSync:
         log: Journal,
         *,
         send: Send,
-        start_blocking: Callable[[SyncToken], Started],
+        start_blocking: StartSync,
         run_blocking: RunBlocking | None,
         in_place_seconds_max: float,
         slow_seconds: float,
