@@ -134,6 +134,35 @@ def test_the_one_that_has_most_is_chosen_and_gets_the_rest() -> None:
     run(scenario())
 
 
+def test_nobody_is_asked_to_stand_before_it_has_all() -> None:
+    """What is under way when the leader is asked is on its way to the next one, too."""
+
+    async def scenario() -> None:
+        cluster = SimulatedCluster(3)
+        cluster.sync_ms_max = 30.0
+        await cluster.start()
+        leader = await cluster.leader()
+        await leader.engine.propose(b"before")
+        lacked: list[int] = []
+
+        def look(target: str, message: object) -> None:
+            if isinstance(message, say.StandNow):
+                (asked,) = [each for each in cluster.members if each.member_id == target]
+                lacked.append(leader.engine._log.last_index - asked.engine._log.durable_index)
+
+        leader.on_said = look
+        under_way = [asyncio.ensure_future(leader.engine.propose(b"%d" % n)) for n in range(20)]
+        await asyncio.sleep(0.001)
+
+        await leader.engine.hand_over()
+
+        assert lacked[0] == 0
+        assert len(await asyncio.gather(*under_way)) == 20
+        await cluster.stop()
+
+    run(scenario())
+
+
 def test_one_that_does_not_stand_is_followed_by_the_next() -> None:
     """Two questions lost on their way to one follower, and the other is asked."""
 

@@ -302,6 +302,38 @@ async def test_every_operation_does_what_the_document_says(api: Api) -> None:
             kept[name] = str(found)
 
 
+def takes_conditions(step: Step) -> bool:
+    parameters = described(step).get("parameters", ())
+    return any(each.get("name") == "if_held" for each in parameters)
+
+
+async def test_every_write_whose_condition_does_not_hold_does_nothing(api: Api) -> None:
+    """Each operation that takes conditions, as it would be done: before it is, without it.
+
+    One that forgets to pass them on would be done, or refused for what it finds itself."""
+    kept: dict[str, str] = {}
+    refused = set()
+    for step in DRIVEN:
+        method = OPERATIONS[step.operation_id].method
+        path, body = filled(step.path, kept), filled(step.body, kept)
+        if takes_conditions(step) and step.status < 300 and step.operation_id not in refused:
+            refused.add(step.operation_id)
+            before = api.member.status().zxid
+            conditional = f"{path}{'&' if '?' in path else '?'}if_held=gone:7"
+            reply = await api.call(method, conditional, body)
+            assert (reply.status, reply.code) == (410, "LockLost"), f"{step}: {reply}"
+            assert api.member.status().zxid == before, f"{step} was done"
+        reply = await api.call(method, path, body, headers=step.headers)
+        assert reply.status == step.status, f"{step}: {reply}"
+        for name, where in step.keeps.items():
+            found = reply.body
+            for key in where:
+                found = found[key]
+            kept[name] = str(found)
+
+    assert refused == {step.operation_id for step in DRIVEN if takes_conditions(step)}
+
+
 def test_every_operation_is_driven() -> None:
     """A route without a request above fails here."""
     assert {step.operation_id for step in DRIVEN} == set(OPERATIONS)

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgpack
 import pytest
 
+from coordinator.client.in_process import InProcessTransport
+from coordinator.client.transport import Request
+from coordinator.clock import Clock
+from coordinator.config import Config
+from coordinator.model.sessions import margin_ms
+from coordinator.wire.http.app import create_app
+from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.wire.serving import Api
 
 
@@ -133,3 +143,39 @@ async def test_a_request_that_names_its_session_renews_it(api: Api) -> None:
     late = await api.get("/v1/tree/a", **named)
     assert late.status == 200
     assert "Coordinator-Safe-Ms" not in late.headers
+
+
+class LateClock:
+    """Each look at it is a tenth of a second after the one before, as if all took so long."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._late_ms = 0
+
+    def monotonic_ms(self) -> int:
+        self._late_ms += 100
+        return self._clock.monotonic_ms() + self._late_ms
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+
+@in_memory
+async def test_what_is_safe_is_less_by_what_the_answer_took(world: MemoryCluster) -> None:
+    """Of one heartbeat and of several alike: it is counted from when the answer leaves."""
+    app = create_app(world.member, Config().http, LateClock(world.clock))
+    transport = InProcessTransport({"http://late:1": app})
+
+    async def asked(target: str, body: Any) -> Any:
+        headers = {"content-type": "application/msgpack"}
+        request = Request("POST", target, headers, body and msgpack.packb(body))
+        return msgpack.unpackb((await transport.request("http://late:1", request, 60_000)).body)
+
+    opened = await asked("/v1/sessions", {"timeout_ms": 10_000})
+    session_id = opened["session_id"]
+    beat = await asked(f"/v1/sessions/{session_id}/heartbeat", None)
+    beats = await asked("/v1/sessions/heartbeats", {"session_ids": [session_id]})
+
+    for said in (opened, beat, *beats["sessions"]):
+        assert said["safe_ms"] <= 10_000 - margin_ms(10_000) - 100
+    await transport.close()

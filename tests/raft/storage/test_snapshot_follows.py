@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from coordinator.config import RaftConfig
 from coordinator.errors import NoLeaderError
 from coordinator.raft.entries import NO_OP
 from coordinator.raft.network import messages as say
 from coordinator.raft.storage.journal import Journal
-from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
+from coordinator.raft.storage.snapshot_exchange import TRIMMED_AT_ONCE, SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotInfo
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_loop import run
@@ -72,6 +73,37 @@ def test_a_log_is_kept_only_if_it_has_the_very_entry_of_the_snapshot(
     )
 
     assert [(each[1], each[2]) for each in log[:]] == kept
+
+
+def test_a_log_that_began_again_while_it_was_trimmed_keeps_what_it_has() -> None:
+    """A snapshot of the leader overtakes the member's own, whose log is freed in steps."""
+
+    async def scenario() -> None:
+        log = [(NO_OP, number, 1) for number in range(1, 2 * TRIMMED_AT_ONCE + 3)]
+        exchange: SnapshotExchange = object.__new__(SnapshotExchange)
+        exchange._log, exchange._kept_for, exchange._size_bytes = Entries(log), {}, 0
+        exchange._raft = RaftConfig(keep_entries_after_snapshot=0)
+        trimming = asyncio.ensure_future(exchange._trim(log[-1][1]))
+        await asyncio.sleep(0)
+        assert not trimming.done()
+
+        entry = (NO_OP, 99_999, 2)
+        exchange._follow_on(SnapshotInfo(99_999, 2, 0, b"", "", entry, entry))
+        await trimming
+
+        assert exchange._log == [entry]
+
+    asyncio.run(scenario())
+
+
+class Entries(list[Any]):
+    """A log in memory."""
+
+    def add(self, *entry: Any) -> None:
+        self.append(entry)
+
+    def deleteEntriesTo(self, count: int) -> None:
+        del self[:count]
 
 
 def test_what_a_deposed_leader_alone_had_is_gone_with_the_snapshot_that_overtook_it() -> None:

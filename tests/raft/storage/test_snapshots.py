@@ -435,3 +435,39 @@ async def test_a_stop_waits_for_the_thread_that_finishes_a_snapshot() -> None:
 
     assert is_waiting
     assert said == ["finished", "dropped"]
+
+
+async def test_a_newer_one_that_was_received_meanwhile_trims_nothing_yet() -> None:
+    """The store keeps that one; until it is installed the log is all that leads up to it."""
+    received = SnapshotInfo(90, 2, 0, b"", "", (b"", 90, 2), (b"", 89, 2))
+
+    class Writer:
+        def write(self, _piece: bytes) -> None: ...
+
+        def finish(self) -> SnapshotInfo:
+            return received
+
+    class Store:
+        def begin_write(self, _last: object, _previous: object) -> Writer:
+            return Writer()
+
+    class Log(list[Any]):
+        def deleteEntriesTo(self, count: int) -> None:
+            raise AssertionError(f"{count} entries were dropped")
+
+    failures: list[BaseException] = []
+    exchange = SnapshotExchange(
+        store=cast(Any, Store()),
+        log=Log([(b"", number, 1) for number in range(1, 51)]),
+        replica=cast(Any, None),
+        raft=RaftConfig(keep_entries_after_snapshot=0),
+        now_ms=lambda: 0,
+        run_blocking=run_in_thread,
+        on_installed=lambda: None,
+        on_failure=failures.append,
+    )
+
+    await exchange._make([b"piece"], (b"", 50, 1), (b"", 49, 1))
+
+    assert failures == []
+    assert (exchange.snapshot_index, exchange.made_total) == (0, 0)
