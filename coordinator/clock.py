@@ -7,6 +7,7 @@ lease notices. ``wall_ms`` is for people (``ctime``, ``mtime``, log lines) and d
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Final, Protocol
@@ -17,6 +18,8 @@ loop_seconds: Callable[[], float] = time.monotonic
 # Final: compiled code need not look them up.
 _read_ns: Final = time.clock_gettime_ns
 _read_wall_ns: Final = time.time_ns
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+_NAMESPACE: Final = "/proc/self/ns/time"
 _SUSPEND_AWARE_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -38,6 +41,18 @@ class SystemClock:
     def monotonic_ms(self) -> int:
         """Return the milliseconds since the machine booted, suspended ones included."""
         return _read_ns(_SUSPEND_AWARE_CLOCK) // 1_000_000
+
+    def boot_id(self) -> str:
+        """Return the boot since which all processes count alike, "" if it has no name.
+
+        Linux may count otherwise in a container; then it has a name of its own.
+        """
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:
+                boot = file.read().strip()
+            return f"{boot}-{os.stat(_NAMESPACE).st_ino}"
+        except (OSError, ValueError):
+            return ""
 
     def wall_ms(self) -> int:
         """Return the machine's wall time, in milliseconds since 1970."""

@@ -4,8 +4,10 @@
    the ``mtime`` of what was written. So it is replicated, and the same for all who read it.
 2. It may jump: a clock is set, or another leader has another clock. What decides by it keeps the
    latest time that it accepted, and never accepts an earlier one (``Ledger.time_ms``).
-3. A jump is noticed by the client's monotonic clock: between two readings both must have moved by
-   the same, but for the time that the requests took.
+3. A jump is noticed by a monotonic clock: between two readings both must have moved by the same,
+   but for the time that the requests took. All processes of one boot of a machine share that clock,
+   so each leaves its reading in the znode of its boot, below ``CLOCK``, for those that come later:
+   a process that asks for the first time knows what the one before it on this machine has read.
 4. A jump forward is doubted as long as this machine's clock contradicts it. Until then the time is
    that before the jump, and what has passed since: nothing begins early, and nothing stops. A
    client whose clock agrees with the leader goes on by the new time, for all.
@@ -15,7 +17,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from coordinator.client import AsyncClient
 from coordinator.errors import NodeExistsError, NoNodeError, UnavailableError
@@ -23,8 +27,11 @@ from recipes.job_ledger import time_text
 
 CLOCK = "/schedules/clock"
 AHEAD_MS_MAX = 86_400_000
+BOOT_TTL_MS = 30 * 86_400_000
+"""For so long a reading is kept after its machine has stopped asking."""
 _JUMP_MS_MIN = 2_000
-"""Besides a hundredth of the time between: clocks are neither exact nor equally fast."""
+"""Besides a thousandth of the time between: clocks are neither exact nor equally fast."""
+_PART_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +46,28 @@ class LeaderTime:
     doubted_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The leader's time, asked for and answered at these times of our monotonic clock."""
+
+    time_ms: int
+    asked_ms: int
+    answered_ms: int
+
+    def jump_from(self, before: Reading) -> int:
+        """Return how far the leader's time jumped since the reading before; 0 if not at all."""
+        moved_ms = self.time_ms - before.time_ms
+        least_ms = self.asked_ms - before.answered_ms
+        most_ms = self.answered_ms - before.asked_ms
+        jump_ms = moved_ms - min(max(moved_ms, least_ms), most_ms)
+        return jump_ms if abs(jump_ms) > _JUMP_MS_MIN + most_ms // _PART_MAX else 0
+
+
 class LeaderClock:
     """What one client knows of the leader's time: ``client.shared(LeaderClock)``."""
 
     def __init__(self) -> None:
-        self._before: tuple[int, int, int] | None = None
-        """The last reading: its time, when it was asked and when answered, by our clock."""
+        self._last: Reading | None = None
         self._doubted_ms = 0
 
     async def read(self, core: AsyncClient) -> LeaderTime:
@@ -53,22 +76,61 @@ class LeaderClock:
         Raises:
             UnavailableError, OutcomeUnknownError: no member answered in time.
         """
+        boot = _boot_of(core)
+        path = f"{CLOCK}/{boot}" if boot else CLOCK
+        if self._last is None and boot:
+            await self._recall(core, path)
         asked_ms = core.clock.monotonic_ms()
-        now_ms = await _written(core)
-        answered_ms = core.clock.monotonic_ms()
-        before, self._before = self._before, (now_ms, asked_ms, answered_ms)
-        if before is None:
-            return LeaderTime(now_ms, 0)
-        moved_ms = now_ms - before[0]
-        most_ms = answered_ms - before[1]
-        jump_ms = moved_ms - min(max(moved_ms, asked_ms - before[2]), most_ms)
-        if abs(jump_ms) <= _JUMP_MS_MIN + most_ms // 100:
-            jump_ms = 0
-        self._doubted_ms = max(0, self._doubted_ms + jump_ms)
+        note = self._note(asked_ms, core.settings.timeout_ms) if boot else b""
+        now_ms = await _written(core, path, note, BOOT_TTL_MS if boot else None)
+        jump_ms = self._follow(Reading(now_ms, asked_ms, core.clock.monotonic_ms()))
         own_ms = core.clock.wall_ms()
         if abs(own_ms - now_ms) <= abs(own_ms - (now_ms - self._doubted_ms)):
             self._doubted_ms = 0
         return LeaderTime(now_ms - self._doubted_ms, jump_ms, self._doubted_ms)
+
+    def _follow(self, reading: Reading) -> int:
+        """Take the next reading; return how far the time jumped."""
+        jump_ms = 0 if self._last is None else reading.jump_from(self._last)
+        self._last = reading
+        self._doubted_ms = max(0, self._doubted_ms + jump_ms)
+        return jump_ms
+
+    def _note(self, asked_ms: int, within_ms: int) -> bytes:
+        """Return what a reading leaves: when it was asked for, and what was known before it.
+
+        The time that it reads is the znode's mtime, so the next one can look for a jump itself."""
+        last = self._last
+        before = None if last is None else [last.time_ms, last.asked_ms, last.answered_ms]
+        known = {"before": before, "doubted_ms": self._doubted_ms}
+        return json.dumps({"asked_ms": asked_ms, "within_ms": within_ms, **known}).encode()
+
+    async def _recall(self, core: AsyncClient, path: str) -> None:
+        """Go on from the last reading of this boot, if there is one."""
+        try:
+            znode = await core.get(path)
+        except NoNodeError:
+            return
+        try:
+            said = json.loads(znode.data)
+            asked_ms, within_ms = said["asked_ms"], said["within_ms"]
+            before = None if said["before"] is None else Reading(*said["before"])
+            reading = Reading(znode.stat.mtime_ms, asked_ms, asked_ms + within_ms)
+            doubted_ms = said["doubted_ms"]
+            numbers: list[Any] = [asked_ms, within_ms, doubted_ms, *(said["before"] or ())]
+            if not all(type(each) is int and each >= 0 for each in numbers):
+                raise TypeError
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return  # not ours
+        if asked_ms <= core.clock.monotonic_ms():
+            self._last, self._doubted_ms = before, doubted_ms
+            self._follow(reading)
+
+
+def _boot_of(core: AsyncClient) -> str:
+    """Return the boot since which the client's clock counts, "" if that is not known."""
+    name = getattr(core.clock, "boot_id", None)
+    return "" if name is None else name()
 
 
 def refuse_far_ahead(core: AsyncClient, now_ms: int, accepted_ms: int) -> None:
@@ -85,13 +147,20 @@ def refuse_far_ahead(core: AsyncClient, now_ms: int, accepted_ms: int) -> None:
         )
 
 
-async def _written(core: AsyncClient) -> int:
+async def _written(core: AsyncClient, path: str, data: bytes, ttl_ms: int | None) -> int:
     while True:
         try:
-            return (await core.set(CLOCK, b"")).stat.mtime_ms
+            return (await core.set(path, data)).stat.mtime_ms
         except NoNodeError:
             pass
         try:
-            return (await core.create(CLOCK, b"", parents="persistent")).stat.mtime_ms
+            made = await core.create(
+                path,
+                data,
+                mode="persistent" if ttl_ms is None else "ttl",
+                parents="persistent",
+                ttl_ms=ttl_ms,
+            )
         except NodeExistsError:
             continue
+        return made.stat.mtime_ms

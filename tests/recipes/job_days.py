@@ -54,6 +54,9 @@ class Host(LoopClock):
     def wall_ms(self) -> int:
         return LoopClock.wall_ms(self._truth) + self._wrong_ms
 
+    def boot_id(self) -> str:
+        return f"host-{self._wrong_ms}"
+
 
 class Years:
     """One world of many days."""

@@ -16,7 +16,7 @@ from coordinator.errors import (
     NodeExistsError,
     UnavailableError,
 )
-from recipes import FOREVER, Job, JobRun, Jobs, Lock, Run, once_per
+from recipes import FOREVER, Job, JobReply, JobRun, Jobs, Lock, Run, once_per
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.client.virtual_time import LoopClock
@@ -53,6 +53,13 @@ class Stepped(LoopClock):
 
     def wall_ms(self) -> int:
         return super().wall_ms() + self.step_ms
+
+
+class Machine(Stepped):
+    """The clock that all processes of one boot read."""
+
+    def boot_id(self) -> str:
+        return "boot-7"
 
 
 def each_minute(client: Any, **options: Any) -> Job[Any]:
@@ -494,6 +501,51 @@ async def test_a_leader_that_goes_forward_with_its_clients_is_believed(
         assert abs(reply.jump_ms - MINUTE_MS) < 2_000
         assert view is not None
         assert (view.ledger.jumps, view.ledger.jump_by_ms) == (1, reply.jump_ms)
+
+
+@in_memory
+async def test_a_process_that_asks_for_the_first_time_notices_a_jump(world: MemoryCluster) -> None:
+    """By what an earlier process of its machine has left; and so does the one after it."""
+    clock, work = Machine(asyncio.get_running_loop()), Work()
+
+    async def cron() -> JobReply:
+        async with world.client(clock=clock) as client:
+            return await each_minute(client).run(work)
+
+    await cron()
+    set_leader(world, MINUTE_MS)
+    assert abs((await cron()).jump_ms - MINUTE_MS) < 2_000
+    assert (await cron()).state == "done"
+    assert work.minutes == [0]
+    await next_minute()
+    await cron()
+    set_leader(world, 0)
+    assert (await cron()).state == "done"
+    await next_minute()
+    await cron()
+
+    assert work.minutes == [0, 1, 2]
+    assert work.runs[-1].start_ms <= clock.wall_ms() < work.runs[-1].end_ms
+    async with world.client() as client:
+        left = await client.get("/schedules/clock/boot-7")
+        assert json.loads(left.data)["doubted_ms"] == 0
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [b"", b"{", b"[]", b'{"asked_ms": "x"}',
+     b'{"asked_ms":1,"within_ms":1,"before":[1],"doubted_ms":0}',
+     b'{"asked_ms":1,"within_ms":1,"before":[-1,2,3],"doubted_ms":0}',
+     b'{"asked_ms":9999999999999,"within_ms":1,"before":null,"doubted_ms":5}'],
+)  # fmt: skip
+@in_memory
+async def test_a_reading_that_is_none_is_not_used(world: MemoryCluster, strange: bytes) -> None:
+    """Others may write there."""
+    clock, work = Machine(asyncio.get_running_loop()), Work()
+    async with world.client(clock=clock) as client:
+        await client.create("/schedules/clock/boot-7", strange, parents="persistent")
+        assert (await each_minute(client).run(work)).jump_ms == 0
+        assert work.minutes == [0]
 
 
 @in_memory
