@@ -141,8 +141,9 @@ def lines_of(situation: Situation, now_ms: int) -> list[str]:
     view = situation.view
     lines = _held(view, now_ms)
     if situation.by_hand is not None:
-        turn = "; who has its turn waits for the end of that" if view.holders else ""
-        lines = [f"{one_line(view.lock)} is {situation.by_hand}{turn}.", *lines[not view.holders :]]
+        lines = [f"{one_line(view.lock)} is {situation.by_hand}."]
+        for each in view.holders[:_SHOWN_MAX]:
+            lines.append(f"{who(each)} has its turn, and waits for the end of that.")
     for link in situation.chain:
         held = f"held by {who(link.holder)}" if link.holder else "which nobody holds at the moment"
         holder = "The holder" if len(view.holders) == 1 else f"Its holder {who(link.waiter)}"
