@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial, wraps
 from typing import (
     TYPE_CHECKING,
@@ -45,8 +45,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.model.events import Change
-from coordinator.model.history import GrantRecord
-from coordinator.model.views import Elected, LockSummary
+from coordinator.model.views import Elected
 from coordinator.model.znodes import Written
 
 P = ParamSpec("P")
@@ -79,6 +78,21 @@ def _in_loop(
     @wraps(verb)
     def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return client.call(verb(client.core, *args, **kwargs))
+
+    return method
+
+
+def _collected(
+    verb: Callable[Concatenate[AsyncClient, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Client, P], Iterator[T]]:
+    """Return the core's ``verb`` as a method that waits for all that it iterates over."""
+
+    @wraps(verb)
+    def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        async def all_of_it() -> list[T]:
+            return [each async for each in verb(client.core, *args, **kwargs)]
+
+        return iter(client.call(all_of_it()))
 
     return method
 
@@ -223,6 +237,8 @@ class Client:
     add_token = _blocking(AsyncClient.add_token)
     drop_token = _blocking(AsyncClient.drop_token)
     status = _blocking(AsyncClient.status)
+    locks = _collected(AsyncClient.locks)
+    grants = _collected(AsyncClient.grants)
 
     def update(
         self,
@@ -248,49 +264,6 @@ class Client:
                 return done.value  # type: ignore[no-any-return]
             except BadVersionError as error:
                 answer = error
-
-    def locks(self, *, held_ms_min: int = 0) -> Iterator[LockSummary]:
-        """Iterate over the locks held for at least ``held_ms_min``.
-
-        Raises:
-            UnavailableError: no member answered in time.
-        """
-
-        async def collected() -> list[LockSummary]:
-            return [each async for each in self.core.locks(held_ms_min=held_ms_min)]
-
-        return iter(self.call(collected()))
-
-    def grants(
-        self,
-        lock: str | None = None,
-        *,
-        session_id: str | None = None,
-        fencing_token: int | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        how: str | None = None,
-        is_election: bool = False,
-    ) -> Iterator[GrantRecord]:
-        """Iterate over the grants that the history still knows; see ``AsyncClient.grants``.
-
-        Raises:
-            BadArgumentsError, UnavailableError: as there.
-        """
-
-        async def collected() -> list[GrantRecord]:
-            found = self.core.grants(
-                lock,
-                session_id=session_id,
-                fencing_token=fencing_token,
-                since_ms=since_ms,
-                until_ms=until_ms,
-                how=how,
-                is_election=is_election,
-            )
-            return [each async for each in found]
-
-        return iter(self.call(collected()))
 
     def watch(
         self,
