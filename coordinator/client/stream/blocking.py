@@ -126,7 +126,7 @@ class BlockingTransport:
     ) -> tuple[BlockingConnection | None, int]:
         """Return a connection that takes ``request``, if one does, and the time that is left."""
         connection = self._ready.get(endpoint)
-        if connection is None or not connection.takes(request):
+        if connection is None or not connection.conversation.takes(request):
             began_ms = self._clock.monotonic_ms()
             connection = self._connection(endpoint, request, timeout_ms)
             timeout_ms = max(1, timeout_ms - (self._clock.monotonic_ms() - began_ms))
@@ -139,7 +139,7 @@ class BlockingTransport:
     ) -> BlockingConnection | None:
         """Return a connection that takes ``request``, None if it goes another way."""
         connection = self._ready.get(endpoint)
-        if connection is None or not connection.is_usable:
+        if connection is None or not connection.conversation.is_usable:
             if self._http_until_ms.get(endpoint, 0) > self._clock.monotonic_ms():
                 return None
             limit_ms = min(_CONNECT_MS_MAX, timeout_ms // 2)
@@ -151,7 +151,7 @@ class BlockingTransport:
             if opening.error is not None:
                 raise opening.error.with_traceback(None)
             connection = opening.connection
-        if connection is None or not connection.takes(request):
+        if connection is None or not connection.conversation.takes(request):
             return None  # too long, or too many at once: the other way has room
         return connection
 
@@ -203,18 +203,21 @@ class BlockingTransport:
             connection.close(str(error))
             raise cannot_connect(endpoint, why_not(error), error) from None
         has_answered = connection.began.wait(_WELCOME_MS_MAX / 1000)
-        if connection.is_usable:
+        if connection.conversation.is_usable:
             self._connections.add(connection)
             self._ready[endpoint] = connection
             if self._is_closed:
                 connection.close("this client was closed")
-            if connection.is_over:
+            if connection.conversation.is_over:
                 self._on_lost(connection)  # it was not known here yet when it was lost
             return connection
         connection.close("it has not begun")
-        if connection.problem is not None and not connection.is_misunderstood:
-            raise connection.problem
-        is_sure = has_answered and (connection.is_http or connection.is_misunderstood)
+        if (
+            connection.conversation.problem is not None
+            and not connection.conversation.is_misunderstood
+        ):
+            raise connection.conversation.problem
+        is_sure = has_answered and (connection.is_http or connection.conversation.is_misunderstood)
         wait_ms = _HTTP_MS if is_sure else _MAYBE_HTTP_MS
         self._http_until_ms[endpoint] = self._clock.monotonic_ms() + wait_ms
         return None
@@ -232,7 +235,7 @@ class BlockingTransport:
         if self._ready.get(connection.endpoint) is connection:
             del self._ready[connection.endpoint]
             self._leader.leave(connection.endpoint)
-            self._leader_left(connection.endpoint, connection.problem)
+            self._leader_left(connection.endpoint, connection.conversation.problem)
 
     # --- the leader
 

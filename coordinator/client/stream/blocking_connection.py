@@ -121,7 +121,7 @@ class BlockingConnection:
         self._clock = clock
         self._on_leader = on_leader
         self._on_lost = on_lost
-        self._conversation = Conversation(endpoint, self._note_leader)
+        self.conversation = Conversation(endpoint, self._note_leader)
         self._guard = threading.Lock()
         """Held around the conversation, for a moment."""
         self._sending = threading.Lock()
@@ -131,39 +131,11 @@ class BlockingConnection:
         self._line_streams = 0
         self._reading: threading.Thread | None = None
 
-    @property
-    def is_usable(self) -> bool:
-        """Whether requests are taken."""
-        return self._conversation.is_usable
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return self._conversation.is_over
-
-    @property
-    def problem(self) -> CoordinatorError | None:
-        """Why the server takes no requests, if it has said so."""
-        return self._conversation.problem
-
-    @property
-    def is_misunderstood(self) -> bool:
-        """Whether the server speaks another version."""
-        return self._conversation.is_misunderstood
-
-    def takes(self, request: Request) -> bool:
-        """Whether ``request`` may be asked now."""
-        return self._conversation.takes(request)
-
-    def fits(self, request: Request) -> bool:
-        """Whether the server reads a frame as long as that of ``request``."""
-        return self._conversation.fits(request)
-
     def begin(self, label: str) -> None:
         """Say hello, and read from now on."""
         prepare(self._socket, _TICK_MS)
-        self._conversation.hello(label)
-        self._socket.sendall(self._bytes.sealed(PREFACE + self._conversation.take()))
+        self.conversation.hello(label)
+        self._socket.sendall(self._bytes.sealed(PREFACE + self.conversation.take()))
         name = f"coordinator stream {self.endpoint}"
         reading = threading.Thread(target=self._read, name=name, daemon=True)
         reading.start()
@@ -221,23 +193,23 @@ class BlockingConnection:
     def give_up(self, number: int) -> None:
         """Give up request ``number``; the server is notified if it may still work at it."""
         with self._guard:
-            is_to_send = self._conversation.cancel(number)
+            is_to_send = self.conversation.cancel(number)
         if is_to_send:
             self._send(0)
 
     def credit(self, number: int, amount: int) -> None:
         """Let more lines of request ``number`` come."""
         with self._guard:
-            if self._conversation.is_over:
+            if self.conversation.is_over:
                 return
-            self._conversation.credit(number, amount)
+            self.conversation.credit(number, amount)
         self._send(0)
 
     def close(self, why: str) -> None:
         """End it; what is under way fails."""
         with self._guard:
-            is_first = not self._conversation.is_over
-            self._conversation.lose(why)
+            is_first = not self.conversation.is_over
+            self.conversation.lose(why)
         if is_first:
             self._on_lost(self)
         self.began.set()
@@ -252,22 +224,22 @@ class BlockingConnection:
 
     def _begin(self, request: Request, waiter: Waiter) -> int:
         with self._guard:
-            if self._conversation.is_over:
+            if self.conversation.is_over:
                 message = f"{self.endpoint}: the connection has ended; nothing was sent"
                 raise UnavailableError(message, endpoint=self.endpoint)
-            return self._conversation.ask(request, waiter)
+            return self.conversation.ask(request, waiter)
 
     def _send(self, limit_ms: int) -> int:
         """Send what there is, unless it is being sent: who sends looks again afterwards.
 
         Waits up to ``limit_ms``, and never for long; returns for how long it has.
         """
-        writer = self._conversation.writer
+        writer = self.conversation.writer
         waited_ms = 0
         try:
             while len(writer) and self._sending.acquire(blocking=False):
                 with self._guard:
-                    data = self._conversation.take()
+                    data = self.conversation.take()
                 if data:
                     waited_ms += self._push(data, min(limit_ms - waited_ms, _PATIENCE_MS))
                 else:
@@ -316,7 +288,7 @@ class BlockingConnection:
     def _push_all(self, data: bytes | bytearray | memoryview) -> None:
         """Send ``data`` to the end, however long it takes, while the server takes some of it."""
         rest = memoryview(data)
-        while rest and not self.is_over:
+        while rest and not self.conversation.is_over:
             left = self._pushed(rest, self._clock.monotonic_ms() + _SEND_MS_MAX)
             if len(left) == len(rest):
                 self.close(f"the server took nothing for {_SEND_MS_MAX} ms")
@@ -328,10 +300,10 @@ class BlockingConnection:
         """Give up; ask whether the server is there, if it has said nothing since."""
         now_ms = self._clock.monotonic_ms()
         with self._guard:
-            self._conversation.cancel(number)
+            self.conversation.cancel(number)
             if now_ms - self._heard_ms >= waited_ms and self._proof_asked_ms is None:
                 self._proof_asked_ms = now_ms
-                self._conversation.ping()
+                self.conversation.ping()
         self._send(0)
 
     def _no_answer(self, timeout_ms: int) -> ConnectionLostError:
@@ -350,7 +322,7 @@ class BlockingConnection:
             self._socket.close()
 
     def _read_on(self) -> None:
-        conversation = self._conversation
+        conversation = self.conversation
         while not conversation.is_over:
             try:
                 data = self._socket.recv(_READ_BYTES)
@@ -371,12 +343,12 @@ class BlockingConnection:
     def _broke(self, error: OSError) -> None:
         """End it; a server that ends TLS before it has said anything takes no requests."""
         reason = reason_of(error)
-        if self._conversation.welcome is None and isinstance(error, ssl.SSLError):
-            self._conversation.problem = cannot_connect(self.endpoint, reason)
+        if self.conversation.welcome is None and isinstance(error, ssl.SSLError):
+            self.conversation.problem = cannot_connect(self.endpoint, reason)
         self.close(reason)
 
     def _take(self, data: bytes) -> bool:
-        conversation = self._conversation
+        conversation = self.conversation
         self._heard_ms = self._clock.monotonic_ms()
         self._proof_asked_ms = None
         try:
@@ -401,11 +373,11 @@ class BlockingConnection:
         if is_silent or (asked_ms is not None and now_ms - asked_ms >= _PROOF_MS):
             self.close(f"the server said nothing for {silence_ms} ms")
             return
-        welcome = self._conversation.welcome
+        welcome = self.conversation.welcome
         is_idle = welcome is not None and silence_ms * 3 >= welcome.idle_ms
         if is_idle or (self._line_streams and silence_ms >= _QUIET_MS):
             with self._guard:
-                self._conversation.ping()
+                self.conversation.ping()
             self._send(0)
 
     def _note_leader(self, url: str | None) -> None:

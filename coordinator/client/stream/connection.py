@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
         """Whether its client has another one to this server, too."""
         self.leader_url: str | None = None
         """Who leads, as this server has said last."""
-        self._conversation = Conversation(endpoint, self._note_leader)
+        self.conversation = Conversation(endpoint, self._note_leader)
         self._label = label
         self._on_leader = on_leader
         self._on_lost = on_lost
@@ -74,29 +74,10 @@ class Connection(asyncio.Protocol):
 
     def takes(self, request: Request) -> bool:
         """Whether ``request`` may be asked now."""
-        conversation = self._conversation
+        conversation = self.conversation
         if self._is_paused or conversation.pong < self._proof:
             return False
         return conversation.takes(request)
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether requests are taken at all."""
-        return self._conversation.is_usable
-
-    @property
-    def problem(self) -> CoordinatorError | None:
-        """Why the server takes no requests, if it has said so."""
-        return self._conversation.problem
-
-    @property
-    def is_misunderstood(self) -> bool:
-        """Whether the server speaks another version."""
-        return self._conversation.is_misunderstood
-
-    def fits(self, request: Request) -> bool:
-        """Whether the server reads a frame as long as that of ``request``."""
-        return self._conversation.fits(request)
 
     # --- requests
 
@@ -126,13 +107,13 @@ class Connection(asyncio.Protocol):
 
     def give_up(self, number: int) -> None:
         """Give up request ``number``; the server is notified if it may still work at it."""
-        if self._conversation.cancel(number):
+        if self.conversation.cancel(number):
             self._flush_soon()
 
     def credit(self, number: int, amount: int) -> None:
         """Let more lines of request ``number`` come."""
-        if not self._conversation.is_over:
-            self._conversation.credit(number, amount)
+        if not self.conversation.is_over:
+            self.conversation.credit(number, amount)
             self._flush_soon()
 
     def close(self, why: str) -> None:
@@ -142,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._lose(why)
 
     def _begin(self, request: Request, waiter: Waiter, timeout_ms: int) -> int:
-        conversation = self._conversation
+        conversation = self.conversation
         is_quiet = not conversation.waiting
         number = conversation.ask(request, waiter)
         self._await_deadline(number, timeout_ms)
@@ -158,13 +139,13 @@ class Connection(asyncio.Protocol):
         """Send the greeting."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._conversation.hello(self._label)
-        transport.write(PREFACE + self._conversation.take())
+        self.conversation.hello(self._label)
+        transport.write(PREFACE + self.conversation.take())
 
     def data_received(self, data: bytes) -> None:
         """Read the frames, and answer what they ask."""
         self._heard_s = self._loop.time()
-        conversation = self._conversation
+        conversation = self.conversation
         try:
             conversation.receive(data)
         except BadArgumentsError as error:
@@ -182,7 +163,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all requests that are under way."""
-        conversation = self._conversation
+        conversation = self.conversation
         self.is_http = self.is_http or (conversation.welcome is None and exc is None)
         reason = "" if exc is None else reason_of(exc)
         if conversation.welcome is None and isinstance(exc, ssl.SSLError):
@@ -201,7 +182,7 @@ class Connection(asyncio.Protocol):
 
     def _welcomed(self) -> None:
         self.began.set_result(None)
-        welcome = self._conversation.welcome
+        welcome = self.conversation.welcome
         if welcome is not None:
             self._ping_timer = self._loop.call_later(welcome.idle_ms / 3000, self._ping)
 
@@ -214,8 +195,8 @@ class Connection(asyncio.Protocol):
         for timer in timers:
             if timer is not None:
                 timer.cancel()
-        if not self._conversation.is_over:
-            self._conversation.lose(why)
+        if not self.conversation.is_over:
+            self.conversation.lose(why)
             self._on_lost(self)
         if not self.began.done():
             self.began.set_result(None)
@@ -227,17 +208,17 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._is_flush_due = False
-        if self._transport is not None and not self._conversation.is_over:
-            self._transport.write(self._conversation.take())
+        if self._transport is not None and not self.conversation.is_over:
+            self._transport.write(self.conversation.take())
 
     def _ping(self) -> None:
-        welcome = self._conversation.welcome
+        welcome = self.conversation.welcome
         assert welcome is not None, "pings begin with WELCOME"
-        if not self._conversation.waiting and self.is_spare():
+        if not self.conversation.waiting and self.is_spare():
             self.close("it is not needed any more")
             return
         self._ping_timer = self._loop.call_later(welcome.idle_ms / 3000, self._ping)
-        self._conversation.ping()
+        self.conversation.ping()
         self._flush_soon()
 
     # --- deadlines
@@ -266,7 +247,7 @@ class Connection(asyncio.Protocol):
 
     def _look_at_slots(self) -> None:
         """Fail the requests whose deadline is over; the connection too, if nothing came since."""
-        now_s, waiting = self._loop.time(), self._conversation.waiting
+        now_s, waiting = self._loop.time(), self.conversation.waiting
         late: list[tuple[Waiter, int]] = []
         for slot in [each for each in self._slots if self._due_s(each) <= now_s + 1e-6]:
             for number, timeout_ms in self._slots.pop(slot):
@@ -294,7 +275,7 @@ class Connection(asyncio.Protocol):
                 self.close(f"the server said nothing for {self._loop.time() - self._heard_s:.1f} s")
 
         self._proof_timer = self._loop.call_later(_PROOF_S, look)
-        number = self._conversation.ping()
+        number = self.conversation.ping()
         if asked_s - self._heard_s < waited_s / 2:
             self._proof = number  # it sends, but not this
         self._flush_soon()
@@ -306,7 +287,7 @@ class Connection(asyncio.Protocol):
             self.close(f"the server said nothing for {_SILENCE_S_MAX:g} s")
         elif self._line_streams:
             if silence_s >= _QUIET_S / 2:
-                self._conversation.ping()
+                self.conversation.ping()
                 self._flush_soon()
             self._line_timer = self._loop.call_later(_QUIET_S, self._look_at_lines)
 

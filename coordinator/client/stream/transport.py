@@ -159,8 +159,8 @@ class StreamTransport:
         until_s = loop.time() + limit_s
         while not self._is_closed:
             connection = self._ready.get(endpoint)
-            if connection is not None and connection.is_usable:
-                if not connection.fits(request):
+            if connection is not None and connection.conversation.is_usable:
+                if not connection.conversation.fits(request):
                     return None
                 if (taking := self._taking(endpoint, request)) is not None:
                     return taking
@@ -235,7 +235,7 @@ class StreamTransport:
 
     def _welcomed(self, endpoint: str, connection: Connection) -> Connection | None:
         now_s = asyncio.get_running_loop().time()
-        if connection.is_usable:
+        if connection.conversation.is_usable:
             others = self._connections.setdefault(endpoint, [])
             others.append(connection)
             connection.is_spare = lambda: len(others) > 1
@@ -244,11 +244,14 @@ class StreamTransport:
             return connection
         has_answered = connection.began.done()
         connection.close("it has not begun")
-        if isinstance(connection.problem, ThrottledError):
+        if isinstance(connection.conversation.problem, ThrottledError):
             self._left_s[endpoint] = now_s + FULL_S
-        if connection.problem is not None and not connection.is_misunderstood:
-            raise connection.problem
-        is_sure = has_answered and (connection.is_http or connection.is_misunderstood)
+        if (
+            connection.conversation.problem is not None
+            and not connection.conversation.is_misunderstood
+        ):
+            raise connection.conversation.problem
+        is_sure = has_answered and (connection.is_http or connection.conversation.is_misunderstood)
         self._http_until_s[endpoint] = now_s + (_HTTP_S if is_sure else _MAYBE_HTTP_S)
         return None
 
@@ -263,7 +266,7 @@ class StreamTransport:
                 self._ready[endpoint] = others[-1]
             elif not self._is_closed:
                 self.leader.leave(endpoint)
-        if isinstance(connection.problem, ThrottledError):
+        if isinstance(connection.conversation.problem, ThrottledError):
             self._left_s[endpoint] = asyncio.get_running_loop().time() + FULL_S
 
     # --- the leader

@@ -352,19 +352,19 @@ def test_answers_are_read_while_the_server_reads_nothing() -> None:
     with connected() as (connection, server):
         asked = AnswerWaiter()
         with connection._guard:
-            connection._conversation.ask(Request("GET", "/a"), asked)
+            connection.conversation.ask(Request("GET", "/a"), asked)
         connection._send(0)
         with connection._guard:  # of a thread that goes on to send it only later
             put = Request("PUT", "/b", {}, bytes(900_000))
             for _ in range(20):
-                connection._conversation.ask(put, AnswerWaiter())
+                connection.conversation.ask(put, AnswerWaiter())
         server.sendall(frames.encoded(frames.Pong(0)))
         server.sendall(frames.encoded(frames.AnswerFrame(1, 200, {}, bytes(20_000_000))))
 
         assert asked.lock.acquire(timeout=10)
         assert asked.response is not None
         assert len(asked.response.body) == 20_000_000
-        assert connection.is_usable
+        assert connection.conversation.is_usable
 
 
 def test_a_mistake_of_the_server_does_not_stop_the_reading_alone() -> None:
@@ -403,7 +403,7 @@ def test_a_call_ends_at_its_deadline_though_the_server_reads_nothing() -> None:
         for _ in range(8):
             with pytest.raises(OutcomeUnknownError, match="no answer within"):
                 connection.ask(long, 50)
-        assert connection.is_usable
+        assert connection.conversation.is_usable
 
         found = asked_of(server, 17)
         server.sendall(frames.encoded(frames.Pong(1)))
@@ -435,12 +435,12 @@ def test_who_let_a_deadline_pass_is_asked_before_it_is_left(
         assert [each.number for each in pings] == [1]
         assert connection._proof_asked_ms is not None
         server.sendall(frames.encoded(frames.Pong(1)))
-        until(lambda: connection._proof_asked_ms is None or connection.is_over)
-        assert connection.is_usable
+        until(lambda: connection._proof_asked_ms is None or connection.conversation.is_over)
+        assert connection.conversation.is_usable
 
         with pytest.raises(OutcomeUnknownError):
             connection.ask(Request("GET", "/b"), 10)
-        until(lambda: connection.is_over)
+        until(lambda: connection.conversation.is_over)
 
 
 def until(is_so: Callable[[], bool]) -> None:
