@@ -240,7 +240,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.wire",
         "coordinator.raft.engine",
         "coordinator.raft.network.messages",
-        "coordinator.service.asking",
+        "coordinator.service.active_clients",
         "coordinator.service.heartbeats",
         "coordinator.service.locks",
         "coordinator.service.members",

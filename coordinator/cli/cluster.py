@@ -11,7 +11,7 @@ from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_table
 from coordinator.cli.seconds import Seconds
 from coordinator.client import AsyncClient
-from coordinator.client.ending import end_sessions
+from coordinator.client.ending_sessions import end_sessions
 from coordinator.model.status import MemberInfo, Status
 from coordinator.model.views import Contender, LockSummary, LockView
 from coordinator.wire.addresses import network_of

@@ -9,8 +9,8 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from coordinator.client.asking import VerbGroup
 from coordinator.client.calls import Call, queried, target_of
+from coordinator.client.verb_group import VerbGroup
 from coordinator.model.access import IdentityView, RoleView, Rule, Verb
 from coordinator.model.access_requests import (
     NO_OWN_QUOTA,

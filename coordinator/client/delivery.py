@@ -33,13 +33,13 @@ from typing import Any, Protocol, TypeVar
 from coordinator.client.calls import Call
 from coordinator.client.credentials import Acceptance, Credentials
 from coordinator.client.endpoints import Endpoints
+from coordinator.client.failures import CallFailures
 from coordinator.client.renewal import Renewal, Renewing
 from coordinator.client.request_ids import RequestIdPool, RequestIds
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
-from coordinator.client.trouble import Trouble
 from coordinator.client.turns import AttemptTurn, AttemptTurns
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -295,17 +295,19 @@ class CallDelivery:
         """Return how long one attempt of a call of ``timeout_ms`` may take."""
         return min(remaining_ms, max(ATTEMPT_MS_MIN, timeout_ms // 3), ATTEMPT_MS_MAX)
 
-    async def pause(self, trouble: Trouble, deadline_ms: int, *, is_limited: bool = True) -> bool:
+    async def pause(
+        self, failures: CallFailures, deadline_ms: int, *, is_limited: bool = True
+    ) -> bool:
         """Wait as the policy says; False when no further attempt is to be made."""
         now_ms, tries = self.clock.monotonic_ms(), self.retry.tries if is_limited else None
-        delay_ms = self.retry.delay_ms(max(1, trouble.failures), self.random)
-        deadline_ms = self.endpoints.contact_deadline_ms(trouble, now_ms, deadline_ms)
+        delay_ms = self.retry.delay_ms(max(1, failures.count), self.random)
+        deadline_ms = self.endpoints.contact_deadline_ms(failures, now_ms, deadline_ms)
         is_late = now_ms + delay_ms + _WORTH_SENDING_MS > deadline_ms
-        is_last = is_late or (tries is not None and trouble.failures >= tries)
+        is_last = is_late or (tries is not None and failures.count >= tries)
         if not is_last:
             await self.wait(delay_ms)
         if self.is_closed:
-            trouble.refused = ClientClosedError("this client was closed while the call waited")
+            failures.refused = ClientClosedError("this client was closed while the call waited")
             return False
         return not is_last
 
@@ -338,7 +340,7 @@ class CallDelivery:
     ) -> T:
         """Send until it is answered, for ``timeout_ms`` from ``now_ms`` on."""
         deadline_ms = now_ms + timeout_ms
-        trouble: Trouble | None = None
+        failures: CallFailures | None = None
         forgotten = 0
         while (remaining_ms := deadline_ms - now_ms) > 0:
             attempt_ms = self.attempt_ms(timeout_ms, remaining_ms)
@@ -346,21 +348,21 @@ class CallDelivery:
                 return await self.attempt(call, parse, attempt_ms, ids, now_ms)
             except RequestForgottenError:
                 forgotten += 1
-                is_open = trouble is not None and trouble.unknown is not None
+                is_open = failures is not None and failures.unknown is not None
                 if ids is None or is_open or forgotten > _RENEWALS_MAX:
                     raise
                 ids.renew(self.index_seen)
             except (AuthFailedError, NoAuthError) as error:
-                if ids is None or trouble is None or trouble.unknown is None:
+                if ids is None or failures is None or failures.unknown is None:
                     raise
-                raise trouble.unknown from error  # its rights may have ended after it was done
+                raise failures.unknown from error  # its rights may have ended after it was done
             except (UnavailableError, OutcomeUnknownError) as error:
-                trouble = trouble or Trouble()
-                trouble.note(error)
-                if not await self.pause(trouble, deadline_ms, is_limited=not until_known):
+                failures = failures or CallFailures()
+                failures.note(error)
+                if not await self.pause(failures, deadline_ms, is_limited=not until_known):
                     break
             now_ms = self.clock.monotonic_ms()
-        raise (trouble or Trouble()).verdict(is_write=ids is not None)
+        raise (failures or CallFailures()).verdict(is_write=ids is not None)
 
     async def _learn_floor(self, timeout_ms: int) -> None:
         """Ask once for a log index before the first write: the floor of the first client id."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from coordinator.client.trouble import Trouble
+from coordinator.client.failures import CallFailures
 from coordinator.errors import BadArgumentsError
 
 FIRST_CONTACT_MS = 1_500
@@ -36,16 +36,16 @@ class Endpoints:
         self.were_met = False
         """Whether a member has ever answered this client."""
 
-    def contact_deadline_ms(self, trouble: Trouble, now_ms: int, deadline_ms: int) -> int:
+    def contact_deadline_ms(self, failures: CallFailures, now_ms: int, deadline_ms: int) -> int:
         """Return ``deadline_ms``, or when a call gives up since certainly nobody is there."""
         if self._is_patient or self.were_met:
             return deadline_ms
-        if trouble.began_ms is None:
-            trouble.began_ms = now_ms
-        were_all_refused = trouble.is_nobody_there and trouble.failures >= len(self)
-        if not were_all_refused or deadline_ms - trouble.began_ms > USUAL_MS:
+        if failures.began_ms is None:
+            failures.began_ms = now_ms
+        were_all_refused = failures.is_nobody_there and failures.count >= len(self)
+        if not were_all_refused or deadline_ms - failures.began_ms > USUAL_MS:
             return deadline_ms
-        return min(deadline_ms, trouble.began_ms + FIRST_CONTACT_MS)
+        return min(deadline_ms, failures.began_ms + FIRST_CONTACT_MS)
 
     @property
     def urls(self) -> Sequence[str]:

@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from coordinator.client.calls import Call
 from coordinator.client.delivery import CallDelivery, encoding_of
+from coordinator.client.failures import CallFailures
 from coordinator.client.transport import ResponseStream
-from coordinator.client.trouble import Trouble
 from coordinator.errors import (
     BadArgumentsError,
     ClientClosedError,
@@ -75,7 +75,7 @@ class Lines(Generic[T]):
         if self._pushed_back is not None:
             line, self._pushed_back = self._pushed_back, None
             return line
-        trouble = Trouble()
+        failures = CallFailures()
         deadline_ms = _FOR_EVER_MS
         if self._contact_timeout_ms is not None:
             deadline_ms = self._delivery.clock.monotonic_ms() + self._contact_timeout_ms
@@ -86,16 +86,16 @@ class Lines(Generic[T]):
                     return await self._line(_OPEN_MS)
                 line = await self._line(SILENCE_MS_MAX)
             except (UnavailableError, OutcomeUnknownError) as error:
-                trouble.note(error)
+                failures.note(error)
                 await self._drop(error)
                 is_over = self._delivery.is_closed
-                is_over = is_over or not await self._delivery.pause(trouble, deadline_ms)
+                is_over = is_over or not await self._delivery.pause(failures, deadline_ms)
                 if self._delivery.is_closed:
                     raise ClientClosedError(
                         "this client was closed; no more changes are delivered"
                     ) from None
                 if is_over:
-                    raise trouble.verdict(is_write=False) from error
+                    raise failures.verdict(is_write=False) from error
             except BaseException:
                 await self.close()
                 raise

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.client.asking import VerbGroup
 from coordinator.client.calls import Call
+from coordinator.client.verb_group import VerbGroup
 from coordinator.model.fields import ANY_VERSION
 from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.model.sessions import SessionInfo, SessionList

@@ -35,12 +35,12 @@ from urllib.parse import quote
 
 from coordinator.client.calls import Call
 from coordinator.client.delivery import CallDelivery
+from coordinator.client.failures import CallFailures
 from coordinator.client.home import Home
 from coordinator.client.lease import Lease, margin_ms
 from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.grant_watch import GrantWatch
 from coordinator.client.probing import Prober
-from coordinator.client.trouble import Trouble
 from coordinator.errors import (
     AuthFailedError,
     CoordinatorError,
@@ -294,21 +294,21 @@ class Session:
 
     async def _keep_alive(self) -> None:
         try:
-            trouble = Trouble()
+            failures = CallFailures()
             while not self.is_lost:
-                await self._wait_for_turn(trouble)
-                if trouble.failures or self._lease.is_due(self._clock.monotonic_ms()):
-                    await self._beat(trouble)
+                await self._wait_for_turn(failures)
+                if failures.count or self._lease.is_due(self._clock.monotonic_ms()):
+                    await self._beat(failures)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # the root of this task: without heartbeats nothing is safe
             self._end(SessionState.LOST, f"the heartbeats failed: {error!r}")
             raise
 
-    async def _wait_for_turn(self, trouble: Trouble) -> None:
+    async def _wait_for_turn(self, failures: CallFailures) -> None:
         lease, now_ms = self._lease, self._clock.monotonic_ms()
-        if trouble.failures:
-            delay_ms = self._delivery.retry.delay_ms(trouble.failures, self._delivery.random)
+        if failures.count:
+            delay_ms = self._delivery.retry.delay_ms(failures.count, self._delivery.random)
             wait_ms = min(delay_ms, lease.pause_ms_max)
         else:
             wait_ms = lease.sent_ms + lease.interval_ms - now_ms
@@ -316,7 +316,7 @@ class Session:
         wait_ms = min(max(wait_ms, 0), lease.remaining_ms(now_ms) + 1)
         await asyncio.sleep(wait_ms / 1000)
 
-    async def _beat(self, trouble: Trouble) -> None:
+    async def _beat(self, failures: CallFailures) -> None:
         remaining_ms = self.remaining_safe_ms()
         if remaining_ms == 0:
             return
@@ -329,12 +329,12 @@ class Session:
         except SessionError as error:
             self._end(SessionState.LOST, f"the member says: {error.message}")
         except CoordinatorError as error:
-            trouble.failures += 1
+            failures.count += 1
             self._turn(SessionState.SUSPENDED)
             if not isinstance(error, UnavailableError | OutcomeUnknownError):
                 self._delivery.endpoints.avoid(self._delivery.endpoints.current)
         else:
-            trouble.failures = 0
+            failures.count = 0
             self._renew(sent_ms, renewed)
 
     def _heartbeat(self) -> Call:

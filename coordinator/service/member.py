@@ -26,8 +26,8 @@ from coordinator.model.status import Status
 from coordinator.raft.engine import Engine, Role
 from coordinator.service import audit_trail
 from coordinator.service.access import AccessService, Issuer
-from coordinator.service.asking import LOOK_EVERY_MS as ASKING_EVERY_MS
-from coordinator.service.asking import Asking
+from coordinator.service.active_clients import LOOK_EVERY_MS as REPORT_EVERY_MS
+from coordinator.service.active_clients import ActiveClients
 from coordinator.service.audit_trail import AuditTrail
 from coordinator.service.context import MemberContext
 from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
@@ -151,7 +151,7 @@ class Member:
         self.sessions = SessionReads(self._reads, replica)
         self.subtrees = SubtreeReads(self._reads, replica)
         self.limits = LimitsService(context, proposer=self.proposer, reads=self._reads, rules=rules)
-        self._asking = Asking(context)
+        self._active_clients = ActiveClients(context)
         self.reports = MemberReports(context, self.status)
         self._divergence = Divergence(context, self._on_difference)
         self._build_sessions_and_locks(context)
@@ -201,7 +201,7 @@ class Member:
         leases = every(tick_ms, self._leases.tick)
         every(tick_ms, self._leadership.observe)
         every(self._config.limits.bookmark_interval_ms, self.watches.bookmark)
-        every(ASKING_EVERY_MS, self._asking.look)
+        every(REPORT_EVERY_MS, self._active_clients.look)
         every(LOOK_EVERY_MS, self._hold_times.look)
         every(ManualHolds.LOOK_EVERY_MS, self._manual_holds.look)
         every(LOOK_EVERY_MS, self.limits.look)

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from coordinator.raft.read_index import READ_INDEX
-from coordinator.service.asking import REQUEST_KIND as ASKING
+from coordinator.service.active_clients import REQUEST_KIND as ASKING
 from coordinator.service.divergence import DIGEST_KIND, VERDICT_KIND
 from coordinator.service.heartbeats import _SESSIONS_PER_ROUND_MAX
 from coordinator.service.heartbeats import REQUEST_KIND as HEARTBEAT

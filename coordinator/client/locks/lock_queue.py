@@ -25,6 +25,7 @@ from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
 from coordinator.client.current_session import CurrentSession, OpeningSession
 from coordinator.client.delivery import CallDelivery
+from coordinator.client.failures import CallFailures
 from coordinator.client.home import Home
 from coordinator.client.locks.acquired import Acquired, give_back
 from coordinator.client.locks.attempt import (
@@ -39,7 +40,6 @@ from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
 from coordinator.client.session import Session, WaitOverError
 from coordinator.client.transport import NotByStreamError
-from coordinator.client.trouble import Trouble
 from coordinator.errors import (
     AuthFailedError,
     LockLostError,
@@ -280,12 +280,12 @@ class LockQueue(HeldVerbs):
         request: AcquireRequest,
         on_position: Callable[[int], None] | None,
     ) -> GrantReply:
-        trouble = Trouble()
+        failures = CallFailures()
         forgotten = 0
         while (remaining_ms := attempt.remaining_ms()) > 0:
-            if trouble.failures:
+            if failures.count:
                 self._check_session(attempt)
-            if trouble.failures and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
+            if failures.count and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
                 break  # certain so far; a sending without its answer would leave it open
             try:
                 return await self._listen(attempt, request, remaining_ms, on_position)
@@ -299,18 +299,18 @@ class LockQueue(HeldVerbs):
                 continue
             except (UnavailableError, OutcomeUnknownError) as error:
                 if attempt.was_served:
-                    trouble.failures = 0  # begin again with short delays
+                    failures.count = 0  # begin again with short delays
                     attempt.was_served = False
-                trouble.note(error)
+                failures.note(error)
             deadline_ms = self._delivery.clock.monotonic_ms() + attempt.remaining_ms()
-            if not await self._delivery.pause(trouble, deadline_ms):
+            if not await self._delivery.pause(failures, deadline_ms):
                 break
         if attempt.position is not None:
             raise LockTimeoutError(
                 f"{self._title}: not granted in time, {attempt.position} before us in the queue",
                 position=attempt.position,
             )
-        raise trouble.verdict(is_write=True)
+        raise failures.verdict(is_write=True)
 
     def _check_session(self, attempt: AcquireAttempt) -> None:
         """End the wait of a thread with its session; in the loop ``while_alive`` does it."""

@@ -13,10 +13,10 @@ from coordinator.errors import (
 
 
 @dataclass(slots=True)
-class Trouble:
+class CallFailures:
     """What has gone wrong so far in one call; decides what is raised in the end."""
 
-    failures: int = 0
+    count: int = 0
     began_ms: int | None = None
     """When the first failure was looked at, for a first contact."""
     is_nobody_there: bool = True
@@ -26,7 +26,7 @@ class Trouble:
 
     def note(self, error: UnavailableError | OutcomeUnknownError) -> None:
         """Count a failed attempt, and keep what says most."""
-        self.failures += 1
+        self.count += 1
         self.is_nobody_there = self.is_nobody_there and "is_nobody_there" in error.fields
         if isinstance(error, OutcomeUnknownError):
             self.unknown = error

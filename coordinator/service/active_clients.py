@@ -21,7 +21,7 @@ _PAYLOAD_BYTES_MAX = 256 * 1024
 _ASKING = msgspec.msgpack.Decoder(list[tuple[str, bool]])
 
 
-class Asking:
+class ActiveClients:
     """Of one member."""
 
     def __init__(self, context: MemberContext) -> None:
