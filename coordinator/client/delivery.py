@@ -30,6 +30,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
+from coordinator.client.answers import problem_in, read_answer
 from coordinator.client.calls import Call
 from coordinator.client.credentials import Acceptance, Credentials
 from coordinator.client.endpoints import Endpoints
@@ -44,22 +45,16 @@ from coordinator.client.turns import AttemptTurn, AttemptTurns
 from coordinator.clock import Clock
 from coordinator.errors import (
     AuthFailedError,
-    BadArgumentsError,
     ClientClosedError,
     ConnectionLostError,
     CoordinatorError,
     NoAuthError,
     OutcomeUnknownError,
-    RequestError,
     RequestForgottenError,
-    SessionError,
     UnavailableError,
-    from_problem,
 )
-from coordinator.wire.codec import BodyReader
-from coordinator.wire.encoding import Encoding, decode
+from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages import INDEX_HEADER, NDJSON_TYPE
-from coordinator.wire.packed import packed_reader
 
 T = TypeVar("T")
 
@@ -70,8 +65,6 @@ _RENEWALS_MAX = 3
 _ANSWER_ALLOWANCE_MS_MAX = 250
 _SERVER_DEADLINE_MS_MAX = 60_000
 _INDEX = INDEX_HEADER.lower()
-_PACKED: str = Encoding.MSGPACK.value
-_EXPECTED = (RequestError, SessionError, UnavailableError, OutcomeUnknownError)
 
 
 class Reader(Protocol):
@@ -202,7 +195,8 @@ class CallDelivery:
             self.acceptance.note(request, response.status, self.clock.monotonic_ms())
             if renewal is not None:
                 renewal.on_answer(response.headers)
-            parsed = self._parsed(endpoint, response, parse)
+            self.note_index(response.headers)
+            parsed = read_answer(endpoint, response, parse)
         except AuthFailedError as error:
             self.on_auth_failed(error, request, sent_ms)
             raise
@@ -375,25 +369,6 @@ class CallDelivery:
         except CoordinatorError:
             pass  # the floor stays 0, which is true, and at worst forgotten sooner
 
-    def _parsed(self, endpoint: str, response: Response, parse: Callable[[Any], T]) -> T:
-        self.note_index(response.headers)
-        if response.status >= 400:
-            raise problem_in(endpoint, response)
-        encoding = encoding_of(response.headers)
-        if encoding is Encoding.MSGPACK and type(parse) is BodyReader:
-            read_packed = packed_reader(parse.kind)
-            if read_packed is not None:
-                try:
-                    return read_packed(response.body)  # type: ignore[no-any-return]
-                except (ValueError, RecursionError):
-                    pass  # it may be right all the same: the codec says
-        try:
-            return parse(decode(response.body, encoding))
-        except BadArgumentsError as error:
-            raise OutcomeUnknownError(
-                f"{endpoint}: the answer could not be read: {error.message}"
-            ) from error
-
     def note_index(self, headers: Mapping[str, str]) -> None:
         """Remember the log index that an answer carries."""
         index = headers.get(_INDEX)
@@ -475,28 +450,3 @@ def _server_ms(timeout_ms: int) -> int:
     """Return the server's deadline: a little before ours, so that its answer still arrives."""
     allowance_ms = min(_ANSWER_ALLOWANCE_MS_MAX, timeout_ms // 10)
     return max(1, min(timeout_ms - allowance_ms, _SERVER_DEADLINE_MS_MAX))
-
-
-def problem_in(endpoint: str, response: Response) -> CoordinatorError:
-    """Return the error in a response; one that is not a problem of ours is indefinite."""
-    try:
-        body = decode(response.body, encoding_of(response.headers))
-        if isinstance(body, Mapping) and "code" in body:
-            error = from_problem(body)
-            if isinstance(error, _EXPECTED):
-                return error
-            return OutcomeUnknownError(f"{endpoint}: the member failed: {error.message}")
-    except BadArgumentsError:
-        pass  # something between us and the member answered
-    return OutcomeUnknownError(
-        f"{endpoint}: expected an answer of a member, found status {response.status}"
-    )
-
-
-def encoding_of(headers: Mapping[str, str]) -> Encoding:
-    """Return how a body with these headers is encoded."""
-    media_type = headers.get("content-type", "")
-    if media_type == _PACKED:
-        return Encoding.MSGPACK
-    media_type = media_type.split(";")[0].strip()
-    return Encoding.MSGPACK if media_type == Encoding.MSGPACK.value else Encoding.JSON

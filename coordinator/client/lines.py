@@ -12,8 +12,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeVar
 
+from coordinator.client.answers import encoding_of
 from coordinator.client.calls import Call
-from coordinator.client.delivery import CallDelivery, encoding_of
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.failures import CallFailures
 from coordinator.client.transport import ResponseStream
 from coordinator.errors import (

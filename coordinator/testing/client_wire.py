@@ -17,8 +17,8 @@ from functools import partial
 from typing import Any, Literal
 
 from coordinator.client import Request, Response, Transport
+from coordinator.client.answers import encoding_of
 from coordinator.client.connecting import TransportName
-from coordinator.client.delivery import encoding_of
 from coordinator.client.securing import ClientTls
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport

@@ -12,7 +12,7 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
-from coordinator.client.delivery import encoding_of
+from coordinator.client.answers import encoding_of
 from coordinator.client.transport import Request
 from coordinator.errors import CoordinatorError
 from coordinator.model.sessions import margin_ms

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from coordinator.client.delivery import encoding_of
+from coordinator.client.answers import encoding_of
 from coordinator.client.locks import Acquired
 from coordinator.client.transport import Request, Response
 from coordinator.config import Config, MemberConfig

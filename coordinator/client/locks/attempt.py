@@ -16,8 +16,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from coordinator.client.answers import encoding_of
 from coordinator.client.current_session import OpeningSession
-from coordinator.client.delivery import CallDelivery, encoding_of
+from coordinator.client.delivery import CallDelivery
 from coordinator.client.home import Home
 from coordinator.client.request_ids import RequestIds
 from coordinator.client.session import Session
