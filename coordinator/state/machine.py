@@ -112,7 +112,7 @@ class StateMachine:
         session = self._sessions.binding(request.client_id)
         try:
             if self.access.is_on or caller.credential:
-                self._handlers.guard.check_client(caller, request.client_id)
+                self._handlers.guard.check_client(caller, request.client_id, session)
             known = self._recall(command, request, session)
         except AuthFailedError as error:
             return self._unproved(command, request, error)

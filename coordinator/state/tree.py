@@ -416,7 +416,7 @@ class Tree:
             grown = len(new.data) - len(old.data)
             self.data_bytes += grown
             self.state_bytes += grown
-            if new.identity:
+            if grown and new.identity:
                 self._count(new.identity, 0, grown)
         if new.mode in _MAY_IDLE:
             self._note_idle(path, new)

@@ -49,7 +49,7 @@ _token_shape: Final = shape("token", STR, BYTES, INT, STR, INT, INT)
 
 def caller_of(row: Row) -> Caller:
     """Return the caller of a row; raises ValueError."""
-    return Caller(*_caller_shape(row))
+    return tuple.__new__(Caller, _caller_shape(row))
 
 
 def _rule_rows(rules: tuple[Rule, ...]) -> Row:

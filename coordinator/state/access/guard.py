@@ -65,7 +65,7 @@ from coordinator.state.commands import (
 from coordinator.state.dedup import RequestTable
 from coordinator.state.locks.contender import QUEUE_ROOTS, is_queue
 from coordinator.state.locks.queues import LockTable
-from coordinator.state.sessions import SessionTable
+from coordinator.state.sessions import SessionRecord, SessionTable
 from coordinator.state.tree import SEQUENTIAL, Tree
 
 _ROOTS: Final = tuple([root[:-1] for root in QUEUE_ROOTS])
@@ -111,11 +111,12 @@ class CommandGuard:
             _need(rights, Verb.LOCK, condition.directory)
         ROWS[kind](self, rights, operation)
 
-    def check_client(self, caller: Caller, client_id: str) -> None:
-        """Check that the id of a client is not another identity's; raises as ``check`` does."""
+    def check_client(self, caller: Caller, client_id: str, session: SessionRecord | None) -> None:
+        """Check that the id of a client, which is bound to ``session``, is not another identity's;
+        raises as ``check`` does."""
         rights = self._access.rights_of(caller)
         if self._access.is_on:
-            self._client(rights, client_id)
+            self._client(rights, client_id, session)
 
     def check_session(self, caller: Caller, session_id: str) -> None:
         """Check that a session, if it is open, is the caller's own; raises as ``check`` does."""
@@ -247,7 +248,8 @@ class CommandGuard:
 
     def abandon(self, rights: IdentityRights, operation: Abandon) -> None:
         """Check that the attempt is one of the caller's own client."""
-        self._client(rights, operation.client_id)
+        client_id = operation.client_id
+        self._client(rights, client_id, self._sessions.binding(client_id))
 
     def resize(self, rights: IdentityRights, operation: Resize) -> None:
         """Check the right to lock there: the size is the lock's users' business."""
@@ -277,11 +279,12 @@ class CommandGuard:
 
     # --- the cluster
 
-    def _client(self, rights: IdentityRights, client_id: str) -> None:
+    def _client(
+        self, rights: IdentityRights, client_id: str, session: SessionRecord | None
+    ) -> None:
         """Check that the id of a client is not another's. One that was used while access was off
         by callers without a credential is whose it is used by now."""
         owner = self._requests.owner(client_id)
-        session = self._sessions.binding(client_id)
         if owner not in ("", rights.owner) or (
             session is not None
             and session.caller.credential

@@ -18,7 +18,15 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.errors import QuotaExceededError
-from coordinator.model.access import ANONYMOUS, LIMITS, MEMBER, QUOTA_LIMITS, Caller, Verb
+from coordinator.model.access import (
+    ANONYMOUS,
+    LIMITS,
+    MEMBER,
+    NO_QUOTA,
+    QUOTA_LIMITS,
+    Caller,
+    Verb,
+)
 from coordinator.model.limits import MachineLimits
 from coordinator.state.access.table import AccessTable
 from coordinator.state.locks.queues import LockTable
@@ -80,7 +88,14 @@ class Quotas:
     def check_create(self, path: str, size: int) -> None:
         """Check that the caller may create a znode of ``size`` bytes; raises QuotaExceeded."""
         identity = self._tree.identity
-        if identity:
+        if not identity:
+            return
+        found, limits = self._access.find_identity(identity), self._limits
+        quota = NO_QUOTA if found is None else found.quota
+        znodes, total = self._tree.used_by(identity)
+        znodes_max = limits.znodes_per_identity_max if quota.znodes is None else quota.znodes
+        bytes_max = limits.bytes_per_identity_max if quota.bytes is None else quota.bytes
+        if znodes + 1 > znodes_max or total + size > bytes_max:
             self._check(f"create {path}", identity, "znodes", 1)
             self._check(f"create {path}", identity, "bytes", size)
 

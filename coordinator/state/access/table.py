@@ -124,6 +124,8 @@ class AccessTable:
         self._tokens: dict[str, Token] = {}
         self._rule_count = sum([len(each.rules) for each in found.roles])
         self._rights_of: dict[str, IdentityRights] = {}
+        self._current: dict[Caller, IdentityRights] = {}
+        """Of callers that were found to be current, until something changes here."""
         for identity in found.identities:
             self._enter(identity)
         if len(self._identities) != len(found.identities) or len(self._roles) != len(found.roles):
@@ -212,15 +214,21 @@ class AccessTable:
 
     def rights_of(self, caller: Caller) -> IdentityRights:
         """Return what a caller may do; raises AuthFailedError if its credential is gone."""
-        if not self.is_current(caller):
-            raise gone(caller)
-        return self._of(caller)
+        found = self._current.get(caller)
+        if found is None:
+            if not self.is_current(caller):
+                raise gone(caller)
+            if len(self._current) >= _RIGHTS_KEPT_MAX:
+                self._current.clear()
+            found = self._current[caller] = self._of(caller)
+        return found
 
     def owner(self, caller: Caller) -> str:
         """Return the name under which a current caller owns the ids of clients."""
         if not self.is_on and not caller.credential:
             return ""
-        return self._of(caller).owner
+        found = self._current.get(caller)
+        return (self._of(caller) if found is None else found).owner
 
     def _of(self, caller: Caller) -> IdentityRights:
         found = self._rights_of.get(caller.identity)
@@ -349,6 +357,7 @@ class AccessTable:
     def _change(self) -> None:
         self.is_changed = True
         self._rights_of.clear()
+        self._current.clear()
 
     def _enter(self, identity: IdentityRecord) -> None:
         for caller in identity.callers():
@@ -402,8 +411,8 @@ class AccessTable:
 
     def emptied(self) -> Iterator[None]:
         """Empty a table that is no longer used, by one value at each step."""
-        yield from emptied(self._rights_of, self._callers, self._tokens, self._identities)
-        yield from emptied(self._roles)
+        yield from emptied(self._rights_of, self._current, self._callers, self._tokens)
+        yield from emptied(self._identities, self._roles)
 
 
 def _view(record: IdentityRecord) -> IdentityView:
