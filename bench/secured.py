@@ -1,9 +1,13 @@
-"""What TLS and access rights cost: two clusters of three members side by side, in turns.
+"""What TLS and access rights cost: clusters of three members side by side, in turns.
 
-One talks in the clear and checks no rights; the other has TLS between members and to its clients,
-and a client with a token whose role has just what the work needs. Both run at the same time, and
-each round asks one after the other, so that the machine's weather is the same for both. What counts
-is the ratio: the rate and the members' processor time of the secured cluster in terms of the plain.
+*plain* talks in the clear and checks no rights; *secured* has TLS between members and to its
+clients, and a client with a token whose role has just what the work needs; *tls* and *rights* have
+one of the two. All run at the same time, and each round asks one after the other, in another order
+each time, so that the machine's weather is the same for all. What counts is the ratio within a
+round: the rate of a cluster in terms of the plain one's, and the processor time of its members and
+of its client for one operation.
+
+    python -m bench.secured [--systems secured,tls,rights] [--rounds 8] [--seconds 1]
 """
 
 from __future__ import annotations
@@ -20,14 +24,25 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from coordinator.client import AsyncClient, Connector, connect
 from coordinator.errors import CoordinatorError
 from recipes import Lock
 
-PORTS = {"plain": (17_071, 17_171), "secured": (18_071, 18_171)}
+PORTS = {"plain": 17_071, "secured": 17_271, "tls": 17_471, "rights": 17_671}
+"""The first of the clients' ports; the members' own are a hundred above."""
 READY_S = 60.0
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class Turn(NamedTuple):
+    """What came of one row in one round."""
+
+    rate: float
+    members_us: float
+    """Processor time for each operation; and of the client."""
+    client_us: float
 
 
 @dataclass
@@ -37,24 +52,29 @@ class Cluster:
     name: str
     directory: Path
     program: subprocess.Popen[bytes]
-    rates: dict[str, list[float]] = field(default_factory=dict)
-    costs: dict[str, list[float]] = field(default_factory=dict)
+    turns: dict[str, list[Turn]] = field(default_factory=dict)
 
     @property
-    def is_secured(self) -> bool:
-        return self.name == "secured"
+    def has_tls(self) -> bool:
+        return self.name in ("secured", "tls")
+
+    @property
+    def has_rights(self) -> bool:
+        return self.name in ("secured", "rights")
 
     @property
     def ca_file(self) -> str | None:
-        return str(self.directory / "dev-3" / "certs" / "ca.pem") if self.is_secured else None
+        return str(self.directory / "dev-3" / "certs" / "ca.pem") if self.has_tls else None
+
+    @property
+    def urls(self) -> list[str]:
+        scheme = "https" if self.has_tls else "http"
+        return [f"{scheme}://127.0.0.1:{PORTS[self.name] + each}" for each in range(3)]
 
     def connector(self, token_file: Path | None = None) -> Connector:
         """Return what connects to its members."""
-        scheme = "https" if self.is_secured else "http"
-        port = PORTS[self.name][0]
-        urls = [f"{scheme}://127.0.0.1:{port + each}" for each in range(3)]
         shown = None if token_file is None else str(token_file)
-        return connect(",".join(urls), ca_file=self.ca_file, token_file=shown)
+        return connect(",".join(self.urls), ca_file=self.ca_file, token_file=shown)
 
     def processor_s(self) -> float:
         """Return the processor time of the members so far."""
@@ -73,12 +93,12 @@ def _processor_s(pid: int) -> float:
 
 def started(name: str, directory: Path) -> Cluster:
     """Start one of the two."""
-    client_port, member_port = PORTS[name]
+    port = PORTS[name]
     command = [
         sys.executable, "-m", "coordinator", "dev", "--members", "3", "--data", str(directory),
-        "--client-port", str(client_port), "--member-port", str(member_port),
+        "--client-port", str(port), "--member-port", str(port + 100),
     ]  # fmt: skip
-    if name == "secured":
+    if name in ("secured", "tls"):
         command.append("--tls")
     log = (directory / "dev.log").open("wb")
     return Cluster(name, directory, subprocess.Popen(command, stdout=log, stderr=log))
@@ -87,11 +107,9 @@ def started(name: str, directory: Path) -> Cluster:
 def with_rights(cluster: Cluster) -> tuple[Path, Path]:
     """Turn rights on as an operator would; return the files of two tokens, his and a worker's."""
     admin, worker = cluster.directory / "admin.token", cluster.directory / "worker.token"
-    environment = {
-        **os.environ,
-        "COORDINATOR_ENDPOINTS": f"https://127.0.0.1:{PORTS[cluster.name][0]}",
-        "COORDINATOR_CA_FILE": str(cluster.ca_file),
-    }
+    environment = {**os.environ, "COORDINATOR_ENDPOINTS": cluster.urls[0]}
+    if cluster.ca_file is not None:
+        environment["COORDINATOR_CA_FILE"] = cluster.ca_file
     for arguments in (
         ["init", "--out", str(admin)],
         ["role", "put", "worker", "read,write:/work", "lock:/locks/own*"],
@@ -99,7 +117,7 @@ def with_rights(cluster: Cluster) -> tuple[Path, Path]:
         ["token", "add", "worker", "--out", str(worker)],
     ):
         command = [sys.executable, "-m", "coordinator", "access", *arguments]
-        subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, env=environment, capture_output=True)
         environment["COORDINATOR_TOKEN_FILE"] = str(admin)
     return admin, worker
 
@@ -116,7 +134,7 @@ async def prepared(cluster: Cluster) -> AsyncClient:
             if time.monotonic() > give_up:
                 raise
             await asyncio.sleep(0.2)
-    if not cluster.is_secured:
+    if not cluster.has_rights:
         client = await cluster.connector()
         await client.create("/work")
         return client
@@ -162,48 +180,78 @@ ROWS: tuple[tuple[str, Work, int], ...] = (
 )  # fmt: skip
 
 
-async def measure(rounds: int, seconds: float) -> None:
+async def measure(systems: list[str], rounds: int, seconds: float) -> None:
     """Print the table."""
     with tempfile.TemporaryDirectory() as top:
         clusters = []
         try:
-            for name in PORTS:
+            for name in ["plain", *systems]:
                 directory = Path(top) / name
                 directory.mkdir(mode=0o700)
                 clusters.append(started(name, directory))
-            clients = [await prepared(each) for each in clusters]
+            clients = {each.name: await prepared(each) for each in clusters}
             for number in range(rounds + 1):  # the first one warms up
                 for row, work, workers in ROWS:
-                    for cluster, client in zip(clusters, clients, strict=True):
-                        before, began = cluster.processor_s(), time.monotonic()
-                        count = await work(client, workers, seconds)
-                        took, spent = time.monotonic() - began, cluster.processor_s() - before
+                    for cluster in clusters if number % 2 else reversed(clusters):
+                        turn = await taken(cluster, clients[cluster.name], work, workers, seconds)
                         if number:
-                            cluster.rates.setdefault(row, []).append(count / took)
-                            cluster.costs.setdefault(row, []).append(spent / count)
-            for client in clients:
+                            cluster.turns.setdefault(row, []).append(turn)
+            for client in clients.values():
                 await client.close()
         finally:
             for cluster in clusters:
                 cluster.program.send_signal(signal.SIGTERM)
             for cluster in clusters:
                 cluster.program.wait(30)
-    plain, secured = clusters
-    print("| work | plain, a second | TLS and rights | kept | members' time |")
-    print("|---|---|---|---|---|")
+    for other in clusters[1:]:
+        print_table(clusters[0], other)
+
+
+async def taken(
+    cluster: Cluster, client: AsyncClient, work: Work, workers: int, seconds: float
+) -> Turn:
+    """Let a cluster work."""
+    before, own_s, began_s = cluster.processor_s(), time.process_time(), time.monotonic()
+    count = await work(client, workers, seconds)
+    took_s, own_s = time.monotonic() - began_s, time.process_time() - own_s
+    spent_s = cluster.processor_s() - before
+    return Turn(count / took_s, spent_s / count * 1e6, own_s / count * 1e6)
+
+
+def print_table(plain: Cluster, other: Cluster) -> None:
+    """Print medians, and the median of what was kept in each round with the least and the most."""
+    print(f"| work | plain, a second | {other.name} | kept | members, µs | client, µs |")
+    print("|---|---|---|---|---|---|")
     for row, _, _ in ROWS:
-        rate, other = (statistics.median(each.rates[row]) for each in (plain, secured))
-        cost, dear = (statistics.median(each.costs[row]) for each in (plain, secured))
-        print(f"| {row} | {rate:,.0f} | {other:,.0f} | {other / rate:.0%} | {dear / cost:.2f} |")
+        pairs = list(zip(plain.turns[row], other.turns[row], strict=True))
+        kept = [ours.rate / theirs.rate for theirs, ours in pairs]
+        cells = [f"{statistics.median(turn.rate for turn in each.turns[row]):,.0f}"
+                 for each in (plain, other)]  # fmt: skip
+        cells.append(f"{statistics.median(kept):.0%} ({min(kept):.0%} to {max(kept):.0%})")
+        for which in ("members_us", "client_us"):
+            was, now = (
+                statistics.median([getattr(turn, which) for turn in each.turns[row]])
+                for each in (plain, other)
+            )
+            ratio = statistics.median([getattr(b, which) / getattr(a, which) for a, b in pairs])
+            cells.append(f"{was:,.0f} -> {now:,.0f}, x {ratio:.2f}")
+        print(f"| {row} | {' | '.join(cells)} |")
 
 
 def main() -> None:
     """Read the options and measure."""
-    parser = argparse.ArgumentParser(prog="python -m bench.secured", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.secured", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--systems", default="secured", help="beside the plain one")
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each row in a round")
     wanted = parser.parse_args()
-    asyncio.run(measure(wanted.rounds, wanted.seconds))
+    systems = wanted.systems.split(",")
+    if unknown := set(systems) - set(PORTS):
+        parser.error(f"expected some of {', '.join(PORTS)}, found {', '.join(sorted(unknown))}")
+    asyncio.run(measure(systems, wanted.rounds, wanted.seconds))
 
 
 if __name__ == "__main__":
