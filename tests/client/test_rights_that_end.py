@@ -199,6 +199,57 @@ async def test_what_lasts_ends_with_the_token_that_began_it(
             await held.release()
 
 
+@in_memory
+async def test_who_waits_keeps_its_place_when_the_next_token_is_there(
+    world: MemoryCluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The wait ends with the token; the client goes on under the next one, in the same place."""
+    async with _with_rights(world) as (admin, _, _id):
+        file = tmp_path_factory.mktemp("token") / "token"
+        short = await admin.add_token("worker", expires_ms=world.clock.wall_ms() + 4_000)
+        file.write_text(short.token)
+        held = await Lock(admin, "daily").acquire()
+        async with world.client(token_file=file, session_timeout=12) as client:
+            waiting = asyncio.create_task(Lock(client, "daily").acquire())
+            await asyncio.sleep(1)
+            behind = asyncio.create_task(Lock(admin, "daily").acquire(timeout=60))
+            await asyncio.sleep(1)
+            before = [each.path for each in (await admin.lock("daily")).queue]
+            file.write_text((await admin.add_token("worker")).token)
+            await asyncio.sleep(5)
+            after = [each.path for each in (await admin.lock("daily")).queue]
+            await held.release()
+            grant = await waiting
+            await grant.release()
+            await (await behind).release()
+
+        assert len(before) == 2
+        assert after == before
+
+
+@in_memory
+async def test_nothing_is_granted_to_who_waits_under_an_expired_token(
+    world: MemoryCluster, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No next token comes: its session ends by silence, and its place with it."""
+    async with _with_rights(world) as (admin, _, _id):
+        short = await admin.add_token("worker", expires_ms=world.clock.wall_ms() + 4_000)
+        held = await Lock(admin, "daily").acquire()
+        async with world.client(token=short.token, session_timeout=6) as client:
+            waiting = asyncio.create_task(Lock(client, "daily").acquire())
+            await asyncio.sleep(2)
+            assert len((await admin.lock("daily")).queue) == 1
+            with pytest.raises((AuthFailedError, OutcomeUnknownError)):
+                await waiting
+            await asyncio.sleep(15)
+            left = (await admin.lock("daily")).queue
+            await held.release()
+            await asyncio.sleep(1)
+            holders = (await admin.lock("daily")).holders
+
+        assert (left, holders) == ((), ())
+
+
 def test_threads_are_told_by_whichever_thread_was(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A verb that is sent without the event loop ends the session of all of them."""
     file = tmp_path_factory.mktemp("token") / "token"

@@ -269,6 +269,41 @@ async def test_a_repeat_whose_token_is_gone_is_not_told_that_nothing_happened() 
     assert answers == ["200", "RequestForgotten", "AuthFailed"]
 
 
+async def test_a_repeat_is_answered_to_who_may_have_the_answer_alone() -> None:
+    """Not under a token that has expired meanwhile, not to another identity that knows the number,
+    not to one that has lost the right; under the next token of the same identity it is."""
+    async with guarded() as cluster:
+        await _teams(cluster)
+        await cluster.identity(PAY)
+        others = await cluster.identity(PAY, is_new=True)
+        tokens = "/v1/access/identities/who1/tokens"
+        expires_ms = SystemClock().wall_ms() + 1_500
+        short = (await cluster.admin("POST", tokens, {"expires_ms": expires_ms}))["token"]
+        following = (await cluster.admin("POST", tokens, {}))["token"]
+
+        async def write(token: str, data: str = "2") -> tuple[str, str]:
+            numbered = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
+            headers = {**numbered, **_shown(token)}
+            reply = await cluster.api.put("/v1/tree/teams/pay/a", {"data": data}, **headers)
+            return str(reply.body.get("code", reply.status)), str(reply.body)
+
+        first = await write(short)
+        by_another = await write(others)
+        while SystemClock().wall_ms() < expires_ms:
+            await asyncio.sleep(0.05)
+        expired = await write(short)
+        repeated = await write(following)
+        await cluster.admin("PUT", "/v1/access/roles/who1", {"rules": []})
+        without = await write(following)
+        found = await cluster.admin("GET", "/v1/tree/teams/pay/a")
+
+    codes = [each[0] for each in (first, by_another, expired, repeated, without)]
+    assert codes == ["200", "NoAuth", "RequestForgotten", "200", "200"]
+    assert repeated[1] == first[1]
+    assert "mzxid" not in by_another[1] + expired[1]
+    assert found["stat"]["version"] == 1
+
+
 async def test_a_watch_ends_with_its_token_by_the_date(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is told to it any more, whoever changes what."""
     async with guarded() as cluster:
