@@ -133,6 +133,8 @@ class Turns:
         """Until when a client counts as asking modestly, here or elsewhere."""
         self._elsewhere_until_s = 0.0
         self._waiting: dict[str, _Client] = {}
+        self._waited = -1
+        """The last period in which one began to wait."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.waits_total = 0
@@ -200,11 +202,12 @@ class Turns:
             client.begun -= cost
         elif mark == client.period - 1:
             client.before -= cost
-        if self._waiting:
-            if key in self._waiting:
-                self._go_on(key, client)
-            elif client.period >= self._period - 1:
-                self._modest_until_s = (self._loop or self._running_loop()).time() + _QUIET_S
+        if self._waiting and key in self._waiting:
+            self._go_on(key, client)
+        elif self._waiting or client.period - self._waited <= 1:
+            now_s = (self._loop or self._running_loop()).time()
+            if client.heavy_until_s <= now_s:
+                self._modest_until_s = now_s + _QUIET_S
 
     def wait(
         self, key: str, begin: Begin, wait_s: float, cost: int = 1, *, is_urgent: bool = False
@@ -215,6 +218,7 @@ class Turns:
         line = client.urgent if is_urgent else client.line
         line.append(Turn(begin, cost, loop.time() + wait_s))
         self._waiting[key] = client
+        self._waited = client.period
         self.waits_total += 1
         if not client.begun + client.before:
             loop.call_soon(self._go_on, key, client)  # no end would tell of its turn

@@ -61,6 +61,18 @@ def repeated(kind: str, name: str, counts: Counter[str]) -> Program:
         counts["done" if status < 300 else str(status)] += 1
 
 
+def counted(program: Program, counts: Counter[str]) -> Program:
+    """Count each of its requests that was done, as ``answered``: of a lock there are several."""
+    asked = next(program)
+    while True:
+        answer = yield asked
+        counts["answered"] += answer[0] < 300
+        try:
+            asked = program.send(answer)
+        except StopIteration:
+            return
+
+
 class Connected(asyncio.Protocol):
     """One connection of the stream with a number of programs, each with one request under way."""
 
@@ -103,6 +115,11 @@ class Connected(asyncio.Protocol):
             headers["coordinator-request-number"] = str(self._last_id)
         raw = None if body is None else msgspec.msgpack.encode(body)
         self._out.add(frames.RequestFrame(self._last_id, method, target, headers, raw))
+
+    def close(self) -> None:
+        """Ask nothing more, and go away."""
+        self._waiting.clear()
+        self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if not self.lost.done():

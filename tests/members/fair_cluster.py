@@ -19,7 +19,7 @@ from coordinator.wire.http.adapter import DOOR, ROUTES
 from coordinator.wire.http.app import create_app
 from coordinator.wire.stream.connection import StreamConnection
 from coordinator.wire.stream.door import StreamDoor
-from tests.members.closed_loop import KINDS, Connected, repeated
+from tests.members.closed_loop import KINDS, Connected, counted, repeated
 from tests.members.processors import Processor, ProcessorLoop, connect, run_with_processors
 from tests.raft.storage.simulated_disk import SimulatedDisk
 from tests.simulation.loop import OwnClock
@@ -76,6 +76,7 @@ class FairCluster:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ProcessorLoop)
         self.loop = loop
+        self._clients: list[Connected] = []
 
     async def start(self) -> FairMember:
         """Start all, and return the one that leads."""
@@ -94,6 +95,12 @@ class FairCluster:
         while not filled["filled"]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
+    async def stop(self) -> None:
+        """Let all clients go, and end what they had under way."""
+        for each in self._clients:
+            each.close()
+        await asyncio.sleep(0.01)
+
     def ask(
         self,
         name: str,
@@ -107,12 +114,15 @@ class FairCluster:
         it counts."""
         counts = Counter[str]()
         for number in range(connections):
-            member = members[number % len(members)]
+            member, id_ = members[number % len(members)], f"{name}-{number}"
             programs = [
-                repeated(kinds[(number + each) % len(kinds)], f"{name}-{number}-{each}", counts)
+                counted(
+                    repeated(kinds[(number + each) % len(kinds)], f"{id_}-{each}", counts), counts
+                )
                 for each in range(depth)
             ]
-            client = Connected(f"{name}-{number}", programs)
+            client = Connected(id_, programs)
+            self._clients.append(client)
             connect(self.loop, client, partial(member.accept, address), member.processor)
         return counts
 
@@ -126,7 +136,8 @@ class Shares:
     beside: int
     """By the same, beside the raging one."""
     raging: int
-    """Since it came: a lock is preceded by a session."""
+    """By the raging one since it came, in requests: the first release of hundreds of locks that are
+    begun at once comes after all of their sessions and acquires."""
     problems: list[str]
 
     @property
@@ -153,6 +164,8 @@ def shares(kind: str, rage: str, *, seconds: float = 0.2, connections: int = 6) 
         await asyncio.sleep(0.5)
         before = modest["done"]
         await asyncio.sleep(seconds)
-        return Shares(alone, modest["done"] - before, raging["done"], cluster.loop.problems)
+        found = Shares(alone, modest["done"] - before, raging["answered"], cluster.loop.problems)
+        await cluster.stop()
+        return found
 
     return run_with_processors(scenario())

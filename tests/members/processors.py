@@ -46,6 +46,7 @@ class ProcessorLoop(WorldLoop):
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
+        self._processors: dict[Processor, None] = {}
 
     def count(self, _frame: object, event: str, _argument: object) -> None:
         """Of ``sys.setprofile``."""
@@ -65,6 +66,7 @@ class ProcessorLoop(WorldLoop):
                 self._call(happening)
             else:
                 owner.line.append(happening)
+                self._processors[owner] = None
                 if len(owner.line) == 1:
                     self._begin_next(owner)
 
@@ -82,6 +84,13 @@ class ProcessorLoop(WorldLoop):
             if not happening._cancelled:
                 ready.append(happening)
 
+    def release_all(self) -> None:
+        """Put back what waits for a processor, too: a task that has not begun has to end."""
+        super().release_all()
+        for owner in self._processors:
+            self._ready.extend(owner.line)
+            owner.line.clear()
+
     def _begin_next(self, owner: Processor) -> None:
         if owner.free_s > self.now_s:
             self.call_at(owner.free_s, self._work, owner, context=NOBODY)
@@ -90,6 +99,8 @@ class ProcessorLoop(WorldLoop):
 
     def _work(self, owner: Processor) -> None:
         """Do what is first in the line of a processor; it is busy then for what that costs."""
+        if not owner.line:
+            return  # the end of the world has emptied it
         happening = owner.line.popleft()
         if not happening._cancelled:
             before, owner.extra_s = self.calls, 0.0

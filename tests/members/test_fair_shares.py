@@ -15,23 +15,14 @@ from tests.members.fair_cluster import shares
 from tests.members.processors import Processor, run_with_processors
 
 KEPT_AT_LEAST = 2 / 3
+RAGING_AT_LEAST = 100
+"""Of its requests, in seven tenths of a second; it is granted 300 and more."""
 IN_CHECK = {("read", "list"), ("lock", "list"), ("list", "list"), ("write", "mix")}
 """The worst ones; the rest is slow. What they rest on is in ``tests/service/test_turns``."""
 
 
-# Known gaps, in docs/monitoring.md too. They are tried, so that a mend is noticed.
-NO_CYCLE = "of thousands of locks that are begun none may be released in the tenth of a second"
-FEW_LISTS = "three connections with lists: reads beside them keep 55 %"
-
-
 def _marks(modest: str, rage: str) -> list[pytest.MarkDecorator]:
-    marks = [pytest.mark.check if (modest, rage) in IN_CHECK else pytest.mark.slow]
-    return marks + ([pytest.mark.xfail(reason=NO_CYCLE, strict=False)] if rage == "lock" else [])
-
-
-def _marks_of(rage: str, connections: int) -> list[pytest.MarkDecorator]:
-    is_gap = (rage, connections) == ("list", 3)
-    return [pytest.mark.xfail(reason=FEW_LISTS, strict=True)] if is_gap else []
+    return [pytest.mark.check if (modest, rage) in IN_CHECK else pytest.mark.slow]
 
 
 @pytest.mark.parametrize(
@@ -49,14 +40,14 @@ def test_one_at_full_rage_costs_another_at_most_a_third(modest: str, rage: str) 
     assert not found.problems
     assert found.alone > 0
     assert found.kept >= KEPT_AT_LEAST, found
-    assert found.raging > 0, "it is slowed, not shut out"
+    assert found.raging >= RAGING_AT_LEAST, "it is slowed, not shut out"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("rage", "connections"),
     [
-        pytest.param(rage, count, marks=_marks_of(rage, count), id=f"{rage}-{count}")
+        pytest.param(rage, count, id=f"{rage}-{count}")
         for rage in ("list", "mix")
         for count in (1, 3, 24, 96)
     ],

@@ -219,6 +219,33 @@ def test_who_has_few_long_answers_under_way_is_heavy_by_their_work() -> None:
     assert asked_in_periods(("reads", 300, 0), ("lists", 100, 1_000)) == ["lists"]
 
 
+def test_a_heavy_client_with_one_request_at_a_time_rests_too() -> None:
+    """Its line is empty while it works, which is when the others' requests end."""
+
+    async def scenario() -> Counter[str]:
+        asked, done = Turns(), Counter[str]()
+        await asyncio.sleep(1.0)
+        asked.hear([("lists", True)])
+
+        async def repeat(key: str, cost: int, took_s: float) -> None:
+            while True:
+                mark = await asked.turn(key, 10.0, cost)
+                await asyncio.sleep(took_s)
+                asked.end(key, mark, cost)
+                done[key] += 1
+
+        tasks = [asyncio.ensure_future(repeat("reads", 1, 0.000731)) for _ in range(4)]
+        tasks.append(asyncio.ensure_future(repeat("lists", turns.LONG_COST, 0.001)))
+        await asyncio.sleep(0.2)
+        for each in tasks:
+            each.cancel()
+        return done
+
+    done = run(scenario())
+    assert 0 < done["lists"] <= 25, "one in ten milliseconds"
+    assert done["reads"] > 900
+
+
 def test_two_that_do_as_much_are_not_heavy() -> None:
     assert not asked_in_periods(("one", 100, 1_000), ("other", 100, 1_200))
 
