@@ -159,7 +159,8 @@ class Turns:
             self.refused_total += 1
             raise ThrottledError(
                 f"expected at most {self._per_second_max} requests a second of one client "
-                f"({key or 'this process'}) on one member (requests_per_second_max), found more"
+                f"({key or 'this process'}) on one member (requests_per_second_max), found more; "
+                "nothing was done, send fewer at a time or let several requests be one"
             )
 
     def begin(self, key: str, cost: int = 1, *, is_urgent: bool = False) -> int:

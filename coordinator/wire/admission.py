@@ -91,8 +91,15 @@ class Admission:
 
     def _refusal(self, address: str) -> str | None:
         if self.total >= self.config.connections_max:
-            return f"expected at most {self.config.connections_max} connections"
+            return (
+                f"expected at most {self.config.connections_max} connections to one member "
+                "(http.connections_max), found as many; ask another member, or later"
+            )
         if self._is_crowd(address):
             maximum = self.config.connections_per_address_max
-            return f"expected at most {maximum} connections from one address"
+            return (
+                f"expected at most {maximum} connections from one address "
+                "(http.connections_per_address_max), found as many; close some, or let programs "
+                "share a client"
+            )
         return None
