@@ -43,8 +43,9 @@ def pass_on(_passage: Passage, _direction: str, whole: bytes) -> list[bytes]:
 class Relay:
     """Listens in a member's place and passes on to the member, as ``deed`` says."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, target_host: str = "127.0.0.1") -> None:
         self.target_port = target_port
+        self._target_host = target_host
         self.deed: Deed = pass_on
         self.passages: list[Passage] = []
         self._server: asyncio.Server | None = None
@@ -71,7 +72,7 @@ class Relay:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            inner, outer = await asyncio.open_connection("127.0.0.1", self.target_port)
+            inner, outer = await asyncio.open_connection(self._target_host, self.target_port)
         except OSError:
             writer.transport.abort()
             return
