@@ -188,7 +188,8 @@ class WatchHub:
         if key and self._by_client[key] >= self._limits.watch_streams_per_client_max:
             raise ThrottledError(
                 f"expected at most {self._limits.watch_streams_per_client_max} watch streams of one"
-                f" client ({key}) on one member (watch_streams_per_client_max), found more"
+                f" client ({key}) on one member (watch_streams_per_client_max), found as many; "
+                "end some, or watch several paths by one stream"
             )
         taken, maximum = self._selector_count, self._limits.watch_selectors_max
         if not has_place(table, caller, taken, maximum, count):
