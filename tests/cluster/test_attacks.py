@@ -20,7 +20,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import AsyncClient, Rule, Verb
-from coordinator.client.ending import end_session
+from coordinator.client.ending_sessions import end_session
 from coordinator.errors import CoordinatorError
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.frames import frame
