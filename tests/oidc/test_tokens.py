@@ -92,20 +92,24 @@ def signed_with_the_public_key(token: str) -> str:
     return f"{signed}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"
 
 
-NOW = int(time.time())
+def now(later_s: int = 0) -> int:
+    """Return the wall time in seconds as it is when a token is made, long after this is loaded."""
+    return int(time.time()) + later_s
+
+
 WRONG: dict[str, Callable[[Issuer], str]] = {
     "another audience": lambda issuer: issuer.token(aud="another"),
     "no audience": lambda issuer: issuer.token(aud=None),
     "another issuer": lambda issuer: issuer.token(iss="https://other.example"),
-    "over": lambda issuer: issuer.token(exp=NOW - 60, iat=NOW - 600),
+    "over": lambda issuer: issuer.token(exp=now(-60), iat=now(-600)),
     "never over": lambda issuer: issuer.token(exp=None),
-    "not yet": lambda issuer: issuer.token(nbf=NOW + 600),
-    "made later": lambda issuer: issuer.token(iat=NOW + 600),
+    "not yet": lambda issuer: issuer.token(nbf=now(600)),
+    "made later": lambda issuer: issuer.token(iat=now(600)),
     "no beginning": lambda issuer: issuer.token(iat=None),
-    "for a year": lambda issuer: issuer.token(exp=NOW + 365 * 86_400),
+    "for a year": lambda issuer: issuer.token(exp=now(365 * 86_400)),
     "true for a time": lambda issuer: issuer.token(exp=True),
     "an endless time": lambda issuer: issuer.token(exp=1e300),
-    "a text for a time": lambda issuer: issuer.token(exp=str(NOW + 60)),
+    "a text for a time": lambda issuer: issuer.token(exp=str(now(60))),
     "no subject": lambda issuer: issuer.token(sub=None),
     "an empty subject": lambda issuer: issuer.token(sub=""),
     "a subject with a line end": lambda issuer: issuer.token(sub="a\nb"),
