@@ -4,7 +4,8 @@
 response), ``request_ids`` (what makes a retry safe), ``delivery`` (one call answered, by any
 member, before its deadline), ``lease``, ``probing`` and ``session`` (alive and well, in time),
 ``locks`` (places in queues that the server runs; public, for recipes), ``watching`` (changes, never
-missed), ``async_client``, ``sync_client`` and ``sync_and_async`` (one method for both).
+missed), ``znode_verbs``, ``async_client``, ``sync_client``, and ``sync_and_async`` (one method for
+both).
 
 The names below are loaded when they are first used: a verb of the command line needs a few of them.
 """
