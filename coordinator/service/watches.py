@@ -20,7 +20,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import ClassVar, Final
@@ -30,17 +30,16 @@ from coordinator.errors import (
     CompactedError,
     CoordinatorError,
     QuotaExceededError,
-    ThrottledError,
 )
 from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import Change, Event, EventType, WatchKind, WatchSelector
 from coordinator.service.context import MemberContext
 from coordinator.service.expiry import expired
-from coordinator.service.places import has_place
 from coordinator.service.replica import Interest
 from coordinator.service.turns import KEY
 from coordinator.service.wakes import Wakes
 from coordinator.service.watch_history import History
+from coordinator.service.watch_room import WatchRoom
 from coordinator.service.watch_stream import EVERYTHING, Wanted, WatchStream
 from coordinator.service.watch_values import ValuesHistory
 from coordinator.state import paths
@@ -97,8 +96,7 @@ class WatchHub:
         self._values.restart(replica.machine.zxid)
         self._shared: dict[tuple[int, Caller], tuple[Change, Change]] = {}
         self._streams: dict[WatchStream, tuple[tuple[WatchKind, str], ...]] = {}
-        self._by_client: Counter[str] = Counter()
-        self._selector_count = 0
+        self._room = WatchRoom(limits)
         self._bookmarked = 0
         """Streams that asked for more bookmarks."""
         self._wakes = Wakes()
@@ -146,8 +144,8 @@ class WatchHub:
         if paths.utf8_length(wanted.prefix) > longest:
             raise BadArgumentsError(f"prefix: expected at most {longest} bytes, found more")
         self.check(caller, keys)
-        self._refuse_too_many(caller, len(keys))
         table, key = self._replica.machine.access, KEY.get()
+        self._room.refuse_too_many(table, caller, key, len(keys))
         start_zxid = self._replica.machine.zxid if from_zxid is None else from_zxid
         self._history.refuse_compacted(start_zxid)
         if wanted.has_values:
@@ -167,37 +165,13 @@ class WatchHub:
         )
         stream.scope = table.scope(caller, _CACHED) if wanted.has_values else ()
         stream.client_key = key
-        self._by_client[key] += 1
+        self._room.take(key, len(keys))
         self._streams[stream] = keys
         self._leadership.stay(stream)
-        self._selector_count += len(keys)
         self._metrics.watch_streams.set(len(self._streams))
         if start_zxid >= self._replica.machine.zxid:
             self.go_live(stream)
         return stream
-
-    def _refuse_too_many(self, caller: Caller, count: int) -> None:
-        """Raise ThrottledError unless there is room for a stream with ``count`` selectors."""
-        table = self._replica.machine.access
-        if not has_place(table, caller, len(self._streams), self._limits.watch_streams_max):
-            raise ThrottledError(
-                f"expected fewer than {len(self._streams)} watch streams on one member "
-                "(limits.watch_streams_max), found as many; watch at another member"
-            )
-        key = KEY.get()
-        if key and self._by_client[key] >= self._limits.watch_streams_per_client_max:
-            raise ThrottledError(
-                f"expected at most {self._limits.watch_streams_per_client_max} watch streams of one"
-                f" client ({key}) on one member (watch_streams_per_client_max), found as many; "
-                "end some, or watch several paths by one stream"
-            )
-        taken, maximum = self._selector_count, self._limits.watch_selectors_max
-        if not has_place(table, caller, taken, maximum, count):
-            raise ThrottledError(
-                f"expected fewer selectors of all watch streams on one member "
-                f"(limits.watch_selectors_max), found {taken} and {count} more; watch at "
-                "another member"
-            )
 
     # --- what a stream asks of its source
 
@@ -316,10 +290,7 @@ class WatchHub:
             stream.bookmark_timer.cancel()
             self._bookmarked -= 1
         if keys:
-            self._by_client[stream.client_key] -= 1
-            if not self._by_client[stream.client_key]:
-                del self._by_client[stream.client_key]
-        self._selector_count -= len(keys)
+            self._room.leave(stream.client_key, len(keys))
         for key in keys:
             watching = self._live.get(key)
             if watching is not None:
