@@ -43,12 +43,16 @@ DIGEST_KIND = "digest"
 VERDICT_KIND = "differs"
 
 SLICE_EVERY_MS = 50
-"""The shortest time between two slices; each costs every member a millisecond or two."""
+"""How often slices are looked for; each costs every member a millisecond or two."""
 _SLICE_EVERY_MS_MAX = 250
 ROUND_MS_MIN = 1_000
 """A small state is compared once in this time, not more often."""
 _ROUND_MS = 4_000
 """How long a round of a larger one takes, if slices may be so far apart, or need not be closer."""
+_ROUND_MS_MAX = 8_000
+"""How long a round of a still larger one takes, if there need not be more slices at a look than
+``_AT_ONE_LOOK_MAX``."""
+_AT_ONE_LOOK_MAX = 8
 _SMALL = 4
 """So many slices follow each other as soon as they may."""
 ANSWER_MS = 2_000
@@ -151,6 +155,8 @@ class Divergence:
         self._again: OrderedDict[Cursor, None] = OrderedDict()
         """Slices that are compared again before the round goes on."""
         self._is_taking = False
+        self._left_count = 0
+        """Slices that still follow the one that is being taken, before the next look."""
         self._missed_count = 0
         self._round_began_ms = 0
         self._taken_count = self._expected_count = 0
@@ -173,6 +179,10 @@ class Divergence:
             self._begin(leadership.term)
         if self._is_taking:
             return None
+        self._left_count = self._at_one_look() - 1
+        return self._begin_slice(leadership.term, now_ms)
+
+    def _begin_slice(self, term: int, now_ms: int) -> int | None:
         is_again = bool(self._again)
         cursor = self._again.popitem(last=False)[0] if is_again else self._cursor
         if not is_again and cursor == Cursor():
@@ -183,9 +193,19 @@ class Divergence:
         if not others:
             return None
         self._is_taking = True
-        comparing = self._compare(leadership.term, cursor, others, is_again=is_again)
+        comparing = self._compare(term, cursor, others, is_again=is_again)
         self._tasks.spawn(comparing, "compare states")
         return self._next_ms(now_ms)
+
+    def _slice_count(self) -> int:
+        """Return how many slices a round has, as far as that is known before it ends."""
+        return max(self._expected_count, self._replica.machine.znode_count // ITEMS_MAX)
+
+    def _at_one_look(self) -> int:
+        """Return how many slices follow each other, so that the round of a large state ends."""
+        count = max(self._slice_count(), self._taken_count)
+        needed = -(-count * SLICE_EVERY_MS // _ROUND_MS_MAX)
+        return min(max(needed, 1), _AT_ONE_LOOK_MAX)
 
     def _next_ms(self, now_ms: int) -> int | None:
         """Return when the slice after one of now is due, None: as soon as may be.
@@ -194,8 +214,7 @@ class Divergence:
         of a term, and what a state has grown by since the last one, is as quick as can be."""
         if self._expected_count <= _SMALL or self._taken_count >= self._expected_count:
             return None
-        at_least = self._replica.machine.znode_count // ITEMS_MAX
-        pace_ms = min(_ROUND_MS // max(self._expected_count, at_least), _SLICE_EVERY_MS_MAX)
+        pace_ms = min(_ROUND_MS // self._slice_count(), _SLICE_EVERY_MS_MAX)
         return now_ms + pace_ms - SLICE_EVERY_MS // 2  # looks are so far apart
 
     def _begin(self, term: int) -> None:
@@ -226,6 +245,8 @@ class Divergence:
         digests = {who: answer for who, answer in zip(members, answers, strict=True) if answer}
         digests[self._engine.member_id] = own.digest
         await self._act(DigestVerdict(place, digests), len(others) + 1)
+        if self._term == term and self._leadership.is_leader and not self._again:
+            self._maybe_go_on_at_once(term)
 
     async def _take_own(self, term: int, place: SlicePlace, *, is_again: bool) -> Slice | None:
         own = await self._take(place)
@@ -234,6 +255,12 @@ class Divergence:
             if own is not None and not is_again:
                 self._go_on(own)
         return own
+
+    def _maybe_go_on_at_once(self, term: int) -> None:
+        """Begin the next slice of this look: all that were asked have answered."""
+        if self._left_count > 0 and not self._is_taking and not self._leadership.is_stopping:
+            self._left_count -= 1
+            self._begin_slice(term, self._clock.monotonic_ms())
 
     def _go_on(self, own: Slice) -> None:
         self._taken_count += 1

@@ -43,10 +43,10 @@ from coordinator.state.recency_map import RecencyMap
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """Raise it when a slice's content or end changes: only slices of one format are compared."""
-ITEMS_MAX: Final = 500
-BYTES_MAX: Final = 256 * 1024
+ITEMS_MAX: Final = 1_000
+BYTES_MAX: Final = 512 * 1024
 CUT_BYTES: Final = 128 * 1024
 PIECE_BYTES: Final = 8
 """Length of one piece's digest: two are equal by chance once in 2**64."""
@@ -195,36 +195,60 @@ def _read_tree(whole: Whole, cursor: Cursor, budget: _Budget) -> Cursor | None:
         following = _read_data(tree, key, cursor, budget)
         if following is not None:
             return following
-    rows = budget.rows
-    items_left, bytes_left = budget.items_left, budget.bytes_left
-    for path in tree.paths_behind(key):
-        if items_left <= 0 or bytes_left <= 0:
-            budget.items_left, budget.bytes_left = items_left, bytes_left
-            return Cursor(cursor.part, -1, key)
-        key = path
-        znode = tree.find(path)
-        if znode is None:  # an index names it: that is a difference, too
-            rows.append((path, None))
+    for run in tree.runs_behind(key):
+        if _took_all(tree, run, budget):
+            key = run[-1]
             continue
-        length = len(znode.data)
-        if length > CUT_BYTES:
-            budget.items_left, budget.bytes_left = items_left - 1, bytes_left - _ROW_BYTES
-            marks, used = tree.index_marks(path, znode), tree.used_by(znode.identity)
-            rows.append((path, znode._replace(data=b""), marks, used))
-            return Cursor(cursor.part, -1, path, 1)
-        marks = tree.index_marks(path, znode)
-        if path.startswith(QUEUE_ROOTS):
-            rows.append(
-                (path, znode, marks, _beside(whole.locks, path), tree.used_by(znode.identity))
-            )
-        elif znode.identity:
-            rows.append((path, znode, marks, tree.used_by(znode.identity)))
-        else:
-            rows.append((path, znode, marks))
-        items_left -= 1
-        bytes_left -= length + len(path) + _ROW_BYTES
-    budget.items_left, budget.bytes_left = items_left, bytes_left
+        for path in run:
+            if budget.is_spent:
+                return Cursor(cursor.part, -1, key)
+            key = path
+            if _read_znode(whole, path, budget):
+                return Cursor(cursor.part, -1, path, 1)
     return None
+
+
+def _took_all(tree: Tree, run: list[str], budget: _Budget) -> bool:
+    """Take a run of plain znodes as ``_read_znode`` would, at once, if there is room for all."""
+    if run[0].startswith(QUEUE_ROOTS):
+        return False
+    znodes = [znode for znode in tree.find_all(run) if znode is not None]
+    size = sum([len(znode.data) for znode in znodes]) + sum([len(path) for path in run])
+    bytes_left = budget.bytes_left - size - _ROW_BYTES * len(run)
+    if len(run) > budget.items_left or bytes_left <= 0 or size > CUT_BYTES:
+        return False
+    if len(znodes) < len(run):  # an index names one that is not there
+        return False
+    budget.items_left -= len(run)
+    budget.bytes_left = bytes_left
+    marks = tree.marks_of(run, znodes)
+    budget.rows += [
+        (path, znode, mark, tree.used_by(znode.identity)) if znode.identity else (path, znode, mark)
+        for path, znode, mark in zip(run, znodes, marks, strict=True)
+    ]
+    return True
+
+
+def _read_znode(whole: Whole, path: str, budget: _Budget) -> bool:
+    """Take one znode with what is kept beside it; return whether its data are still to come."""
+    tree = whole.tree
+    znode = tree.find(path)
+    if znode is None:  # an index names it: that is a difference, too
+        budget.take((path, None), len(path))
+        return False
+    marks = tree.index_marks(path, znode)
+    length = len(znode.data)
+    if length > CUT_BYTES:
+        without = znode._replace(data=b"")
+        budget.take((path, without, marks, tree.used_by(znode.identity)), 0)
+        return True
+    row: tuple[Any, ...] = (path, znode, marks)
+    if path.startswith(QUEUE_ROOTS):
+        row = (*row, _beside(whole.locks, path), tree.used_by(znode.identity))
+    elif znode.identity:
+        row = (*row, tree.used_by(znode.identity))
+    budget.take(row, length + len(path))
+    return False
 
 
 def _read_data(tree: Tree, path: str, cursor: Cursor, budget: _Budget) -> Cursor | None:

@@ -29,6 +29,7 @@ from coordinator.state.emptying import emptied
 from coordinator.state.large_map import LargeMap, Parts
 from coordinator.state.outcomes import Stat
 from coordinator.state.paths import ROOT, join, parent_of, utf8_length
+from coordinator.state.tree_walk import runs_behind
 
 _CREATED: Final = EventType.CREATED
 _DELETED: Final = EventType.DELETED
@@ -216,36 +217,20 @@ class Tree:
                 waiting.extend(reversed(children))
         return found if len(found) <= count_max else None
 
-    def paths_behind(self, path: str) -> Iterator[str]:
-        """Iterate over the paths behind ``path``, there or not, parents before children and by
-        name; over all behind "". The tree must not change meanwhile."""
-        children = self._children
-        waiting: list[list[Any]] = []  # [the children's paths, the next one]
-        if not path:
-            yield ROOT
-        elif path != ROOT:
-            before, end = ROOT, 0
-            while end < len(path):
-                end = path.find("/", end + 1)
-                end = len(path) if end < 0 else end
-                found = children.get(before, [])
-                waiting.append([found, bisect_right(found, path[:end])])
-                before = path[:end]
-        below = children.get(path or ROOT)
-        if below is not None:
-            waiting.append([below, 0])
-        while waiting:
-            level = waiting[-1]
-            found, at = level
-            if at == len(found):
-                waiting.pop()
-                continue
-            level[1] = at + 1
-            path = found[at]
-            yield path
-            below = children.get(path)
-            if below is not None:
-                waiting.append([below, 0])
+    def runs_behind(self, path: str) -> Iterator[list[str]]:
+        """Iterate over the paths behind ``path``, as ``tree_walk`` says."""
+        return runs_behind(self._children, path)
+
+    def find_all(self, run: list[str]) -> list[ZnodeRecord | None]:
+        """Return the znode at each path, None where there is none."""
+        return [*map(self._znodes.get, run)]
+
+    def marks_of(self, run: list[str], znodes: list[ZnodeRecord]) -> list[int]:
+        """Return the ``index_marks`` of each znode."""
+        owners = [znode.ephemeral_owner for znode in znodes]
+        if owners.count(None) == len(owners) and not self._idle.has_any(run):
+            return [0] * len(run)
+        return [self.index_marks(path, znode) for path, znode in zip(run, znodes, strict=True)]
 
     def index_marks(self, path: str, znode: ZnodeRecord) -> int:
         """Return in which indexes a znode is: 1 idle znodes, 2 ephemerals of its owner."""

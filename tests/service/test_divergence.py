@@ -197,6 +197,29 @@ async def test_a_difference_in_a_large_state_is_found_as_soon_as_a_small_one() -
         assert stopped == ["2"]
 
 
+@pytest.mark.check
+async def test_a_very_large_state_is_gone_through_in_as_long() -> None:
+    """What needs more slices than there are looks in ten seconds gets several at each look."""
+    async with cluster(3) as world:
+        await filled(world)
+        for number in range(120):
+            await world.leader.proposer.submit(
+                Create(f"/app/n{number}", bytes(2 * BYTES_MAX)),
+                request=None,
+                deadline_ms=world.deadline(),
+            )
+        await world.advance(20_000)
+        rounds = counted(world.leader, "state_rounds_total")
+        compared = counted(world.leader, "state_slices_compared_total")
+
+        await world.advance(30_000)
+
+        count = counted(world.leader, "state_rounds_total") - rounds
+        slice_count = (counted(world.leader, "state_slices_compared_total") - compared) / count
+        assert slice_count >= 200, "twice as many as there are looks in ten seconds"
+        assert count >= 3, "each in at most ten seconds"
+
+
 async def test_members_that_agree_compare_all_the_time_and_write_nothing() -> None:
     """The whole state is gone through once in a second, and no entry is made for it."""
     async with cluster(3) as world:

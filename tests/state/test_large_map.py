@@ -36,6 +36,8 @@ def test_it_is_a_plain_dict(seed: int) -> None:
         assert len(found) == len(plain)
         assert found.get(key) == plain.get(key)
         assert (key in found) == (key in plain)
+        some = [f"k{chance.randrange(60)}" for _ in range(3)]
+        assert found.has_any(some) == any(each in plain for each in some)
         assert list(found.items()) == list(plain.items()), "the order, too"
         parts_met.add(len(found.parts))
         assert all(len(part) <= 8 for part in found.parts)

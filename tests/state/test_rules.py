@@ -33,6 +33,7 @@ DECIDES_NOTHING = {
     "large_map": "in which dicts a table is kept, also while it is written; nothing can see it",
     "recency_map": "as large_map",
     "slices": "how states are compared; the format has a number of its own",
+    "tree_walk": "as slices",
     "locks.grant_history._ENDED_ZXID": "an accessor",
     "locks.grant_history._NOTHING": "of a queue of which nothing is kept",
     "locks.grant_order._CHUNK_MAX": "how an order is kept; it does not show",

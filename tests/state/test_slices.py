@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from coordinator.state import slices
 from coordinator.state.commands import Command, Create, Delete, Multi, Read, RequestId
 from coordinator.state.machine import StateMachine
 from coordinator.state.slices import Cursor, Slice, slice_at
+from coordinator.state.tree_walk import RUN_MAX
 from tests.state.alterations import alterations, nth_alteration
 from tests.state.rich_state import rich_machine, rich_machine_with_rights
 from tests.state.strategies import SMALL_LIMITS, apply_all, histories
@@ -42,6 +44,11 @@ def slices_of(machine: StateMachine, items_max: int = 500, bytes_max: int = 1 <<
         cursor = found[-1].following
         assert len(found) < 10_000, "it comes to an end"
     return found
+
+
+def paths_behind(machine: StateMachine, path: str) -> list[str]:
+    """Return all paths behind one, in the order of the walk."""
+    return list(chain.from_iterable(machine._tree.runs_behind(path)))
 
 
 @thorough
@@ -110,7 +117,7 @@ def _safely(machine: StateMachine) -> object:
 def test_slices_are_bounded_and_cover_everything() -> None:
     """Each has at most so many items, and all together have every znode once."""
     machine = rich_machine()
-    walked = list(machine._tree.paths_behind(""))
+    walked = paths_behind(machine, "")
     assert sorted(walked) == sorted(machine._tree.capture_znodes()[0])
     assert walked[0] == "/"
 
@@ -132,9 +139,9 @@ def test_the_walk_goes_on_behind_a_path_that_is_gone(seed: int) -> None:
         machine.apply(
             Command(Create(f"{parent.rstrip('/')}/{draw.choice('abc-.0')}z"), 1), index, 1
         )
-    walked = list(machine._tree.paths_behind(""))
+    walked = paths_behind(machine, "")
     for at, path in enumerate(walked):
-        assert list(machine._tree.paths_behind(path)) == walked[at + 1 :]
+        assert paths_behind(machine, path) == walked[at + 1 :]
     for path in draw.sample(walked[1:], min(20, len(walked) - 1)):
         at = walked.index(path)
         rest = [each for each in walked[at + 1 :] if not each.startswith(path + "/")]
@@ -142,7 +149,32 @@ def test_the_walk_goes_on_behind_a_path_that_is_gone(seed: int) -> None:
         other = StateMachine()
         other.restore(machine.snapshot())
         other.apply(Command(Delete(path, is_recursive=True), 1), index, 1)
-        assert list(other._tree.paths_behind(path)) == rest
+        assert paths_behind(other, path) == rest
+
+
+def test_siblings_are_read_many_at_a_time() -> None:
+    """Those without children, also while a capture is held and changes are kept beside it."""
+    machine = StateMachine()
+    paths = ["/few", *[f"/few/{name}" for name in "abc"], "/few/b/below", "/many"]
+    paths += [f"/many/{number:03}" for number in range(3 * RUN_MAX)]
+    for index, path in enumerate(paths, 1):
+        machine.apply(Command(Create(path), 1), index, 1)
+    expected = [["/"], ["/few"], ["/few/a"], ["/few/b"], ["/few/b/below"], ["/few/c"], ["/many"]]
+    runs = list(machine._tree.runs_behind(""))
+    assert runs[:7] == expected
+    assert [len(run) for run in runs[7:]] == [RUN_MAX] * 3
+    before = slices_of(machine)
+
+    captured, hold = machine._tree.capture_znodes()
+    machine.apply(Command(Create("/later"), 1), len(paths) + 1, 1)
+
+    assert "/later" in paths_behind(machine, "")
+    assert "/later" not in captured
+    assert slices_of(machine) != before
+    other = StateMachine()
+    other.restore(machine.snapshot())
+    assert slices_of(machine) == slices_of(other)
+    del hold
 
 
 def test_long_data_are_cut_and_seen_to_the_last_byte() -> None:
