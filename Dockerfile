@@ -6,6 +6,15 @@
 ARG BASE_IMAGE=python:3.11-slim
 
 FROM ${BASE_IMAGE} AS build
+ARG BASE_IMAGE
+# A build on a name without a digest says so, and with `--build-arg PINNED=yes` it fails. What an
+# image was built on is in its label org.opencontainers.image.base.name.
+ARG PINNED=no
+RUN case "$BASE_IMAGE" in \
+        *@sha256:*) ;; \
+        *) echo "WARNING: $BASE_IMAGE has no digest, so it may be another image tomorrow" \
+            "(make pin-base)" >&2; test "$PINNED" != yes ;; \
+    esac
 WORKDIR /src
 # Nothing is installed that has not one of the hashes in these two files (`make lock`). An sdist is
 # built with what the first one brought, not with what an index has to offer today.
@@ -27,6 +36,8 @@ RUN /opt/coordinator/bin/python3 -m pip install --no-cache-dir --disable-pip-ver
     && /opt/coordinator/bin/python3 -m pip uninstall --quiet --yes setuptools pip
 
 FROM ${BASE_IMAGE}
+ARG BASE_IMAGE
+LABEL org.opencontainers.image.base.name=${BASE_IMAGE}
 # Installed into an environment of its own: works on every base image that has python3 with venv.
 ENV PATH=/opt/coordinator/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /data coordinator \

@@ -139,6 +139,7 @@ lock:
 
 # The digest that the name of the base image has now, into the Dockerfile. Needs an image registry.
 pin-base:
+	@docker buildx version >/dev/null 2>&1 || { echo "make pin-base needs docker with buildx" >&2; exit 1; }
 	@digest=$$(docker buildx imagetools inspect python:3.11-slim --format '{{.Manifest.Digest}}') && \
 		sed -i "s/^ARG BASE_IMAGE=.*/ARG BASE_IMAGE=python:3.11-slim@$$digest/" Dockerfile && \
 		grep '^ARG BASE_IMAGE' Dockerfile

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
 from typing import Any
 
+import pytest
 from packaging.requirements import Requirement
 
 from tests.supply.lock import ROOT, needed_by, normal, pinned
@@ -38,6 +40,29 @@ def test_the_image_installs_nothing_that_is_not_hashed() -> None:
     assert re.search(r"^ARG BASE_IMAGE=python:3\.11-slim(@sha256:[0-9a-f]{64})?$", text, re.M)
     assert set(re.findall(r"^FROM (\S+)", text, re.M)) == {"${BASE_IMAGE}"}
     assert text.rindex("USER coordinator") > text.rindex("RUN ")
+
+
+@pytest.mark.parametrize(
+    ("base", "pinned_only", "is_built", "is_warned"),
+    [
+        ("python:3.11-slim", "no", True, True),
+        ("python:3.11-slim", "yes", False, True),
+        (f"python:3.11-slim@sha256:{'0' * 64}", "yes", True, False),
+    ],
+)
+def test_a_build_on_a_name_without_digest_says_so(
+    base: str, pinned_only: str, is_built: bool, is_warned: bool
+) -> None:
+    """And the image says what it was built on."""
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+    step = re.search(r"^RUN (case .*?esac)$", text, re.M | re.S)
+    assert step is not None
+    known = {"BASE_IMAGE": base, "PINNED": pinned_only}
+    done = subprocess.run(["sh", "-c", step[1]], env=known, capture_output=True, check=False)
+
+    assert (done.returncode == 0) == is_built
+    assert (b"has no digest" in done.stderr) == is_warned
+    assert "LABEL org.opencontainers.image.base.name=${BASE_IMAGE}" in text
 
 
 def test_a_container_can_do_little() -> None:
