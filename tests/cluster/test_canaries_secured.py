@@ -24,17 +24,23 @@ import pytest
 from tests.audit.audited import lines
 from tests.certificates import Certificates
 from tests.cluster.canaries import Canary, found, of_files, of_process
+from tests.oidc.issuer import Issuer, issuing
 from tests.ports import free_ports
 
 pytestmark = pytest.mark.check
 
 DATA = "canary-of-a-znode-with-rights"
+SHOWN = {
+    name: Canary(f"the header {name}", f"canary-of-{name.lower()}-7f3a91c05e".encode())
+    for name in ("Cookie", "X-CSRF-Token", "X-Api-Key")
+}
+"""What no member wants, and clients send all the same."""
 
 
 class SecuredMember:
     """One member as a process, with TLS for its clients and an audit log; and the command line."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, log_format: str, issuer: str) -> None:
         self.directory = directory
         certificates = Certificates(directory / "tls")
         certificate, self.key_file = certificates.member("1")
@@ -47,7 +53,9 @@ class SecuredMember:
             "http": {
                 "bind_port": port, "tls_cert_file": certificate, "tls_key_file": self.key_file,
             },
-            "log": {"level": "debug"},
+            "log": {"level": "debug", "format": log_format},
+            "oidc": {"issuer": issuer},
+            "raft": {"snapshot_every_entries": 10, "keep_entries_after_snapshot": 5},
             "audit": {"target": "file", "file": str(directory / "audit.jsonl")},
         }  # fmt: skip
         self.config.write_text(
@@ -81,6 +89,8 @@ class SecuredMember:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, method=method)
         request.add_header("Content-Type", "application/json")
+        for name, canary in SHOWN.items():
+            request.add_header(name, canary.secret.decode())
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
@@ -102,20 +112,28 @@ class SecuredMember:
 
 
 @pytest.fixture
-def member(tmp_path: Path) -> Iterator[SecuredMember]:
-    member = SecuredMember(tmp_path)
+def issuer() -> Iterator[Issuer]:
+    with issuing() as issuer:
+        yield issuer
+
+
+@pytest.fixture(params=["text", "json"])
+def member(
+    tmp_path: Path, issuer: Issuer, request: pytest.FixtureRequest
+) -> Iterator[SecuredMember]:
+    member = SecuredMember(tmp_path, request.param, issuer.url)
     yield member
     if member.process.poll() is None:
         member.process.kill()
     member.process.wait()
 
 
-def set_up(member: SecuredMember, admin: Path, worker: Path) -> dict[str, bytes]:
+def set_up(member: SecuredMember, admin: Path, worker: Path, subject: str) -> dict[str, bytes]:
     """Turn access rights on, and give a worker a token; return what was said."""
     steps = [
         (["access", "init", "--out", str(admin)], None),
         (["access", "role", "put", "pay", "read,write:/pay", "lock:/locks/pay*"], admin),
-        (["access", "identity", "put", "worker", "--role", "pay"], admin),
+        (["access", "identity", "put", "worker", "--role", "pay", "--subject", subject], admin),
         (["access", "token", "add", "worker", "--out", str(worker)], admin),
         (["create", "/pay", DATA], worker),
         (["create", "/other", DATA], worker),
@@ -124,6 +142,12 @@ def set_up(member: SecuredMember, admin: Path, worker: Path) -> dict[str, bytes]
         (["access", "whoami", "--json"], worker),
         (["get", "/pay", "--timeout", "0.001"], worker),
         (["sessions"], admin),
+        (["access", "explain", "worker", "write", "/other"], admin),
+        (["access", "can", "worker", "read", "/pay"], worker),
+        (["diagnose"], admin),
+        (["why", "pay"], admin),
+        (["grants"], admin),
+        (["audit", "verify", str(member.directory / "audit.jsonl")], None),
     ]
     return {
         f"{number}: {' '.join(words[:3])}": member.verb(*words, token_file=file)
@@ -131,18 +155,24 @@ def set_up(member: SecuredMember, admin: Path, worker: Path) -> dict[str, bytes]
     }
 
 
-def test_no_token_no_key_and_no_data_is_said_anywhere(member: SecuredMember) -> None:
+def test_no_token_no_key_and_no_data_is_said_anywhere(
+    member: SecuredMember, issuer: Issuer
+) -> None:
     """With rights and without, by the command line and by HTTP, until a dump of all stacks."""
     member.wait_ready()
     admin, worker = member.directory / "admin.token", member.directory / "worker.token"
-    said = set_up(member, admin, worker)
+    said = set_up(member, admin, worker, f"oidc:{issuer.url}#worker")
+    workloads = issuer.token(sub="worker")
     tokens = {each: (member.directory / f"{each}.token").read_text().strip()
               for each in ("admin", "worker")}  # fmt: skip
     wrong = tokens["worker"][:-6] + "AAAAAA"
     token_id = tokens["worker"].split("_")[1]
-    for name, token in (("good", tokens["worker"]), ("wrong", wrong), ("none", "")):
+    shown = {"good": tokens["worker"], "wrong": wrong, "none": "", "OIDC": workloads,
+             "wrong OIDC": workloads[:-6] + "AAAAAA"}  # fmt: skip
+    for name, token in shown.items():
         for method, path, body in (
             ("GET", "/v1/tree/pay/none", None), ("GET", f"/v1/tree/other?token={token}", None),
+            ("GET", "/v1/access/identities", None), ("GET", "/console/", None),
             ("GET", "/metrics", None), ("GET", "/v1/sessions", None), ("GET", "/v1/status", None),
             ("PUT", "/v1/tree/pay?expected_version=99", {"data": DATA}),
             ("PUT", "/v1/tree/other", {"data": DATA}), ("POST", f"/v1/{token}", {"token": token}),
@@ -155,13 +185,18 @@ def test_no_token_no_key_and_no_data_is_said_anywhere(member: SecuredMember) -> 
     member.process.wait(timeout=20)
 
     keys = [line for line in Path(member.key_file).read_text().splitlines() if "-" not in line]
-    canaries = [Canary(f"the token of {name}", token.rpartition("_")[2].encode())
+    canaries = [Canary(f"the token of {name}", token.split("_", 2)[2].encode())
                 for name, token in tokens.items()]  # fmt: skip
-    canaries += [Canary("a wrong token", wrong.rpartition("_")[2].encode())]
+    canaries += [Canary("a wrong token", wrong.split("_", 2)[2].encode())]
     canaries += [Canary("the key of the certificate", line.encode()) for line in keys]
+    canaries += [Canary("a workload's token", workloads.rpartition(".")[2].encode())]
+    canaries += SHOWN.values()
+    stored = of_files(member.directory, "data/**/*")
+    assert [each for each in stored if "snapshot" in each], "one was written"
+    assert found(canaries, stored) == []
     canaries += [Canary("data", DATA.encode())]
     # Where a client put its token into the address it is in the answer about that address.
-    said = {where: text for where, text in said.items() if "/v1/co_" not in where}
+    said = {where: text for where, text in said.items() if "POST /v1/" not in where}
     assert b"Fatal Python error: Aborted" in (member.directory / "member.log").read_bytes()
     files = of_files(member.directory, "member.log", "audit.jsonl", "data/owner")
     assert found(canaries, said | files) == []
