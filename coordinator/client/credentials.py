@@ -2,6 +2,8 @@
 
 1. The file is looked at before each request, and read when it is another one: a token that was
    renewed (by Kubernetes, by hand) counts from the next request on, and nothing is restarted.
+   Requests that begin in one pass of an event loop share a look, which costs as much as the rest of
+   a short request.
 2. While the file cannot be read, or is empty, the last token counts: it is being written.
 3. A token appears in no error and no ``repr``.
 4. A credential that was accepted, and is known nowhere since, was revoked: the client's session has
@@ -11,6 +13,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from pathlib import Path
@@ -36,13 +39,15 @@ class HiddenText(str):
 class Credentials:
     """What a client proves its identity by; of nobody in particular when nothing was given."""
 
-    __slots__ = ("_authorization", "_file", "_seen")
+    __slots__ = ("_authorization", "_file", "_looked_in", "_seen")
 
     def __init__(
         self, token: str | None = None, token_file: str | os.PathLike[str] | None = None
     ) -> None:
         self._file = Path(token_file) if token_file else None
         self._seen: tuple[int, ...] = ()
+        self._looked_in: asyncio.AbstractEventLoop | None = None
+        """In whose present pass the file was looked at."""
         self._authorization: HiddenText | None = None
         if token:
             self._authorization = _bearer(token, "token")
@@ -53,11 +58,25 @@ class Credentials:
         """Return the header that shows the token, None without one."""
         if self._file is not None:
             try:
-                if _identity_of(os.stat(self._file)) != self._seen:
-                    self._read(self._file)
-            except (OSError, BadArgumentsError):
-                pass  # it is being replaced: the next request looks again
+                loop = asyncio.get_running_loop()
+            except RuntimeError:  # a thread without one
+                self._look(self._file)
+            else:
+                if loop is not self._looked_in:
+                    self._look(self._file)
+                    self._looked_in = loop
+                    loop.call_soon(self._end_pass)
         return self._authorization
+
+    def _end_pass(self) -> None:
+        self._looked_in = None
+
+    def _look(self, file: Path) -> None:
+        try:
+            if _identity_of(os.stat(file)) != self._seen:
+                self._read(file)
+        except (OSError, BadArgumentsError):
+            pass  # it is being replaced: the next request looks again
 
     def _read(self, file: Path) -> None:
         try:

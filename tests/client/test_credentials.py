@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,26 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     seen.append(credentials.authorization())
 
     assert seen == [f"Bearer {each}" for each in (TOKEN, OTHER, OTHER, OTHER, TOKEN)]
+
+
+async def test_requests_of_one_pass_share_a_look_at_the_file(tmp_path: Path) -> None:
+    """The next pass looks again, and so does another loop."""
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    credentials = Credentials(None, file)
+    seen = [credentials.authorization()]
+    file.write_text(OTHER)
+    seen.append(credentials.authorization())
+    await asyncio.sleep(0)
+    seen.append(credentials.authorization())
+    file.write_text(TOKEN)
+
+    async def ask() -> str | None:
+        return credentials.authorization()
+
+    seen.append(await asyncio.to_thread(asyncio.run, ask()))
+
+    assert seen == [f"Bearer {each}" for each in (TOKEN, TOKEN, OTHER, TOKEN)]
 
 
 def test_the_environment_counts_if_no_argument_does(
