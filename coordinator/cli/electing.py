@@ -214,10 +214,11 @@ async def _until_over(
             is_over = ending.reason not in _AGAIN and not keep
             if is_over or holder.exit_code_by_signal is not None:
                 return ending
-            if ending.message:
-                note(f"{holder.job.title}: {ending.message}; contending again")
             if ending.reason is Reason.GAVE_UP:
                 rest_s = max(rest_s, plan.restarts.pause_s_max)
+            if ending.message:
+                when = f" in {rest_s:g} s" if rest_s > _RETRY_S else ""
+                note(f"{holder.job.title}: {ending.message}; contending again{when}")
         holder.report("resting before it contends again")
         await asyncio.sleep(rest_s)
 
