@@ -213,7 +213,7 @@ class Once(Generic[ClientT]):
             number = record.attempt + 1
         started = OnceRecord("started", number, grant.fencing_token)
         await self._write(key, started, grant)
-        return Attempt(key, number, grant.fencing_token), record
+        return Attempt(key, number, grant.fencing_token, grant), record
 
     @both
     async def _finish(self, attempt: Attempt, grant: Grant[Any], result: Any) -> Done:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from coordinator.client import AsyncClient
@@ -26,6 +26,8 @@ class Attempt:
     number: int
     fencing_token: int
     """Of the key's lock: pass it to a guard, so that an earlier run that wakes late is refused."""
+    grant: Grant[Any] = field(repr=False, compare=False)
+    """Of the key's lock: for ``if_held=``, and to learn that it was lost."""
 
 
 @dataclass(frozen=True, slots=True)

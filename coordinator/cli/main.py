@@ -37,7 +37,13 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ("Say who is to be elected", {"hand-over": "handing_over"}),
     (
         "Count and wait together",
-        {"counter": "meeting", "flag": "meeting", "barrier": "meeting", "latch": "meeting"},
+        {
+            "counter": "meeting",
+            "bucket": "meeting",
+            "flag": "meeting",
+            "barrier": "meeting",
+            "latch": "meeting",
+        },
     ),
     (
         "Configure programs together",

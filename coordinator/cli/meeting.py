@@ -1,4 +1,4 @@
-"""Counting and waiting for shell scripts: ``counter``, ``flag``, ``barrier`` and ``latch``."""
+"""Counting and waiting for shell scripts: ``counter``, ``bucket``, ``flag`` and others."""
 
 from __future__ import annotations
 
@@ -62,6 +62,46 @@ def counter(
         note(f"{name}: the sum would be out of bounds; nothing was added")
         sys.exit(1)
     _show(settings, str(value), {"name": name, "value": value})
+
+
+@click.command()
+@click.argument("name")
+@click.option("--rate", type=float, required=True, metavar="N", help="Permits a second.")
+@click.option("--burst", type=click.IntRange(min=1), required=True, help="Permits at most.")
+@click.option(
+    "--take",
+    "count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many to take together.",
+)
+@_wait_option
+@verb
+def bucket(
+    settings: Settings, name: str, rate: float, burst: int, count: int, wait_s: float | None
+) -> None:
+    """Take permits from the token bucket NAME, which limits a rate for all hosts together.
+
+    Exit code 75 says that they were not there, at once or within --wait; none were taken.
+
+    \b
+    Examples:
+      coordinator bucket mails --rate 5 --burst 20 --wait 60 && ./send.sh
+    """
+    from recipes.token_bucket import TokenBucket
+
+    async def work(client: AsyncClient) -> bool:
+        return await TokenBucket(client, name, rate=rate, burst=burst).take(
+            count, timeout=wait_s or 0
+        )
+
+    is_taken = settings.run(work)
+    if settings.is_json:
+        click.echo(document({"name": name, "taken": count if is_taken else 0}))
+    if not is_taken:
+        sys.exit(EXIT_NOT_IN_TIME)
 
 
 @click.command()

@@ -1,7 +1,8 @@
-"""``once``: a command that runs once in each interval, on the first host that comes.
+"""``once``: a command that runs once in each interval, or once at all, on the first host to come.
 
-It is ``Job.run`` with a command as its work, under the same watchdog as ``lock``: the command does
-not outlive the lease of the job's lock. That it fails is what its exit code says.
+It is ``Job.run``, or ``Once.run`` without a schedule, with a command as its work, under the same
+watchdog as ``lock``: the command does not outlive the lease of the lock. That it fails is what its
+exit code says.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from coordinator.cli.connection import LEASE_S, Settings, holder_options, pass_settings
 from coordinator.cli.holder import EXIT_UNAVAILABLE
 from coordinator.cli.locks import WaitTime
-from coordinator.cli.output import document, failing_well, note, show_error
+from coordinator.cli.output import EXIT_REFUSED, document, failing_well, note, show_error
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import (
     EXIT_LOST,
@@ -32,6 +33,7 @@ from coordinator.clock import SystemClock
 from coordinator.errors import (
     BadArgumentsError,
     LockLostError,
+    LockTimeoutError,
     OutcomeUnknownError,
     SessionError,
     UnavailableError,
@@ -39,8 +41,10 @@ from coordinator.errors import (
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
+    from recipes.grant import Grant
     from recipes.job import Job
     from recipes.job_run import JobReply, Run
+    from recipes.once_record import Attempt, Done
 
 _SIGNALS = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
@@ -76,6 +80,15 @@ class Runner:
             job: Job[AsyncClient] = Job(client, name, **options)
             return await job.run(self._work)
 
+    async def for_key(self, lease_s: float, key: str, options: dict[str, Any]) -> Done:
+        """Run it if it was not run to its end for this key before."""
+        from recipes.once import Once
+
+        self._listen()
+        async with self._settings.connector(lease_s=lease_s, label=options.pop("label")) as client:
+            once: Once[AsyncClient] = Once(client, **options)
+            return await once.run(key, self._work_for_key)
+
     async def keep(self, lease_s: float, name: str, options: dict[str, Any]) -> None:
         """Run each interval when it begins, until a signal comes."""
         from recipes.job import Job
@@ -101,32 +114,39 @@ class Runner:
                 await asyncio.sleep(min(_AGAIN_S_MAX, 2.0 ** min(failures, 10) / 2))
 
     async def _work(self, run: Run[AsyncClient]) -> dict[str, int]:
-        environ = {**os.environ, **self._variables(run)}
+        return await self._run(
+            run.grant,
+            COORDINATOR_JOB=run.job,
+            COORDINATOR_JOB_KEY=run.key,
+            COORDINATOR_INTERVAL=run.interval,
+            COORDINATOR_ATTEMPT=str(run.attempt),
+        )
+
+    async def _work_for_key(self, attempt: Attempt) -> dict[str, int]:
+        return await self._run(
+            attempt.grant,
+            COORDINATOR_JOB_KEY=attempt.key,
+            COORDINATOR_ATTEMPT=str(attempt.number),
+        )
+
+    async def _run(self, grant: Grant[Any], **variables: str) -> dict[str, int]:
+        environ = {**os.environ, **variables}
+        environ["COORDINATOR_FENCING_TOKEN"] = str(grant.fencing_token)
+        environ["COORDINATOR_LOCK_NAME"] = grant.lock
+        environ["COORDINATOR_GRANT_ID"] = grant.grant_id
+        if self._settings.endpoints is not None:
+            environ["COORDINATOR_ENDPOINTS"] = self._settings.endpoints
         supervisor = Supervisor(SystemClock(), self._patience)
         try:
             supervisor.start(environ)
             self._supervisor = supervisor
-            ended = await supervisor.run(self._argv, run.grant)
+            ended = await supervisor.run(self._argv, grant)
         finally:
             self._supervisor = None
             await supervisor.stop()
         if ended.exit_code != 0:
             raise CommandError(ended)
         return {"exit_code": 0}
-
-    def _variables(self, run: Run[AsyncClient]) -> Mapping[str, str]:
-        found = {
-            "COORDINATOR_JOB": run.job,
-            "COORDINATOR_JOB_KEY": run.key,
-            "COORDINATOR_INTERVAL": run.interval,
-            "COORDINATOR_ATTEMPT": str(run.attempt),
-            "COORDINATOR_FENCING_TOKEN": str(run.fencing_token),
-            "COORDINATOR_LOCK_NAME": run.grant.lock,
-            "COORDINATOR_GRANT_ID": run.grant.grant_id,
-        }
-        if self._settings.endpoints is not None:
-            found["COORDINATOR_ENDPOINTS"] = self._settings.endpoints
-        return found
 
     def _listen(self) -> None:
         self._main = asyncio.current_task()
@@ -146,7 +166,11 @@ class Runner:
 @click.command()
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.option("--every", metavar="LENGTH", help="The interval: 90s, 15m, 6h; 1d, 1w or 1mo.")
+@click.option(
+    "--every",
+    metavar="LENGTH",
+    help="The interval: 90s, 15m, 6h; 1d, 1w or 1mo. Without it and --cron: once at all.",
+)
 @click.option("--at", metavar="TIME", help="Of 1d '02:00', of 1w 'mon 02:00', of 1mo '1 02:00'.")
 @click.option("--tz", metavar="ZONE", help="Zone of --at and --cron.  [default: UTC]")
 @click.option("--cron", metavar="EXPRESSION", help="Instead of --every: '0 2 * * MON-FRI'.")
@@ -216,9 +240,11 @@ def once(
     is_quiet: bool,
     **options: Any,
 ) -> None:
-    """Run COMMAND once in each interval of the job NAME, on one host.
+    """Run COMMAND once in each interval of the job NAME, on one host; or once at all.
 
-    The first host that calls this in an interval runs it.
+    The first host that calls this in an interval runs it. Without --every and --cron, NAME is a
+    key, and the first host that calls this at all runs it: after it has ended with 0, no call for
+    this key runs anything.
 
     Start it on each host, by the cron of each. The interval is decided by the leader's time, not
     by this host's clock. A run that crashed or failed is repeated by the next call, with a higher
@@ -240,16 +266,24 @@ def once(
       coordinator once daily-report --every 1d --at 02:00 --tz Europe/Berlin -- ./report.sh
       coordinator once clean-up --every 1h --at-most-once -- ./clean-up
       coordinator once backup --cron '30 1 * * MON-FRI' --keep -- ./backup
+      coordinator once migrate-v42 -- ./migrate           # once at all
     """
     from recipes.options import FOREVER
 
     if options["label"] is None:
         options["label"] = f"{os.uname().nodename}:{os.getpid()}"
-    options["guarantee"] = "at_most_once" if at_most_once else "at_least_once"
     options["timeout"] = FOREVER if wait_s is None or keep else wait_s
     runner = Runner(settings, command, Patience.for_lease(round(lease_s * 1000)))
+    is_key = options["every"] is None and options["cron"] is None
+    if is_key:
+        options = _options_of_key(options, at_most_once=at_most_once)
+    else:
+        options["guarantee"] = "at_most_once" if at_most_once else "at_least_once"
     try:
-        if keep:
+        if is_key:
+            done = asyncio.run(runner.for_key(lease_s, name, options))
+            _show_key(settings, done, is_quiet=is_quiet)
+        elif keep:
             asyncio.run(runner.keep(lease_s, name, options))
         else:
             reply = asyncio.run(runner.once(lease_s, name, options))
@@ -257,6 +291,8 @@ def once(
     except CommandError as error:
         note(f"{name}: this attempt has failed: {error}")
         sys.exit(error.ended.exit_code)
+    except LockTimeoutError:
+        _show_busy(settings, name, is_quiet=is_quiet)
     except LockLostError as error:
         show_error(error, settings.is_json)
         sys.exit(EXIT_LOST)
@@ -264,11 +300,46 @@ def once(
         raise click.UsageError(error.message) from None
     except (UnavailableError, OutcomeUnknownError, SessionError) as error:
         show_error(error, settings.is_json)
-        sys.exit(EXIT_UNAVAILABLE)
+        is_begun_before = "attempt" in error.fields  # of a key that runs at most once
+        sys.exit(EXIT_REFUSED if is_begun_before else EXIT_UNAVAILABLE)
     except (asyncio.CancelledError, KeyboardInterrupt):
         sys.exit(EXIT_SIGNAL_BASE + (runner.signal_number or signal.SIGINT))
     if runner.signal_number is not None and keep:
         sys.exit(EXIT_SIGNAL_BASE + runner.signal_number)
+
+
+_OF_SCHEDULES = ("at", "tz", "keep", "catch_up", "grace", "attempts_max", "history")
+
+
+def _options_of_key(options: dict[str, Any], *, at_most_once: bool) -> dict[str, Any]:
+    """Return the options of ``Once``; raises UsageError for those of a schedule."""
+    context = click.get_current_context()
+    for each in _OF_SCHEDULES:
+        if context.get_parameter_source(each) is ParameterSource.COMMANDLINE:
+            option = "--attempts" if each == "attempts_max" else f"--{each.replace('_', '-')}"
+            raise click.UsageError(f"{option} goes with --every or --cron, which say when it runs")
+    when_interrupted = "raise" if at_most_once else "repeat"
+    return {
+        "label": options["label"],
+        "timeout": options["timeout"],
+        "keep": None,
+        "when_interrupted": when_interrupted,
+    }
+
+
+def _show_key(settings: Settings, done: Done, *, is_quiet: bool) -> None:
+    if settings.is_json:
+        state = "ran" if done.is_first else "done"
+        click.echo(document({"key": done.key, "state": state, "attempts": done.attempts}))
+    elif not (done.is_first or is_quiet):
+        note(f"{done.key}: it was done before; nothing was run")
+
+
+def _show_busy(settings: Settings, key: str, *, is_quiet: bool) -> None:
+    if settings.is_json:
+        click.echo(document({"key": key, "state": "busy", "attempts": 0}))
+    elif not is_quiet:
+        note(f"{key}: another host is at it")
 
 
 def _show(settings: Settings, name: str, reply: JobReply, *, is_quiet: bool) -> None:

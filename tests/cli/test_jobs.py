@@ -108,7 +108,8 @@ def test_a_schedule_moves_no_cursor(coordinator: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "expected every= or cron="),
+        (("--every", "1d", "--cron", "0 2 * * *"), "expected every= or cron="),
+        (("--at", "02:00"), "--at goes with --every or --cron"),
         (("--every", "1x"), "every: expected a length as 90s"),
         (("--every", "1d", "--at", "25:00"), "at: expected a time as 02:00"),
         (("--every", "1d", "--tz", "Mars/Base"), "tz: expected a time zone"),
@@ -196,3 +197,37 @@ def test_a_killed_host_is_taken_over_with_a_higher_token(
     assert [attempt for attempt, _ in runs] == [1, 2]
     assert runs[0][1] < runs[1][1]
     assert coordinator.json("jobs", "taken")["runs"][0]["by"] == "host 2"
+
+
+@pytest.mark.check
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prctl and /proc")
+def test_without_a_schedule_a_command_runs_once_at_all(
+    member: ServedMember, coordinator: CommandLine
+) -> None:
+    """A failure is repeated, or with --at-most-once is not; what was done is not run again."""
+    script = 'echo "$COORDINATOR_JOB_KEY $COORDINATOR_ATTEMPT $COORDINATOR_FENCING_TOKEN"'
+    failed = ended(begin(member, "migrate-v42", "--", "sh", "-c", "exit 3"))
+    first = ended(begin(member, "migrate-v42", "--", "sh", "-c", script))
+    again = ended(begin(member, "migrate-v42", "--", "sh", "-c", script))
+
+    assert failed[0] == 3
+    key, attempt, token = first[1].split()
+    assert (first[0], key, attempt, int(token) > 0) == (0, "migrate-v42", "2", True)
+    assert again[:2] == (0, "")
+    assert "it was done before" in again[2]
+
+    slow = begin(member, "slow", "--ttl", "1", "--", "sleep", "60")
+    deadline = time.monotonic() + 20
+    while coordinator.json("why", "once:slow")["holder"] is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "another host is at it" in ended(begin(member, "slow", "--", "true"))[2]
+    slow.kill()
+    slow.communicate()
+    taken = ended(begin(member, "slow", "--timeout", "20", "--", "sh", "-c", script))
+    assert taken[1].split()[1] == "2"
+
+    once = ("once-only", "--at-most-once", "--")
+    assert ended(begin(member, *once, "false"))[0] == 1
+    refused = ended(begin(member, *once, "true"))
+    assert refused[0] == EXIT_REFUSED
+    assert "once-only" in refused[2]

@@ -22,6 +22,18 @@ def test_a_counter_is_shown_and_added_to(coordinator: CommandLine) -> None:
     assert coordinator("counter", "seats", "--at-most", "3").exit_code == EXIT_USAGE
 
 
+def test_permits_of_a_bucket_are_taken(coordinator: CommandLine) -> None:
+    """At once, or when they have come; together or none."""
+    mails = ("bucket", "mails", "--rate", "20", "--burst", "4")
+    assert coordinator.json(*mails, "--take", "4") == {"name": "mails", "taken": 4}
+    assert coordinator.text(*mails, "--take", "4", "--wait", "30") == ""
+    slow = ("bucket", "slow", "--rate", "0.001", "--burst", "2")
+    assert coordinator(*slow, "--take", "2").exit_code == 0
+    assert coordinator(*slow).exit_code == EXIT_NOT_IN_TIME
+    assert coordinator(*slow, "--take", "3").exit_code == EXIT_REFUSED
+    assert coordinator("bucket", "slow", "--rate", "0", "--burst", "2").exit_code == EXIT_REFUSED
+
+
 def test_a_flag_is_set_waited_for_and_cleared(coordinator: CommandLine) -> None:
     """Not set is exit code 1, not in time another."""
     assert coordinator("flag", "ready").exit_code == EXIT_REFUSED

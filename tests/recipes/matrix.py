@@ -54,7 +54,8 @@ MATRIX: dict[str, Row] = {
         token=GRANT,
     ),
     "ReentrantLock": Row(
-        home="reentrant_lock", page="recipes.md#A reentrant lock", trace=SAME_AS_LOCK,
+        home="reentrant_lock", page="recipes.md#A reentrant lock",
+        trace="recipe-reentrant-lock",
         world="test_small_worlds::test_only_one_owner_is_inside_however_often_it_enters",
         cancelled="ReentrantLock", broken="ReentrantLock",
         verb=no("a shell that holds a lock has no second body in its own name"),
@@ -107,7 +108,7 @@ MATRIX: dict[str, Row] = {
         home="once", page="sharing.md#Work once for each key", trace="recipe-once",
         world="test_small_worlds::test_all_who_ask_for_a_key_get_the_same_result",
         cancelled="Once", broken="Once",
-        verb=no("a key's result is a JSON value of a program; `once` runs an interval's command"),
+        verb="once",
         story="ambiguous_payment", token="once_record:Attempt.fencing_token",
     ),
     "Job": Row(
@@ -132,8 +133,7 @@ MATRIX: dict[str, Row] = {
         home="token_bucket", page="sharing.md#A shared rate", trace="recipe-token-bucket",
         world="test_small_worlds::test_a_rate_is_not_exceeded_whoever_dies",
         cancelled="TokenBucket", broken="TokenBucket",
-        verb=no("a process for each permit costs more than the permits save"),
-        story="token_bucket", token=NOBODY_CHOSEN,
+        verb="bucket", story="token_bucket", token=NOBODY_CHOSEN,
     ),
     "TokenChunk": Row(
         home="token_chunk", page="sharing.md#A shared rate", trace="recipe-token-bucket",
@@ -164,7 +164,7 @@ MATRIX: dict[str, Row] = {
         trace="recipe-double-barrier",
         world="test_waiting_worlds::test_a_double_barrier_begins_and_ends_together",
         cancelled="a pair at a DoubleBarrier", broken="DoubleBarrier",
-        verb=no("between entering and leaving it needs a session that a shell does not keep"),
+        verb=no("two latches do it in a shell, one to begin and one to end together"),
         story=NO_STORY, token=NOBODY_CHOSEN,
     ),
     "Latch": Row(
