@@ -32,6 +32,7 @@ COMMANDS: dict[str, list[str]] = {
     "stat": ["stat", "/"],
     "multi": ["multi", "-"],
     "counter": ["counter", "shared-options"],
+    "bucket": ["bucket", "shared-options", "--rate", "9", "--burst", "999"],
     "flag": ["flag", "shared-options", "--set", "x"],
     "barrier": ["barrier", "shared-options"],
     "latch": ["latch", "shared-options", "2"],

@@ -45,12 +45,12 @@ IN_PYTHON = no("it wraps a function of the program; a shell has `coordinator loc
 NO_STORY = no("no article tells one; docs/recipes.md has a runnable example")
 READS = no("it only reads")
 GRANT = "grant_state:GrantState.fencing_token"  # set in __init__
-WEATHER = "test_bad_weather::test_all_kinds_come_to_their_end_and_leave_nothing"
+KINDS = "test_kind_worlds::test_no_two_are_inside_who_exclude_each_other"
 
 MATRIX: dict[str, Row] = {
     "Lock": Row(
         home="lock", page="recipes.md#The fair lock", trace="queues-enter-and-release",
-        world=WEATHER, cancelled="Lock", broken="acquire", verb="lock", story="daily_report",
+        world=KINDS, cancelled="Lock", broken="acquire", verb="lock", story="daily_report",
         token=GRANT,
     ),
     "ReentrantLock": Row(
@@ -63,21 +63,21 @@ MATRIX: dict[str, Row] = {
     ),
     "RWLock": Row(
         home="rw_lock", page="recipes.md#Readers and writers", trace="queues-read-write",
-        world=WEATHER, cancelled="Reader", broken="RWLock", verb="lock", story=NO_STORY,
+        world=KINDS, cancelled="Reader", broken="RWLock", verb="lock", story=NO_STORY,
         token=GRANT,
     ),
     "Semaphore": Row(
-        home="semaphore", page="recipes.md#Semaphore", trace="queues-semaphore", world=WEATHER,
+        home="semaphore", page="recipes.md#Semaphore", trace="queues-semaphore", world=KINDS,
         cancelled="Semaphore", broken="Semaphore", verb="lock", story=NO_STORY, token=GRANT,
     ),
     "MultiLock": Row(
         home="multi_lock", page="recipes.md#Several locks", trace="queues-multi-lock",
-        world=WEATHER, cancelled="MultiLock", broken="acquire several", verb="lock",
+        world=KINDS, cancelled="MultiLock", broken="acquire several", verb="lock",
         story="transfers", token=GRANT,
     ),
     "TreeLock": Row(
         home="tree_lock", page="locks.md#Which lock or recipe", trace="contenders-made-by-hand",
-        world=WEATHER, cancelled="TreeLock", broken="acquire by znodes",
+        world=KINDS, cancelled="TreeLock", broken="acquire by znodes",
         verb=no("it shows that the plain tree is enough; `lock` holds the same lock"),
         story=NO_STORY, token=GRANT,
     ),
