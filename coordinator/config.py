@@ -27,7 +27,7 @@ class MemberAddress:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """Who the members are; the same on all of them."""
+    """The members of the cluster; equal on all of them."""
 
     name: str = "coordinator"
     secret_file: str | None = None
@@ -40,7 +40,7 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class MemberConfig:
-    """This member."""
+    """The settings of this member."""
 
     member_id: str = "1"
     data_dir: str = "data/member-1"
@@ -132,7 +132,7 @@ class RaftConfig:
 
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
-    """Leases."""
+    """The settings of sessions and leases."""
 
     timeout_ms_default: int = 10_000
     tick_ms: int = 100
@@ -166,7 +166,7 @@ class MemberLimits:
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """What a member says on stderr, and in which form."""
+    """The settings of the log on stderr."""
 
     level: str = "info"
     """The least that is said: debug, info, warning or error."""

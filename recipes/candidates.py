@@ -118,11 +118,11 @@ class CandidateQueue:
         return self._queue.clean_up(work, name, owner)
 
     def begin_release(self, owner: str) -> None:
-        """Count it, as ``LockQueue.begin_release``."""
+        """Count a release, as ``LockQueue.begin_release`` does."""
         self._queue.begin_release(owner)
 
     def end_release(self, owner: str) -> None:
-        """Count it no more."""
+        """End the count of this release."""
         self._queue.end_release(owner)
 
     # --- inside

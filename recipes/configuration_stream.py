@@ -38,9 +38,10 @@ Trouble = UnavailableError | OutcomeUnknownError
 
 
 class Snapshots(Generic[ClientT]):
-    """For ``for`` and ``async for``; never ends. ``with``, ``close`` or the client's end stop it.
+    """The versions of a configuration, for ``for`` and ``async for``; never ends.
 
-    One ``next`` at a time; others wait for their turn."""
+    ``with``, ``close`` or the client's end stop it. One ``next`` at a time; others wait for their
+    turn."""
 
     def __init__(self, client: ClientT, kept: KeptVersions) -> None:
         self.client = client

@@ -34,7 +34,7 @@ def finishing(lock: Lock[Client], *, is_recorded: bool = False) -> Iterator[Gran
 async def finishing_async(
     lock: Lock[AsyncClient], *, is_recorded: bool = False
 ) -> AsyncIterator[Grant[AsyncClient]]:
-    """The same for an AsyncClient."""
+    """Finish as ``finishing`` does, for an AsyncClient."""
     has_ended = False
     try:
         async with lock as grant:

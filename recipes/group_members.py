@@ -111,7 +111,7 @@ class GroupStream:
 
     @property
     def zxid(self) -> int | None:
-        """That of the last change that is in the listing."""
+        """The zxid of the last change in the listing."""
         return None if self._changes is None else self._changes.zxid
 
     async def open(self) -> GroupStream:

@@ -26,7 +26,7 @@ from coordinator.errors import BadArgumentsError, LockLostError
 
 
 class Losable(Protocol):
-    """What is asked of a grant."""
+    """A grant, as far as its loss is concerned."""
 
     @property
     def is_unsure(self) -> bool:

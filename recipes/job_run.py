@@ -55,7 +55,7 @@ class Run(Generic[ClientT]):
 
 @dataclass(frozen=True, slots=True)
 class JobReply:
-    """What a call of ``run`` came to.
+    """The result of a call of ``run``.
 
     ``ran``: this call ran what is in ``runs``. ``done``: nothing was due. ``busy``: another client
     is at it. ``next_ms`` is when the next interval begins, None if never, or not known (``busy``).

@@ -57,7 +57,7 @@ class JobView:
 
     @property
     def trouble(self) -> str:
-        """What is wrong in one line: who failed, and why; "" if nothing is."""
+        """The latest problem in one line: who failed, and why; "" if there is none."""
         last = self.last
         if self.crashed is not None:
             return f"{self.crashed.by} did not come to the end of {self.crashed.interval}"

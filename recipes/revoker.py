@@ -39,7 +39,7 @@ WITHIN_S_MAX = 24 * 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class RevokeAnswer:
-    """How it came out.
+    """The outcome of a request to give up a lock.
 
     ``ended``: the grant of ``fencing_token`` does not hold any more, by its holder's will or not.
     ``refused``: its holder keeps it. ``agreed``: it said that it will release, and has not in time.

@@ -50,7 +50,7 @@ Choice = Callable[[Sequence[Candidate]], Candidate]
 
 @dataclass(frozen=True, slots=True)
 class SuccessionRequest:
-    """That the elected of ``epoch`` hand over, to ``to`` if it is not empty."""
+    """A request that the elected of ``epoch`` hand over, to ``to`` if it is not empty."""
 
     epoch: int
     to: str = ""

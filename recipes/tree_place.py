@@ -142,7 +142,7 @@ class TreePlace:
         """A contender of another try is another znode; see ``LockQueue.begin_release``."""
 
     def end_release(self, owner: str) -> None:
-        """Nobody waits for it."""
+        """Do nothing: nothing waits for it."""
 
     async def _create(self, create: Create, *, is_try: bool) -> Result | None:
         if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up

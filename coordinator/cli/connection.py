@@ -35,7 +35,7 @@ LEASE_S = 10.0
 
 @dataclass(slots=True)
 class Settings:
-    """What the shared options said; as ``transport`` tests pass one in memory."""
+    """The values of the shared options. Tests pass a ``transport`` in memory."""
 
     endpoints: str | None = None
     timeout_s: float | None = None

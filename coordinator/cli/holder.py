@@ -134,7 +134,7 @@ class Holder:
 
     @property
     def exit_code_by_signal(self) -> int | None:
-        """What a shell says of a program that the signal we got has ended; None without one."""
+        """The exit code of a shell for a program ended by the signal we got; None without one."""
         number = self.signal_number
         return None if number is None else EXIT_SIGNAL_BASE + number
 

@@ -35,7 +35,7 @@ _REST_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ProbeCommand:
-    """What the options said: the command and how often it may fail."""
+    """The values of the probe options: the command and how often it may fail."""
 
     command: str
     every_s: float

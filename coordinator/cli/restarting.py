@@ -25,7 +25,7 @@ class RestartPolicy:
 
 @dataclass(slots=True)
 class Restarts:
-    """Those of one leadership."""
+    """The restarts of the command under one leadership."""
 
     policy: RestartPolicy
     count: int = field(default=0, init=False)

@@ -11,7 +11,7 @@ SECONDS_MAX = 1e9
 
 
 class Seconds(click.FloatRange):
-    """As click's range, with an upper end, and without what compares with nothing."""
+    """A range of seconds with an upper end; NaN, which compares with nothing, is refused."""
 
     def __init__(
         self, *, min: float = 0.0, max: float = SECONDS_MAX, min_open: bool = False

@@ -43,7 +43,7 @@ def new_token() -> tuple[str, str]:
 
 
 class AccessVerbs(VerbGroup):
-    """What is asked of access rights, and set."""
+    """The verbs that read and change access rights."""
 
     async def access(self) -> AccessView:
         """Return whether access rights are on.

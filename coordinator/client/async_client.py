@@ -222,7 +222,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
 
     @property
     def delivery(self) -> CallDelivery:
-        """What all calls of this client go through; for what is built beside it."""
+        """The delivery of all calls of this client; for code that is built beside it."""
         return self._delivery
 
     def _note_end(self, session: Session, error: SessionExpiredError) -> None:

@@ -37,7 +37,7 @@ class HiddenText(str):
 
 
 class Credentials:
-    """What a client proves its identity by; of nobody in particular when nothing was given."""
+    """The token of a client, or none: then it proves no identity."""
 
     __slots__ = ("_authorization", "_file", "_looked_in", "_seen")
 

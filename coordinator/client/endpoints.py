@@ -49,7 +49,7 @@ class Endpoints:
 
     @property
     def urls(self) -> Sequence[str]:
-        """All of them."""
+        """The URLs of all members."""
         return self._urls
 
     @property

@@ -249,7 +249,7 @@ class LockQuestion(Coroutine[Any, Any, LockView]):
             raise TypeError(f"{HOLD_LINE}; with an AsyncClient it is `async with`")
 
         async def __aexit__(self, *_: object) -> None:
-            """Never entered."""
+            """Nothing to leave: ``__aenter__`` always raises."""
 
         def __getattr__(self, name: str) -> NoReturn:
             if name in ("acquire", "release"):

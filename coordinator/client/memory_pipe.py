@@ -110,7 +110,7 @@ class PipeEnd(asyncio.Transport):
         return len(self._peer._inbox)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """The mark is fixed."""
+        """Do nothing: the limit is fixed."""
 
     def can_write_eof(self) -> bool:
         """Say that it cannot be closed in one direction only."""

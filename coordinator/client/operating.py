@@ -14,7 +14,7 @@ from coordinator.wire.codec import reader
 
 
 class OperatorVerbs(VerbGroup):
-    """What operators ask and set."""
+    """The verbs of operators."""
 
     async def status(self) -> Status:
         """Return what one member says of itself and the others.

@@ -22,7 +22,7 @@ _NO_ADDRESS = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAM
 
 
 class ClientTls:
-    """What one client connects with to ``https://`` endpoints; for several threads."""
+    """The TLS settings of one client for ``https://`` endpoints; safe for several threads."""
 
     def __init__(self, files: TlsFiles | None = None) -> None:
         self._files = files or TlsFiles(None, None)

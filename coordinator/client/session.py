@@ -190,7 +190,7 @@ class Session:
             raise
 
     async def _while_alive_here(self, work: Coroutine[Any, Any, T]) -> T:
-        """The same in a thread, whose waits end with this session by themselves."""
+        """Run ``work`` in a thread, whose waits end with this session by themselves."""
         try:
             return await work
         except WaitOverError:
@@ -414,7 +414,7 @@ class _BesideRequests:
                 session._loop.call_soon_threadsafe(session._turn, SessionState.CONNECTED)
 
     def on_ended(self, reason: str) -> None:
-        """It has ended in the cluster: nothing that it owns may be relied upon from now on."""
+        """The session has ended in the cluster: nothing that it owns may be relied on."""
         session = self._session
         with session._guard:
             if session._state in _ENDED:

@@ -76,7 +76,7 @@ def _both(
 if TYPE_CHECKING:
 
     class both(Generic[SelfT, P, T]):
-        """What a type checker sees of ``_both``: by the client, waiting or awaited."""
+        """``_both`` as type checkers see it: by the client, the result or an awaitable."""
 
         def __init__(
             self,

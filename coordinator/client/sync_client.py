@@ -330,11 +330,11 @@ class Client:
 
 
 class Stream(Protocol[T_co]):
-    """What the core's streams have in common."""
+    """The interface of the core's streams."""
 
     @property
     def zxid(self) -> int | None:
-        """That of the last item."""
+        """The zxid of the last item."""
         ...
 
     async def open(self) -> object:

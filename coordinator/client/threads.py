@@ -41,7 +41,7 @@ _STEP_MS = 100
 
 
 def _nothing_to_wake() -> None:
-    """The wait is short."""
+    """Wake nothing: the wait is short."""
 
 
 class _BlockingPool(RequestIdPool):

@@ -14,7 +14,7 @@ from coordinator.model.znodes import Written, Znode
 
 
 class TreeVerbs(Protocol):
-    """What an update needs of a client."""
+    """The methods of a client that an update needs."""
 
     def get(self, path: str) -> Coroutine[Any, Any, Znode]:
         """Read a znode."""

@@ -53,7 +53,7 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL at which it listens."""
         return f"http://{HOST}:{self._port}"
 
     @property

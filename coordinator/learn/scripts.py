@@ -28,7 +28,7 @@ class Scripted:
 
     @property
     def lease_s(self) -> float | None:
-        """Its lease; None: the stage's own.
+        """The lease of the script; None: the stage's own.
 
         A session of a second or two may end while members elect, as it should: then its client
         knows of no answer in time. Where members are killed or cut off, that is not the story.

@@ -135,7 +135,7 @@ class Stage:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What is shown now."""
+        """The state that is shown now."""
         return self.recorder.state
 
     # --- deeds

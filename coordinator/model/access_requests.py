@@ -125,7 +125,7 @@ class AccessView(Struct, frozen=True):
 
 
 class AccessReply(Struct, frozen=True):
-    """What a change of the rights came to."""
+    """The answer to a change of the rights."""
 
     was_changed: Annotated[bool, described("false: it was so already")]
     revision: Count

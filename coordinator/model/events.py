@@ -94,7 +94,7 @@ class WatchKind(StrEnum):
 
 
 class WatchSelector(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to tell about."""
+    """One path to watch, and how: the znode, its children or its subtree."""
 
     path: ZnodePath
     kind: WatchKind = WatchKind.ZNODE

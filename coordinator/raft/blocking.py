@@ -90,7 +90,7 @@ def start_in_place(call: Callable[[], None], /) -> Started:
 
 
 class _Signal:
-    """What one thread gives and another one waits for: an eventfd, or a pipe.
+    """A signal from one thread to another: an eventfd, or a pipe.
 
     Each ``take`` takes one of those given: two given in a row are two, as with a pipe."""
 
@@ -101,7 +101,7 @@ class _Signal:
             self.fileno, self._giving = os.pipe()
 
     def give(self) -> None:
-        """Give one."""
+        """Signal once."""
         os.write(self._giving, _ONE)
 
     def take(self) -> None:
@@ -115,7 +115,7 @@ class _Signal:
 
 
 class _Desk:
-    """What the caller and the thread share; not the ``WorkerThread``, which ends the thread.
+    """The state that caller and thread share; not the ``WorkerThread``, which ends the thread.
 
     A call is followed by one signal, and so is the end: a thread that the machine lets run only
     after both runs the call first. One that was dropped would be waited for in vain."""

@@ -41,7 +41,7 @@ class DiskHealth:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the disk, in words; "" when nothing is."""
+        """The problem of the disk, in words; "" if there is none."""
         if self._log.is_full or self._snapshots.lacks_room:
             return "its disk is full"
         return "its disk is slow" if self._log_sync.is_slow else ""

@@ -158,6 +158,6 @@ class Handovers:
             )
 
     def give_up(self) -> None:
-        """This member has failed."""
+        """End a hand-over: this member has failed."""
         if self._current is not None and not self._current.done.done():
             self._current.done.set_result(None)

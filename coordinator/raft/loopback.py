@@ -51,7 +51,7 @@ class LoopbackEngine:
         self._is_stopped = True
 
     def halt(self, error: BaseException, note: str) -> None:
-        """As ``stop``."""
+        """Refuse all that comes, as ``stop`` does."""
         self._is_stopped = True
 
     async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
@@ -107,7 +107,7 @@ class LoopbackEngine:
         self._leader_listeners.append(listener)
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
-        """Memory does not fail."""
+        """Register nothing: memory does not fail."""
 
     def status(self) -> EngineStatus:
         """Return the status of the only member."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a connected member shows of its data."""
+    """The facts that a connected member shows of its data."""
 
     is_proven: bool
     cluster_id: bytes = b""

@@ -91,7 +91,7 @@ class ReadIndex:
         self._waiters.on_reached(applied_index)
 
     def fail(self, error: ShuttingDownError) -> None:
-        """The member stops."""
+        """Fail all reads that wait: the member stops."""
         self._waiters.wake_all(lambda: ShuttingDownError(error.message))
 
     async def _join_round(self, consensus: Consensus) -> int:

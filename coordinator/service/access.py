@@ -78,7 +78,7 @@ class Issuer(Protocol):
 
 
 class ConnectionProof(NamedTuple):
-    """What a connection has proved: that this header is this caller's, in this revision."""
+    """The proof, kept by a connection, that this header is this caller's in this revision."""
 
     authorization: str
     caller: Caller

@@ -22,7 +22,7 @@ _ASKING = msgspec.msgpack.Decoder(list[tuple[str, bool]])
 
 
 class ActiveClients:
-    """Of one member."""
+    """The reports of one member to the leader."""
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

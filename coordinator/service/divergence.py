@@ -108,7 +108,7 @@ class SlicePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DigestVerdict:
-    """What the leader found: the digest of each member there."""
+    """The digest of each member for one slice, as the leader collected them."""
 
     place: SlicePlace
     digests: Mapping[str, bytes]

@@ -9,7 +9,7 @@ from coordinator.raft.engine import Engine
 
 
 class LeaderAddress:
-    """Of the leader that this member knows."""
+    """The address of the leader that this member knows."""
 
     def __init__(self, engine: Engine, cluster: ClusterConfig) -> None:
         self._engine = engine

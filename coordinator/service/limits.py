@@ -200,7 +200,7 @@ class LimitsService:
         )
 
     def on_restore(self) -> None:
-        """What was changed meanwhile is in the state."""
+        """Do nothing: changes made meanwhile are in the state."""
 
     # --- what the configuration says
 

@@ -46,7 +46,7 @@ _FACTS = msgspec.msgpack.Decoder(MemberFacts)
 
 
 class MemberReports:
-    """Of one member."""
+    """The reports as one member gathers them."""
 
     def __init__(self, context: MemberContext, status: Callable[[], Status]) -> None:
         self._engine = context.engine

@@ -29,7 +29,7 @@ class Pieces:
         self._is_running = False
 
     def start(self) -> None:
-        """This member leads."""
+        """Begin: this member leads."""
         self._leads = True
         self.go_on()
 

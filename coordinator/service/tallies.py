@@ -73,7 +73,7 @@ Kept = TypeVar("Kept", Tally, Level, Histogram)
 
 
 class _Labelled(Collector, Generic[Kept]):
-    """What is counted under one name, by the values of its labels."""
+    """The counts under one name, by the values of its labels."""
 
     def __init__(self, name: str, text: str, labels: tuple[str, ...]) -> None:
         self._name = name

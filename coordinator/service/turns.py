@@ -70,7 +70,7 @@ Begin = Callable[[int], bool]
 
 
 class Turn:
-    """What waits in a line."""
+    """One request that waits for its turn."""
 
     __slots__ = ("begin", "cost", "until_s")
 
@@ -118,7 +118,7 @@ class _Client:
 
 
 class Turns:
-    """Those of the clients of one member."""
+    """The turns of the clients of one member."""
 
     def __init__(self, per_second_max: int = 1_000_000_000) -> None:
         self._per_second_max = per_second_max
@@ -195,7 +195,7 @@ class Turns:
             client.long_work += kibibytes
 
     def end(self, key: str, mark: int, cost: int = 1) -> None:
-        """What was begun under ``mark`` has ended, or waits for others."""
+        """Note that the request begun under ``mark`` has ended, or waits for others."""
         client = self._clients.get(key)
         if client is None:
             return

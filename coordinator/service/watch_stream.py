@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
 
     @property
     def passing(self) -> tuple[frozenset[EventType], str]:
-        """By what ``passes`` decides."""
+        """The values by which ``passes`` decides."""
         return self.only, self.prefix
 
     def passes(self, event: Event) -> bool:
@@ -61,7 +61,7 @@ class WatchSource(Protocol):
 
     @property
     def revision(self) -> int:
-        """That of the access rights."""
+        """The revision of the access rights."""
 
     def unled_error(self) -> CoordinatorError:
         """Return what ends a stream of a member that has known no leader for long."""

@@ -37,7 +37,7 @@ class KeptValues(NamedTuple):
 
 
 class ValuesHistory:
-    """Values by zxid."""
+    """The values before and after each change, by zxid."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

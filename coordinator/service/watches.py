@@ -189,7 +189,7 @@ class WatchHub:
 
     @property
     def revision(self) -> int:
-        """That of the access rights."""
+        """The revision of the access rights."""
         return self._replica.machine.access.revision
 
     def check(self, caller: Caller, keys: Iterable[tuple[WatchKind, str]]) -> None:

@@ -100,7 +100,7 @@ class RequestTable:
 
     @property
     def remembered_bytes(self) -> int:
-        """What all remembered outcomes take, by an estimate."""
+        """The estimated size of all remembered outcomes."""
         return self._remembered_bytes
 
     @property

@@ -286,12 +286,12 @@ class StateMachine:
 
     @property
     def state_bytes(self) -> int:
-        """What counts against ``state_bytes_max``."""
+        """The size that counts against ``state_bytes_max``."""
         return self._tree.state_bytes
 
     @property
     def remembered_bytes(self) -> int:
-        """What counts against ``remembered_bytes_max``."""
+        """The size that counts against ``remembered_bytes_max``."""
         return self._requests.remembered_bytes
 
     def get(self, path: str) -> tuple[bytes, Stat] | None:

@@ -46,7 +46,7 @@ async def within(timeout_ms: int, endpoint: str, held: Any) -> None:
 
 
 class HeldConnection(asyncio.Transport, asyncio.Protocol):
-    """What a connection of the stream has for a transport, and its socket for a protocol."""
+    """The transport of a stream connection, and the protocol of its socket."""
 
     def __init__(self, is_cut: IsCut, endpoint: str, client: asyncio.Protocol) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class HeldConnection(asyncio.Transport, asyncio.Protocol):
     # --- what the client does
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send it, or later."""
+        """Send ``data`` now, or when the wire is mended."""
         assert self._socket is not None, "the client writes when it is connected"
         self._pass(partial(self._socket.write, bytes(data)))
 

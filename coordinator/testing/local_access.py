@@ -16,7 +16,7 @@ class LocalAccess:
         """Of the identity ``admin``, which may do everything."""
 
     def begin(self, client: Client) -> None:
-        """Turn them on."""
+        """Turn access rights on."""
         self.admin_token = client.init_access().token
 
     def token(self, admin: Client, identity: str, rules: Mapping[str, str]) -> str:

@@ -87,7 +87,7 @@ class LocalMember:
 
     @property
     def status(self) -> Status | None:
-        """What it says of itself, None while it does not run."""
+        """The status of the member, None while it does not run."""
         return None if self._server is None else self._server.member.status()
 
     async def start(self) -> None:

@@ -50,7 +50,7 @@ def of_door(http: HttpConfig) -> Reloaded[ServerTls] | None:
 
 
 class Certificates:
-    """Those of one member, kept as their files are, and what is to be said of its protection."""
+    """The certificates of one member, kept as their files are, and warnings about them."""
 
     def __init__(self, config: Config, clock: Clock, *, has_members: bool = True) -> None:
         self._config = config

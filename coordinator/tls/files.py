@@ -62,7 +62,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class ServerTls:
-    """What a port for clients shows and asks for."""
+    """The TLS settings of a port for clients."""
 
     context: ssl.SSLContext
     expires_ms: int
@@ -72,7 +72,7 @@ class ServerTls:
 
 @dataclass(frozen=True, slots=True)
 class MemberTls:
-    """What a member shows others, as the side that is called and the side that calls."""
+    """The TLS settings between members, for the side that is called and the side that calls."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -282,7 +282,7 @@ def _listed(uris: Sequence[str]) -> str:
 
 
 class Reloaded(Generic[C]):
-    """What is made of files, and made again when they change.
+    """A value that is made from files, and made again when they change.
 
     Args:
         load: makes it, or raises ConfigError.

@@ -94,7 +94,7 @@ class Handshakes:
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
-    """One connection.
+    """The transport of one connection with TLS.
 
     Args:
         protocol: whose connection it is; it has the plain one already.

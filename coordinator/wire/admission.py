@@ -31,7 +31,7 @@ ASKED_OF_A_FULL_MEMBER = frozenset(
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """That of one connection; ``full`` says why it is one too many, of a spare one."""
+    """The place of one connection; ``full`` says why it is one too many, of a spare one."""
 
     address: str
     full: str = ""
@@ -49,7 +49,7 @@ class Place:
 
 @dataclass(slots=True)
 class Admission:
-    """Who is connected: in all, and by address."""
+    """Counts the connections: in all, and by address."""
 
     config: HttpConfig
     by_address: Counter[str] = field(default_factory=Counter)

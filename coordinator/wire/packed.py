@@ -31,14 +31,14 @@ _readers: dict[type[Any], PackedReader | None] = {}
 
 
 class _Plan(NamedTuple):
-    """What msgspec reads, and what makes a value of the model of it; None if it is one."""
+    """The kind that msgspec reads, and the function that makes a model value of it, or None."""
 
     kind: Any
     convert: _Convert | None = None
 
 
 class _NotPlainError(Exception):
-    """It takes the codec."""
+    """A kind that only the codec can read."""
 
 
 def packed_reader(kind: type[Any]) -> PackedReader | None:

@@ -59,7 +59,7 @@ class ClientRequest(Protocol):
 
     @property
     def place(self) -> Place | None:
-        """That of its connection; None of a client in this process."""
+        """The place of its connection; None for a client in this process."""
 
 
 class IncomingRequest(ClientRequest, Protocol):
@@ -78,7 +78,7 @@ class IncomingRequest(ClientRequest, Protocol):
 
     @property
     def encoding(self) -> Encoding:
-        """Of bodies, both ways, when no header says otherwise."""
+        """The encoding of bodies, both ways, if no header names another."""
 
     @property
     def has_body(self) -> bool:
@@ -133,7 +133,7 @@ class LineStream(Protocol):
 
     @property
     def status(self) -> int:
-        """That of the response."""
+        """The status of the response."""
 
     @property
     def is_open(self) -> bool:
@@ -149,7 +149,7 @@ class LineStream(Protocol):
 
     @property
     def encoding(self) -> Encoding:
-        """Of its lines."""
+        """The encoding of its lines."""
 
     async def send(self, body: Mapping[str, Any]) -> None:
         """Send one line; waits while the client does not take what was sent."""
@@ -165,7 +165,7 @@ class LineStream(Protocol):
         """Send the last line of a stream that ends with ``error``."""
 
     async def keep_alive(self) -> None:
-        """Send what says nothing."""
+        """Send a line without meaning, so that the client sees a living member."""
 
     async def end(self) -> None:
         """Say that nothing more comes."""

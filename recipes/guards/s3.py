@@ -161,11 +161,7 @@ class S3Guard:
                 return  # done by a try whose answer was lost
             etag = _NO_OBJECT if stored is None else stored.etag
             self._refuse_doubt(token, doubted_etag, etag)
-            highest_number = 0
-            if stored is not None:
-                refuse_lower(self.resource, token, stored.token)
-                if stored.token == token:
-                    highest_number = stored.write_number
+            highest_number = self._highest_number(token, stored)
             if number is not None and number <= highest_number:
                 raise stale_write(self.resource, token, number, highest_number)
             condition = {"IfNoneMatch": "*"} if stored is None else {"IfMatch": etag}
@@ -196,6 +192,13 @@ class S3Guard:
             path=self.resource,
             tries=_TRIES_MAX,
         )
+
+    def _highest_number(self, token: int, stored: _Stored | None) -> int:
+        """Return the highest write number seen under ``token``; refuse a lower token."""
+        if stored is None:
+            return 0
+        refuse_lower(self.resource, token, stored.token)
+        return stored.write_number if stored.token == token else 0
 
     def _refuse_doubt(self, token: int, doubted_etag: str | None, etag: str) -> None:
         """Raise if a put whose answer was lost may have been done, and written over since."""

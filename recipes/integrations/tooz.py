@@ -85,7 +85,7 @@ class Settled(coordination.CoordAsyncResult):
         return self._value
 
     def done(self) -> bool:
-        """It is."""
+        """Always True."""
         return True
 
 
@@ -143,7 +143,7 @@ class DriverLock(locking.Lock):
         return was_held
 
     def is_still_owner(self) -> bool:
-        """Ask the cluster."""
+        """Ask the cluster whether the lock is still held."""
         grant = self._grant()
         if grant is None:
             return False

@@ -62,7 +62,10 @@ class CallbackFailed(Exception):
 
 @dataclass(slots=True)
 class AcquireAttempt:
-    """What is known of it. ``session`` is None until a member says that it was opened."""
+    """What is known of one attempt to acquire.
+
+    ``session`` is None until a member says that it was opened.
+    """
 
     ids: RequestIds
     clock: Clock

@@ -37,7 +37,7 @@ class _Watched:
 
 
 class GrantWatch:
-    """What heartbeats have said of one session's grants, by the paths of their contenders."""
+    """The state of one session's grants as heartbeats report it, by their contenders' paths."""
 
     def __init__(self, clock: Clock, margin_ratio: float) -> None:
         self._clock = clock

@@ -51,7 +51,7 @@ class Leftovers:
                 self._releases[lock, owner] = self._releases.get((lock, owner), 0) + 1
 
     def end_release(self, locks: Sequence[str], owner: str) -> None:
-        """Count it no more."""
+        """End the count of this release."""
         ended: list[tuple[str, str]] = []
         with self._guard:
             self._releasing -= 1
@@ -109,7 +109,7 @@ class Leftovers:
                 counts[queue, owner] = counts.get((queue, owner), 0) + 1
 
     def end_attempt(self, queues: Sequence[str], owner: str) -> None:
-        """Count it no more."""
+        """End the count of this attempt."""
         counts = self._contending
         with self._guard:
             for queue in queues:

@@ -213,7 +213,7 @@ class LockQueue(HeldVerbs):
 
     @property
     def _delivery(self) -> CallDelivery:
-        """What a call goes by from where it is made."""
+        """The delivery for calls of the present thread."""
         by_threads = self._by_threads
         if by_threads is None or self._home.is_here:
             return self._in_loop

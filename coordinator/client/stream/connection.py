@@ -32,7 +32,7 @@ _PROOF_S = 1.0
 
 
 class Connection(asyncio.Protocol):
-    """Made by ``loop.create_connection``.
+    """One connection of an asyncio client; made by ``loop.create_connection``.
 
     ``began`` is done once WELCOME was read, or never will be; ``is_http`` says then that the other
     side does not know the stream.

@@ -34,7 +34,7 @@ _PLAIN_HEADERS = {"content-type": _PACKED}
 
 
 class Waiter(Protocol):
-    """Who waits for what comes of one request."""
+    """The receiver of all that is answered to one request."""
 
     def on_answer(self, response: Response) -> None:
         """Take the whole response."""
@@ -90,7 +90,7 @@ class Conversation:
     # --- out
 
     def hello(self, label: str) -> None:
-        """Begin."""
+        """Begin the conversation: put the greeting into what is to be sent."""
         self.writer.add(frames.Hello(frames.VERSION, frames.HelloSettings(label=label[:256])))
 
     def ask(self, request: Request, waiter: Waiter) -> int:

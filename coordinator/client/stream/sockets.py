@@ -15,7 +15,7 @@ _READ_BYTES = 64 * 1024
 
 
 class PlainBytes:
-    """Bytes as they are."""
+    """The reader and writer of a connection without TLS."""
 
     def sealed(self, data: bytes | bytearray) -> bytes | bytearray:
         """Return what is to be sent for ``data``."""

@@ -33,10 +33,10 @@ class AnswerAwaited(ABC):
         self.on_failure(ConnectionLostError(f"expected one answer, found lines (status {status})"))
 
     def on_line(self, body: bytes) -> None:  # noqa: B027 - not for others to fill
-        """Of what failed already."""
+        """Ignore a line: the request has failed already (``on_head``)."""
 
     def on_end(self) -> None:  # noqa: B027 - not for others to fill
-        """Of what failed already."""
+        """Ignore the end: the request has failed already."""
 
 
 class LinesSource(Protocol):

@@ -64,7 +64,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What the frames of one connection are sealed with."""
+    """The keys that seal the frames of one connection."""
 
     dialed: bytes
     """From the dialer to the acceptor."""

@@ -84,7 +84,7 @@ class Probe(NamedTuple):
 
 
 class ProbeReply(NamedTuple):
-    """Yes, in this term."""
+    """The answer to a Probe: the member follows in this term."""
 
     term: int
     round_number: int
@@ -244,7 +244,10 @@ class MemberRequest(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """Its answer, by ``status``: see the constants below. ``code`` names an error of the tree."""
+    """The answer to a MemberRequest.
+
+    ``status`` is one of the constants below, ``code`` names an error of the tree.
+    """
 
     request_id: int
     status: int

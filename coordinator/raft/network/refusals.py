@@ -56,7 +56,7 @@ class Disagreements:
             logger.error("member %s refused: %s", member_id, why)
 
     def end(self, member_id: str) -> None:
-        """It agrees now."""
+        """Note that this member agrees now."""
         self._found.pop(member_id, None)
         self._logged.pop(member_id, None)
 

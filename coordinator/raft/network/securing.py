@@ -32,7 +32,7 @@ TRUST_CHANGED = "the CAs or revocation lists that count have changed"
 
 
 class Securing:
-    """What the connections of one member are secured with.
+    """The TLS settings of one member's connections.
 
     Args:
         certificate: of this member, as it is now.

@@ -468,7 +468,7 @@ class Incarnations:
             self._maybe_save()
 
     def _follow(self, record: IncarnationRecord) -> None:
-        """``record`` is stable."""
+        """Act on ``record``, which is stable now."""
         has_begun = record.number > self._record.number
         self._record = record
         for member_id, shown in list(self._noted.items()):

@@ -202,7 +202,7 @@ class OsFile:
 
     @property
     def descriptor(self) -> int | None:
-        """That of the system."""
+        """The file descriptor."""
         return self._descriptor
 
     def write(self, data: bytes) -> None:

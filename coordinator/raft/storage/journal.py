@@ -232,7 +232,7 @@ class Journal(list[Entry]):
         self._maybe_drop_segments()
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:
-        """Nothing: see promise 5."""
+        """Do nothing: see promise 5."""
 
     def getRaftCommitIndex(self) -> int:
         """Return 1: the commit index is not stored (promise 5)."""
@@ -337,7 +337,7 @@ class Journal(list[Entry]):
 
     @property
     def failure(self) -> StorageError | None:
-        """What ended this log, or None."""
+        """The error that ended this log, or None."""
         return self._failure
 
     def write(self) -> None:

@@ -41,7 +41,7 @@ class _Request(ctypes.Structure):
 
 
 class _Answer(ctypes.Structure):
-    """``struct io_event``."""
+    """The C struct ``io_event``."""
 
     _fields_ = (
         ("data", ctypes.c_uint64), ("request", ctypes.c_uint64),
@@ -50,7 +50,7 @@ class _Answer(ctypes.Structure):
 
 
 class _Time(ctypes.Structure):
-    """``struct timespec``."""
+    """The C struct ``timespec``."""
 
     _fields_ = (("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long))
 
@@ -141,7 +141,7 @@ class SyncCall(Protocol):
         ...
 
     def __call__(self) -> None:
-        """Make it stable, here."""
+        """Sync the file in this thread."""
         ...
 
     def end(self, error: OSError | None) -> None:

@@ -50,7 +50,7 @@ TRY_AGAIN_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What the file says; ``cluster_id`` is empty as long as none is agreed on."""
+    """The contents of the file; ``cluster_id`` is empty as long as none is agreed on."""
 
     cluster: str
     member_id: str

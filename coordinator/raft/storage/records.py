@@ -68,7 +68,7 @@ _ZERO_SECTOR = bytes(SECTOR_BYTES)
 
 
 class RecordKind(IntEnum):
-    """What a record says."""
+    """The kinds of records."""
 
     ENTRY = 1
     CUT = 2

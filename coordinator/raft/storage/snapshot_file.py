@@ -48,7 +48,7 @@ class UnsoundError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What header and footer say."""
+    """The contents of header and footer."""
 
     previous_entry: Entry
     last_entry: Entry

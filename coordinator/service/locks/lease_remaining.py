@@ -31,7 +31,7 @@ _QUESTION_BYTES_MAX = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left in ms: of the leases of sessions, and of bounded holds and delays by path."""
+    """The remaining ms of sessions' leases, and of bounded holds and delays by path."""
 
     leases: Mapping[str, int] = field(default_factory=dict)
     bounds: Mapping[str, int] = field(default_factory=dict)

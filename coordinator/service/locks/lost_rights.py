@@ -42,7 +42,7 @@ class LostRights:
         self._is_running = False
 
     def start(self) -> None:
-        """This member leads."""
+        """Begin: this member leads."""
         self._leads = self._is_due = True
         self._go_on()
 

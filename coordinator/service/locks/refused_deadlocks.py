@@ -26,7 +26,7 @@ _STEP = ("owner", "session_id", "holds", "waits_for")
 
 
 class RefusedDeadlocks:
-    """Of one member."""
+    """The deadlocks that one member saw refused."""
 
     interest: ClassVar[Interest] = Interest.REST
 

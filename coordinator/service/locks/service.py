@@ -70,7 +70,7 @@ class AcquireOptions(TypedDict, total=False):
 
 
 class QueueService:
-    """What a lock and an election have in common, as one member serves it."""
+    """The service of queues on one member: what locks and elections have in common."""
 
     _recipe: ClassVar[Recipe]
 

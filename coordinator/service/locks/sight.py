@@ -73,7 +73,7 @@ class Sight:
         return replace(summary, holder=None if holder is None else self.contender(holder))
 
     def candidate(self, candidate: Candidate) -> Candidate:
-        """Return a candidate likewise."""
+        """Return a candidate as ``caller`` may see it."""
         if self._is_whole:
             return candidate
         return replace(candidate, session_id=self.session_id(candidate.session_id))

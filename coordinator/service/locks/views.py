@@ -45,7 +45,7 @@ _SPREAD_OF_MAX = 1_000
 
 
 class Seen(NamedTuple):
-    """What is shown of a contender is made of this, all of one moment."""
+    """The facts, all of one moment, from which the view of a contender is made."""
 
     contender: QueuedContender
     position: int
@@ -82,7 +82,7 @@ class Seen(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """What a line of the list of locks is made of, all of one moment."""
+    """The facts, all of one moment, from which a line of the list of locks is made."""
 
     segment: str
     holder: Seen

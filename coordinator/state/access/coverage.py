@@ -42,7 +42,7 @@ class Coverage:
 
     @property
     def scope(self) -> tuple[tuple[str, ...], frozenset[str]]:
-        """What is covered; equal for two that cover the same."""
+        """The covered resources; equal for two that cover the same."""
         return tuple(self._texts), self._exact
 
     def covers(self, resource: str) -> bool:

@@ -121,7 +121,7 @@ def _quota_values_of(rows: Row) -> QuotaChanges:
 
 
 def _put_identity_row(each: PutIdentity) -> Row:
-    """What says nothing of a quota, and all of the rest, is written as before there were any."""
+    """Return a command as a row; one without a quota is written as before quotas existed."""
     if each.roles is None or each.subjects is None or each.quota:
         return (36, each.name, each.roles, each.subjects, each.quota)
     return (31, each.name, each.roles, each.subjects)

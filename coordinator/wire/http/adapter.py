@@ -62,7 +62,7 @@ class HttpRequest:
 
     @property
     def place(self) -> Place | None:
-        """That of its connection; None of a client in this process."""
+        """The place of its connection; None for a client in this process."""
         place: Place | None = getattr(self._web.protocol, "place", None)
         return place
 

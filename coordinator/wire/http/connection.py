@@ -42,7 +42,7 @@ _LINGER_S = 2.0
 
 
 class HttpConnection(RequestHandler):
-    """A client's connection, watched."""
+    """A client's HTTP connection, with deadlines."""
 
     __slots__ = (
         "_admission",
@@ -162,7 +162,7 @@ class HttpConnection(RequestHandler):
             self._write_timer = None
 
     def _spare_over(self) -> None:
-        """Its second is over: a client that asked nothing is answered why, as others are."""
+        """The time of a spare connection is over: tell a client that asked nothing why."""
         if self.transport is None or self._current_request is not None:
             return
         assert isinstance(self.transport, asyncio.Transport)

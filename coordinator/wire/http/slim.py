@@ -52,7 +52,7 @@ _HOSTS_MAX = 100
 
 
 class SlimDoor:
-    """What the connections of one member share."""
+    """The state that the connections of one member share."""
 
     def __init__(
         self, answering: Answering, admission: Admission, aiohttp: Speaker, names: Names | None
@@ -151,7 +151,7 @@ class SlimRequest:
 
     @property
     def place(self) -> Place:
-        """That of its connection."""
+        """The place of its connection."""
         return self._connection.place
 
     @property

@@ -83,7 +83,7 @@ class HttpLines:
         await self.send(to_body(StreamError(error)))
 
     async def keep_alive(self) -> None:
-        """Send what says nothing."""
+        """Send an empty line."""
         await self._write(b"", b":\n" if self._is_sse else b"", b"\n")
 
     async def end(self) -> None:

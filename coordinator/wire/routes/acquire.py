@@ -53,7 +53,7 @@ _KEEP_ALIVE_MS: Final = int(KEEP_ALIVE_S * 1_000)
 
 
 class Entering(NamedTuple):
-    """In which session to enter the queue, and whom to tell of the wait."""
+    """The session with which to enter the queue, and the callbacks for the wait."""
 
     session_id: str
     opening: OpenSession | None

@@ -31,7 +31,7 @@ Undo = Callable[[int], Awaitable[object]]
 
 
 class CleanUp:
-    """That of one door; ``closing``: when that has begun nothing is tried again."""
+    """The clean-up of one door; once ``closing`` has begun nothing is tried again."""
 
     def __init__(self, closing: DoorClosing, config: HttpConfig, clock: Clock) -> None:
         self._closing = closing

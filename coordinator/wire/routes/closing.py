@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class DoorClosing:
-    """That of one door. Streams end with it and waits are given up; what is short goes on."""
+    """The closing of one door: streams end and waits are given up; short requests go on."""
 
     def __init__(self) -> None:
         self.has_begun = False

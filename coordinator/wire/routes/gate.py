@@ -17,7 +17,7 @@ from coordinator.wire.routes.route import Route
 
 
 class Gate:
-    """That of one door."""
+    """The gate of one door: who is asking, and may they."""
 
     def __init__(self, door: Door) -> None:
         self._door = door

@@ -23,7 +23,7 @@ Enter = Callable[[AcquireOptions], Awaitable[GrantReply]]
 
 
 class QueueRoutes:
-    """Those of one door; subclasses say which queues."""
+    """The routes of one door's queues; subclasses say of locks or of elections."""
 
     def __init__(self, door: Door) -> None:
         self._door = door

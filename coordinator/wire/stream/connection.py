@@ -445,7 +445,7 @@ class StreamConnection(asyncio.Protocol):
             self._idle_timer = self._loop.call_later(max(left_s, 0.01), self._maybe_idle)
 
     def _spare_over(self) -> None:
-        """Its second is over: a client that asked nothing is answered why, as others are."""
+        """The time of a spare connection is over: tell a client that asked nothing why."""
         if not self._running and not self._is_leaving:
             self._go_away_at_once(ThrottledError(self._place.full))
 

@@ -40,7 +40,7 @@ class ServedConnection(Protocol):
 
 
 class StreamDoor:
-    """Those of one member."""
+    """The stream connections of one member."""
 
     def __init__(
         self, door: Door, routes: Iterable[Route], admission: Admission, config: HttpConfig

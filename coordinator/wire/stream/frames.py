@@ -52,14 +52,14 @@ Headers: TypeAlias = Annotated[dict[str, str], Meta(max_length=HEADERS_MAX)]
 
 
 class _Frame(Struct, array_like=True, forbid_unknown_fields=True, frozen=True, gc=False):
-    """What all frames have in common: an array that begins with the kind."""
+    """The base of all frames: an array that begins with the kind."""
 
 
 # --- what a client sends
 
 
 class HelloSettings(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a client says of itself; every name may be left out."""
+    """The settings in HELLO; every name may be left out."""
 
     label: Annotated[str, Meta(max_length=256)] = ""
     """Who it is, for people."""
@@ -101,13 +101,13 @@ class Credit(_Frame, frozen=True, tag=4):
 
 
 class PingFrame(_Frame, frozen=True, tag=5):
-    """To be answered with a PONG of the same number."""
+    """A question that the other side answers with a PONG of the same number."""
 
     number: Count
 
 
 class Credential(_Frame, frozen=True, tag=6):
-    """Who asks from now on: what the header ``authorization`` of a request says that has none.
+    """The ``authorization`` of all later requests that have no such header.
 
     An empty text is nobody in particular, as before the first of these."""
 
@@ -121,7 +121,7 @@ class Credential(_Frame, frozen=True, tag=6):
 
 
 class WelcomeSettings(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a server says of itself and of its limits."""
+    """The settings in WELCOME: the server and its limits."""
 
     member_id: str
     leader_url: str | None = None
@@ -166,13 +166,13 @@ class Line(_Frame, frozen=True, tag=14):
 
 
 class End(_Frame, frozen=True, tag=15):
-    """No more lines follow."""
+    """The end of the lines of one request."""
 
     id: Id
 
 
 class Leader(_Frame, frozen=True, tag=16):
-    """Who leads from now on, as in WELCOME."""
+    """The new leader's URL, as in WELCOME."""
 
     url: str | None
 

@@ -46,14 +46,14 @@ class _Lost:
         raise AssertionError("nobody waits for it")
 
     def take(self) -> None:
-        """Nothing comes any more."""
+        """Do nothing: the connection is lost."""
 
 
 _LOST: Final = _Lost()
 
 
 class RequestTurns:
-    """Of one connection; ``take`` goes on with frames that have come."""
+    """The turns of one connection's requests; ``take`` goes on with frames that have come."""
 
     __slots__ = ("_hold_until_s", "_is_held", "_is_long_served", "_key", "_long", "_loop",
                  "_serving", "_take", "_turns")  # fmt: skip
