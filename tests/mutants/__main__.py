@@ -57,7 +57,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="mutants; all when none is named")
     parser.add_argument("--jobs", type=int, default=2, help="how many at once")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for each detector")
+    parser.add_argument(
+        "--limit", type=float, default=LIMIT_S, help="seconds for each detector, on an idle machine"
+    )
     parser.add_argument("--list", action="store_true", help="say what each of them is")
     return parser.parse_args()
 

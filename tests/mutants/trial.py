@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.patching import Patch, PatchError, apply_patch
+from tests.patience import patient
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("coordinator", "recipes", "tests", "pyproject.toml")
@@ -85,7 +86,10 @@ def private_copy(patch: Patch | None = None) -> Iterator[Path]:
 
 
 def detect(home: Path, find: str, limit_s: float) -> Finding:
-    """Run one detector on the copy at ``home``; raises TrialError when it gives no answer."""
+    """Run one detector on the copy at ``home``; raises TrialError when it gives no answer.
+
+    ``limit_s`` is for an idle machine."""
+    limit_s = patient(limit_s)
     command = [sys.executable, "-m", "tests.mutants.hunt", f"{limit_s:.0f}", *find.split()]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
