@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.client import Delete, IfHeld, SetData, connect
+from coordinator.client import Create, Delete, IfHeld, SetData, connect
 from coordinator.errors import (
     BadArgumentsError,
     LockLostError,
@@ -18,6 +18,7 @@ from coordinator.errors import (
 )
 from recipes import Barrier, Condition, Counter, DoubleBarrier, Flag, Latch, Lock
 from recipes.changes import until
+from recipes.ephemeral import make
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.client.virtual_time import LoopClock
@@ -80,6 +81,62 @@ async def test_a_counter_that_was_deleted_begins_again(world: MemoryCluster) -> 
         assert await Counter(other, "n").add(100) == 100
 
         assert await counter.add(1) == 101
+
+
+@in_memory
+async def test_what_was_made_too_late_is_taken_away_again(world: MemoryCluster) -> None:
+    """Its caller was told that nothing is left, and its session lives on."""
+    network = world.network()
+    async with world.client(network, timeout=1) as client, world.client() as other:
+        session = await client.session()
+        network.loses_reply_of = lambda request: "multi" in request.target
+        create = Create("/x/a", b"", "ephemeral", session.session_id, parents="container")
+        with pytest.raises(UnavailableError, match="it is taken away again"):
+            await make(client, session, "/x/a", [], [create])
+        assert await other.exists("/x/a") is not None
+        network.loses_reply_of = lambda request: False
+        await asyncio.sleep(10)
+
+        assert await other.exists("/x/a") is None
+        assert not session.is_lost
+
+
+@in_memory
+async def test_who_is_cancelled_while_it_is_made_undoes_what_came_with_it(
+    world: MemoryCluster,
+) -> None:
+    """So the attempt of a worker that never got its item is not counted."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        await other.create("/x", b"0")
+        session = await client.session()
+        network.delays_s = lambda request: 0.3
+        create = Create("/x/claim", b"", "ephemeral", session.session_id)
+        counted, not_counted = SetData("/x", b"1"), SetData("/x", b"0")
+        making = asyncio.create_task(
+            make(client, session, "/x/claim", [], [counted, create], undo=[not_counted])
+        )
+        await asyncio.sleep(0.1)
+        assert (await other.get("/x")).data == b"1"
+        making.cancel()
+        await asyncio.wait({making})
+        await asyncio.sleep(5)
+
+        assert await other.exists("/x/claim") is None
+        assert (await other.get("/x")).data == b"0"
+
+
+@in_memory
+async def test_trouble_that_is_over_is_no_error_when_the_time_is_up(world: MemoryCluster) -> None:
+    """No member answered for a while; since then it is known that nothing is there."""
+    network = world.network()
+    async with world.client(network, timeout=1) as client:
+        waiting = asyncio.create_task(Flag(client, "f").wait(timeout=40))
+        network.is_refusing = True
+        await asyncio.sleep(10)
+        network.is_refusing = False
+
+        assert await waiting is None
 
 
 @in_memory

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.client import AsyncClient, connect
+from coordinator.client.transport import Request
 from coordinator.errors import BadArgumentsError, CoordinatorError, NodeExistsError
 from recipes import Group, GroupMember, Membership
 from tests.client.memory_cluster import MemoryCluster, in_memory
@@ -64,6 +65,31 @@ async def test_a_lost_session_is_followed_by_another_registration(world: MemoryC
 
         assert listed.metadata == {"n": 2}
         assert listed.fencing_token == me.fencing_token > before
+
+
+@in_memory
+async def test_what_is_published_while_it_is_registered_again_is_seen(
+    world: MemoryCluster,
+) -> None:
+    """The registration was under way with what was true before."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client, world.client() as other:
+        me = await Group(client, "g").join("a", metadata={"n": 1})
+        network.is_cut = True
+        await asyncio.sleep(5)
+        told: list[bool] = []
+
+        async def publish(request: Request) -> None:
+            if "multi" in request.target and b"create" in (request.body or b""):
+                told.append(await me.update({"n": 2 + len(told)}))
+
+        network.before = publish
+        network.is_cut = False
+        await asyncio.sleep(5)
+
+        assert not any(told), "not registered yet: with the next one"
+        (member,) = await Group(other, "g").members()
+        assert member.metadata == {"n": 1 + len(told)}
 
 
 @in_memory

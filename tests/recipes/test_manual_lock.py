@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.client import AsyncClient, Create, RetryPolicy, connect
+from coordinator.client.transport import Request
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
@@ -124,6 +125,46 @@ async def test_what_could_not_be_kept_is_refused(
         with pytest.raises(BadArgumentsError):
             await ManualLock(client, "a").acquire(**wrong)  # type: ignore[arg-type]
         assert await client.exists("/locks") is None
+
+
+@in_memory
+async def test_two_who_move_the_alarm_at_once_both_do(world: MemoryCluster) -> None:
+    """The later one adds to what the other has written since it looked."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        held = await ManualLock(client, "m").acquire("repair", alarm_after=100)
+        others: list[HeldByHand] = []
+
+        async def between(request: Request) -> None:
+            if "multi" in request.target and not others:
+                others.append(await ManualLock(other, "m").extend_by(held.fencing_token, 50))
+
+        network.before = between
+        mine = await ManualLock(client, "m").extend_by(held.fencing_token, 7)
+
+        assert others[0].hold.alarm_after_ms == 150_000
+        assert mine.hold.alarm_after_ms == 157_000
+
+
+@in_memory
+async def test_a_release_releases_no_hold_that_began_meanwhile(world: MemoryCluster) -> None:
+    """Its own was deleted over the tree, which no history tells, and another began."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        held = await ManualLock(client, "m").acquire("repair")
+        later: list[HeldByHand] = []
+
+        async def between(request: Request) -> None:
+            if "multi" in request.target and not later:
+                await other.delete("/manual-locks/m")
+                later.append(await ManualLock(other, "m").acquire("mine"))
+
+        network.before = between
+
+        assert not await ManualLock(client, "m").release(held.fencing_token)
+        found = await ManualLock(other, "m").holder()
+        assert found is not None
+        assert found.fencing_token == later[0].fencing_token > held.fencing_token
 
 
 @in_memory

@@ -12,6 +12,7 @@ from coordinator.client import AsyncClient, connect
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
+    LockLostError,
     LockTimeoutError,
     NodeExistsError,
     SessionExpiredError,
@@ -19,6 +20,7 @@ from coordinator.errors import (
 from recipes import Pool
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
+from tests.client.virtual_time import LoopClock
 from tests.recipes.storm import Life, Storm, left_below, storm
 
 
@@ -58,6 +60,36 @@ async def test_a_borrower_that_lost_its_session_is_told(world: MemoryCluster) ->
         assert not await one.give_back()
         assert await other.exists("/pools/p/x") is not None
         assert await two.give_back()
+
+
+@in_memory
+async def test_a_resource_is_free_before_its_slot_is(world: MemoryCluster) -> None:
+    """Given back, the claim goes first: who gets the slot finds a resource."""
+    network = world.network()
+    async with world.client(network) as client:
+        borrowed = await Pool(client, "p", ["x"]).borrow()
+        before = len(network.sent)
+        await borrowed.give_back()
+
+        claim, slot = network.sent[before:]
+        assert claim == "POST /v1/multi"
+        assert slot.startswith("DELETE /v1/locks/pool%3Ap/grants/")
+
+
+@in_memory
+async def test_a_claim_that_was_on_its_way_during_a_pause_is_not_relied_upon(
+    world: MemoryCluster,
+) -> None:
+    """Slot and session may have ended since, and the resource be another's."""
+    network, clock = world.network(), LoopClock(asyncio.get_running_loop())
+    async with world.client(network, clock=clock) as client:
+        network.delays_s = lambda request: 0.3 * ("multi" in request.target)
+        borrowing = asyncio.create_task(Pool(client, "p", ["x"]).borrow())
+        await asyncio.sleep(0.15)
+        clock.paused_ms += 60_000
+
+        with pytest.raises((LockLostError, SessionExpiredError)):
+            await borrowing
 
 
 @in_memory

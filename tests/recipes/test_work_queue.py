@@ -9,6 +9,7 @@ from collections import defaultdict
 import pytest
 
 from coordinator.client import AsyncClient, Create, IfHeld, connect
+from coordinator.client.transport import Request
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
@@ -196,6 +197,29 @@ async def test_a_lost_answer_is_asked_for_again(world: MemoryCluster) -> None:
         assert await one.ack()
         assert not await two.nack("another verb was not done")
         assert await bodies(queue) == []
+
+
+@in_memory
+async def test_an_attempt_of_another_worker_in_between_is_counted(world: MemoryCluster) -> None:
+    """It took the item and returned it after this one had read it."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        await WorkQueue(other, "q").put(b"x")
+        returned: list[bool] = []
+
+        async def between(request: Request) -> None:
+            if "multi" in request.target and not returned:
+                network.before = nothing_before
+                delivery = await WorkQueue(other, "q").take()
+                assert delivery is not None
+                returned.append(await delivery.nack("broken"))
+
+        nothing_before, network.before = network.before, between
+        delivery = await WorkQueue(client, "q").take(timeout=20)
+
+        assert returned == [True]
+        assert delivery is not None
+        assert (delivery.attempt, delivery.item.reason) == (2, "broken")
 
 
 @in_memory
