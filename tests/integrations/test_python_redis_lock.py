@@ -16,6 +16,7 @@ import pytest
 from coordinator import BadArgumentsError
 from coordinator.testing.cluster import LocalCluster
 from tests.guards import servers
+from tests.patience import patient
 
 theirs: Any = pytest.importorskip("redis_lock")
 
@@ -136,9 +137,10 @@ def test_what_makes_no_sense_is_refused(library: Library) -> None:
 @check
 def test_a_hold_expires_unless_it_is_extended_or_renewed(library: Library) -> None:
     """A waiter gets it then; who held it is not the owner any more."""
-    short, renewed = library.lock("short", expire=1), library.lock("renewed", expire=1,
-                                                                   auto_renewal=True)  # fmt: skip
-    extended, endless = library.lock("extended", expire=1), library.lock("endless")
+    seconds = round(patient(1))  # it is extended within them
+    short, extended = (library.lock(each, expire=seconds) for each in ("short", "extended"))
+    renewed = library.lock("renewed", expire=seconds, auto_renewal=True)
+    endless = library.lock("endless")
     with renewed, endless:
         assert extended.acquire()
         assert extended.extend(30) is None
@@ -147,7 +149,7 @@ def test_a_hold_expires_unless_it_is_extended_or_renewed(library: Library) -> No
         assert renewed.extend() is None
         assert short.acquire()
         other = library.others("short")
-        assert other.acquire(timeout=20)
+        assert other.acquire(timeout=seconds + 20)
         with pytest.raises(library.module.NotAcquired):
             short.release()
         with pytest.raises(library.module.NotAcquired):

@@ -17,6 +17,7 @@ from coordinator import (
     UnavailableError,
 )
 from coordinator.testing.cluster import LocalCluster
+from tests.patience import patient
 
 redis_lock = pytest.importorskip("redis.lock")
 from redis.exceptions import LockError, LockNotOwnedError  # noqa: E402
@@ -54,7 +55,7 @@ def test_it_is_acquired_and_released_as_the_real_one(
     client: Client, shared_coordinator_cluster: LocalCluster
 ) -> None:
     """True, False, LockError; with a token, and beside locks of the other kind."""
-    lock = RedisLikeLock(client, "report", blocking_timeout=0.05)
+    lock = RedisLikeLock(client, "report", blocking_timeout=20)
     with lock as entered:
         token = entered.fencing_token
         held = (lock.owned(), lock.locked(), lock.acquire(blocking=False))
@@ -83,7 +84,8 @@ def test_a_hold_that_ended_is_not_owned_any_more(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     """``release`` says so, and the ``with`` only if it is to."""
-    lock = RedisLikeLock(client, "short", timeout=0.5)
+    hold_s = patient(0.5)  # the grant has to arrive within it
+    lock = RedisLikeLock(client, "short", timeout=hold_s)
     assert lock.acquire()
     over = threading.Event()
     assert lock.grant is not None
@@ -93,7 +95,7 @@ def test_a_hold_that_ended_is_not_owned_any_more(
     with pytest.raises(LockNotOwnedError):
         lock.release()
 
-    quiet = RedisLikeLock(client, "short", timeout=0.5, raise_on_release_error=False)
+    quiet = RedisLikeLock(client, "short", timeout=hold_s, raise_on_release_error=False)
     with quiet:
         again = threading.Event()
         assert quiet.grant is not None
@@ -165,7 +167,7 @@ def test_who_releases_forgets_no_grant_but_its_own(client: Client) -> None:
 
 def test_a_grant_that_was_lost_does_not_replace_a_later_one(client: Client) -> None:
     """A thread may be paused between its grant and the note of it."""
-    lock = RedisLikeLock(client, "paused", timeout=0.5, thread_local=False)
+    lock = RedisLikeLock(client, "paused", timeout=patient(0.5), thread_local=False)
     paused = lock._contender().acquire()
     over = threading.Event()
     paused.on_lost(over.set)
