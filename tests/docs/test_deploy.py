@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import signal
+import socket
 import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
 from coordinator.cli.electing import elect
+from coordinator.cli.parent_death import dying_with_parent
+from coordinator.testing.cluster import LocalCluster
+from tests.patience import patient
+from tests.ports import free_ports
 
 DEPLOY = Path(__file__).resolve().parents[2] / "examples" / "deploy"
 UNIT = (DEPLOY / "report.service").read_text(encoding="utf-8")
@@ -36,6 +48,140 @@ def test_its_options_are_those_of_elect(where: str) -> None:
     assert context.params["command"] == ("/opt/report/bin/report",)
     assert context.params["restart_when"] == "always"
     assert context.params["door"][1] == 8099
+
+
+class Host:
+    """One host that runs what a file of ours says, with the names of this machine in it."""
+
+    def __init__(self, where: str, directory: Path, endpoints: str) -> None:
+        self.port = free_ports(1)[0]
+        self.directory = directory
+        directory.mkdir()
+        program = directory / "report"
+        program.write_text(f"#!/bin/sh\necho $COORDINATOR_FENCING_TOKEN >> {directory}/runs\n"
+                           "exec sleep 600\n")  # fmt: skip
+        program.chmod(0o755)
+        (directory / "run" / "report").mkdir(parents=True)
+        here = {"%t": f"{directory}/run", "%H": directory.name, "/opt/report/bin/report": program,
+                "0.0.0.0:8099": f"127.0.0.1:{self.port}",
+                "127.0.0.1:8099": f"127.0.0.1:{self.port}"}  # fmt: skip
+        self.words = commands()[where]
+        for said, instead in here.items():
+            self.words = [each.replace(said, str(instead)) for each in self.words]
+        self.notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notices.bind(str(directory / "notify"))
+        self.notices.settimeout(patient(20))
+        self._environ = {**os.environ, "COORDINATOR_ENDPOINTS": endpoints,
+                         "NOTIFY_SOCKET": str(directory / "notify"),
+                         "WATCHDOG_USEC": "2000000"}  # fmt: skip
+        self.process: subprocess.Popen[bytes]
+        self.start()
+
+    def start(self) -> None:
+        """Start it, as its manager does."""
+        command = [sys.executable, "-m", "coordinator", *self.words]
+        self.process = subprocess.Popen(
+            command, env=self._environ, preexec_fn=dying_with_parent()
+        )
+
+    def until(self, said: bytes) -> None:
+        """Wait for a notice to its manager."""
+        while said not in self.notices.recv(1_000):
+            pass
+
+    def epochs(self) -> list[int]:
+        """The token of each run of the service here."""
+        runs = self.directory / "runs"
+        return [int(each) for each in runs.read_text().split()] if runs.exists() else []
+
+    def answer(self, path: str) -> int:
+        """What a load balancer hears; 0 without an answer."""
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as reply:
+                return int(reply.status)
+        except HTTPError as refusal:
+            return refusal.code
+        except OSError:
+            return 0
+
+    def end(self) -> None:
+        self.process.terminate()
+        self.process.wait(patient(20))
+        self.notices.close()
+
+
+Hosts = Callable[[str, str], Host]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, shared_coordinator_cluster: LocalCluster) -> Iterator[Hosts]:
+    """Starts hosts, by what is run and their name, and ends them."""
+    made: list[Host] = []
+
+    def host(where: str, name: str) -> Host:
+        made.append(Host(where, tmp_path / name, shared_coordinator_cluster.endpoints))
+        return made[-1]
+
+    yield host
+    for each in made:
+        each.end()
+
+
+def soon(is_so: Callable[[], object]) -> None:
+    """Wait until it is so."""
+    ends = time.monotonic() + patient(30)
+    while not is_so():
+        assert time.monotonic() < ends, "not in time"
+        time.sleep(0.05)
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs prctl and /proc")
+
+
+@linux
+@pytest.mark.check
+def test_the_unit_runs_and_leads_on_after_a_crash(hosts: Hosts) -> None:
+    """As systemd runs it: notified, watched, killed, started again, and stopped."""
+    host = hosts("unit", "host-1")
+    host.until(b"STATUS=elected")
+    soon(host.epochs)
+    assert (host.directory / "run/report/ready").read_text().strip() == str(host.epochs()[0])
+    assert (host.answer("/live"), host.answer("/ready")) == (200, 200)
+    host.until(b"WATCHDOG=1")
+
+    standing_by = hosts("unit", "host-2")
+    standing_by.until(b"READY=1")
+    assert standing_by.answer("/ready") == 503
+    host.process.send_signal(signal.SIGKILL)
+    host.process.wait()
+    host.start()
+    soon(lambda: len(host.epochs()) == 2)
+    assert host.epochs()[0] < host.epochs()[1]
+    assert standing_by.epochs() == [], "it was resumed before the lease had ended"
+
+    host.process.terminate()
+    host.until(b"STOPPING=1")
+    soon(standing_by.epochs)
+    assert standing_by.epochs()[0] > host.epochs()[-1]
+
+
+@linux
+@pytest.mark.check
+def test_one_of_the_replicas_of_the_compose_file_is_ready(hosts: Hosts) -> None:
+    """The load balancer finds one; when it is stopped, another. All of them are alive."""
+    replicas = [hosts("compose", f"replica-{number}") for number in range(3)]
+    soon(lambda: [each.answer("/ready") for each in replicas].count(200) == 1)
+    soon(lambda: all(each.answer("/live") == 200 for each in replicas))
+    leading = next(each for each in replicas if each.answer("/ready") == 200)
+    others = [each for each in replicas if each is not leading]
+
+    leading.process.terminate()
+    leading.process.wait(patient(20))
+    soon(lambda: [each.answer("/ready") for each in others].count(200) == 1)
+    soon(lambda: any(each.epochs() for each in others))
+    assert leading.answer("/live") == 0
+    runs = [token for each in others for token in each.epochs()]
+    assert all(token > leading.epochs()[-1] for token in runs)
 
 
 @pytest.mark.check
