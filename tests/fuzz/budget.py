@@ -27,6 +27,7 @@ TARGETS = {
     "openapi-disk": Target("of them to a process with a disk", 20, 2_000, 200_000),
     "requests": Target("requests as bytes, mutated", 600, 30_000, 3_000_000),
     "requests-disk": Target("of them to a process with a disk", 200, 8_000, 800_000),
+    "rights": Target("requests without rights, aimed at others' things", 400, 20_000, 2_000_000),
     "streams": Target("conversations of the stream, mutated", 100, 10_000, 1_000_000),
     "machine": Target("commands, mutated, on three replicas", 2_000, 50_000, 10_000_000),
     "strangers": Target("frames of callers that prove nothing", 300, 10_000, 1_000_000),
