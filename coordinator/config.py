@@ -93,8 +93,8 @@ class HttpConfig:
     request_deadline_ms_max: int = 60_000
     body_bytes_max: int = 1_572_864
     bodies_bytes_max: int = 64 * 1024 * 1024
-    """Of all bodies that have come in part, and of all that wait to be read; a request beyond it is
-    refused with Throttled."""
+    """The bytes of all bodies that have come in part, and of all that wait to be read; a request
+    beyond it is refused with Throttled."""
     json_depth_max: int = 32
     connections_max: int = 10_000
     connections_per_address_max: int = 2_000
@@ -124,7 +124,8 @@ class RaftConfig:
     send_buffer_bytes_max: int = 32 * 1024 * 1024
     proposals_in_flight_max: int = 1_000
     proposals_bytes_max: int = 64 * 1024 * 1024
-    """Of the writes under way on a member, together: from its clients, and to it as the leader."""
+    """The bytes of the writes under way on a member, together: from its clients, and to it as the
+    leader."""
     reconnect_delay_ms_min: int = 20
     reconnect_delay_ms_max: int = 1_000
     handshake_deadline_ms: int = 5_000
@@ -146,20 +147,22 @@ class MemberLimits:
     watches_per_stream_max: int = 10_000
     watch_streams_max: int = 10_000
     watch_streams_per_client_max: int = 5_000
-    """Of one client: of an identity, else of an address."""
+    """The streams of one client: of an identity, else of an address."""
     watch_selectors_max: int = 200_000
-    """Of all watch streams of one member together; each costs about half a kilobyte."""
+    """The selectors of all watch streams of one member together; each costs about half a
+    kilobyte."""
     watch_history_changes: int = 50_000
     watch_history_bytes: int = 64 * 1024 * 1024
     watch_values_bytes: int = 32 * 1024 * 1024
-    """Of the data in recent changes, for watches with values; what is older is forgotten first."""
+    """The bytes of the data in recent changes, for watches with values; what is older is forgotten
+    first."""
     watch_buffer_changes: int = 10_000
     bookmark_interval_ms: int = 5_000
     reap_interval_ms: int = 10_000
     """For how long a container stays that has lost its last child."""
     lock_waiters_max: int = 10_000
     requests_per_second_max: int = 20_000
-    """Of one client on one member, and as many ahead; a list counts as four."""
+    """The requests of one client on one member, and as many ahead; a list counts as four."""
     long_hold_ms: int = 60_000
     """A lock held for longer is listed, counted and named once in the leader's log."""
 
@@ -185,7 +188,7 @@ class AuditConfig:
     file_bytes_max: int = 64 * 1024 * 1024
     """A larger file is renamed, and another one begun."""
     files_max: int = 10
-    """Of the renamed files; the oldest are deleted."""
+    """The number of renamed files; the oldest are deleted."""
     syslog_address: str = "/dev/log"
     """With ``target = "syslog"``: a socket's path, or ``host:port`` of UDP."""
     queue_events_max: int = 10_000
@@ -260,4 +263,4 @@ def _keys() -> dict[str, dict[str, str]]:
 
 
 SETTINGS = _keys()
-"""By section and key the part of a Config that holds the value."""
+"""The settings, by section and key: the part of a Config that holds the value."""

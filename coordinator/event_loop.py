@@ -22,9 +22,9 @@ from typing import Any
 from coordinator.clock import loop_seconds
 
 ASKED_MS = 1.0
-"""Less than a busy pass takes, more than a few short ones."""
+"""The system is asked this often: less than a busy pass takes, more than a few short ones."""
 _WAIT_S_MAX = 3_600.0
-"""Of one wait, if nothing is due: the loop then waits again."""
+"""The longest wait, if nothing is due: the loop then waits again."""
 
 _LOOKED_AT = ("_ready", "_scheduled", "_stopping")
 """Attributes of asyncio's loop that are not documented: its calls, its timers, whether it ends."""

@@ -93,7 +93,7 @@ class FloodFilter(logging.Filter):
         self._lines_max = lines_max
         self._window_s = window_s
         self._windows: dict[tuple[str, str], tuple[float, int]] = {}
-        """By kind: when its window began, and how many lines came in it."""
+        """The windows by kind: when each began, and how many lines came in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Say whether the record is to be written: not if its kind came too often."""

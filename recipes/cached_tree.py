@@ -56,7 +56,7 @@ class CachedTree:
         self.zxid = zxid
         self.bytes_count = 0
         self.znodes: dict[str, CachedZnode | None] = {}
-        """Those that are None are just being taken away."""
+        """The znodes by path; None for one that is just being removed."""
         self._bytes_max = bytes_max
         self._children: dict[str, list[str]] = {}
         self._lock = Lock()

@@ -11,7 +11,7 @@ from coordinator.client import Stat
 from coordinator.errors import BadArgumentsError, DataTooLargeError
 
 BYTES_MAX = 256 * 1024
-"""Of a whole version: a change sends it twice, so it stays far below a member's limits."""
+"""The size of a whole version: a change sends it twice, so it stays far below a member's limits."""
 VALUES_MAX = 1_000
 NAME_CHARACTERS_MAX = 200
 TEXT_CHARACTERS_MAX = 200

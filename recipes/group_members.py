@@ -38,7 +38,7 @@ class GroupMember:
     reason: str
     metadata: Mapping[str, Any]
     fencing_token: int
-    """Of this registration: larger than that of any earlier one of the group."""
+    """The token of this registration: larger than that of any earlier one of the group."""
     session_id: str
     since_ms: int
     """When it was registered, by the clock of a member of the cluster."""

@@ -26,7 +26,7 @@ class Run(Generic[ClientT]):
     attempt: int
     grant: Grant[ClientT]
     ledger: Ledger
-    """As it was when the run began; for the recipe."""
+    """The ledger when the run began; for the recipe."""
     record: JobRun
     """What is written of the run so far; for the recipe."""
     operations: list[Operation] = field(default_factory=list)

@@ -26,7 +26,7 @@ class JobView:
     name: str
     ledger: Ledger
     runs: tuple[JobRun, ...]
-    """Those that are remembered, the latest first."""
+    """The remembered runs, the latest first."""
     now_ms: int
     due_ms: int | None
     """The start of the first interval that nobody has run; None if all are settled."""

@@ -25,9 +25,10 @@ class Attempt:
     key: str
     number: int
     fencing_token: int
-    """Of the key's lock: pass it to a guard, so that an earlier run that wakes late is refused."""
+    """The token of the key's lock: pass it to a guard, so that an earlier run that wakes late is
+    refused."""
     grant: Grant[Any] = field(repr=False, compare=False)
-    """Of the key's lock: for ``if_held=``, and to learn that it was lost."""
+    """The grant of the key's lock: for ``if_held=``, and to learn that it was lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ class Schedule:
     """When the intervals of a job begin; made by ``of``. Times are in ms since 1970, UTC."""
 
     text: str
-    """As it was given, in one line."""
+    """The schedule as it was given, in one line."""
     length_ms: int
     """0 if ``cron`` says when."""
     cron: str

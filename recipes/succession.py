@@ -42,7 +42,7 @@ REQUEST = "asked"
 _TRIES_MAX = 10
 _REQUEST_CHARACTERS_MAX = 200
 _REQUEST_TTL_MS = 3_600_000
-"""Its election is over, or does not listen; nothing else would take it away."""
+"""After this the election is over, or does not listen; nothing else removes a request."""
 
 Choice = Callable[[Sequence[Candidate]], Candidate]
 """Chooses of those who wait, in their order; raises BadArgumentsError if it finds none."""

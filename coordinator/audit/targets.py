@@ -32,7 +32,7 @@ _DIRECTORY_MODE = 0o700
 _READ_BYTES = 1 << 20
 _ROTATED = re.compile(r"\.\d{12}")
 _PRIORITY = 13 * 8 + 5
-"""Of syslog (RFC 5424): facility 13, log audit; severity 5, notice."""
+"""The priority in syslog (RFC 5424): facility 13, log audit; severity 5, notice."""
 _SEND_DEADLINE_S = 2.0
 
 

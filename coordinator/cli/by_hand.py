@@ -26,7 +26,7 @@ EXIT_NOT_ACQUIRED = 75
 _LISTED_MAX = 1_000
 _AT_ONCE = 50
 _DIGITS_MAX = 19
-"""Of a fencing token."""
+"""The digits of a fencing token."""
 
 
 @click.command()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MEMBER_S = 0.5
 _CHARACTERS_MAX = 64 * 1024 * 1024
-"""Of a trace, of which not all becomes the film; a film has its own limit."""
+"""The length of a trace, of which not all becomes the film; a film has its own limit."""
 
 
 @click.command()

@@ -95,7 +95,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         return work
 
     begin = call
-    """The same: a task is in its loop from the beginning."""
+    """As ``call``: a task is in its loop from the beginning."""
 
     # --- znodes: the other verbs are those of ZnodeVerbs
 

@@ -36,7 +36,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-cache",
 }
-"""Of every page. ``no-cache``: a browser asks, with the ETag, whether its copy is still right."""
+"""The headers of every page. ``no-cache``: a browser asks, with the ETag, whether its copy is still
+right."""
 
 
 def read_pages(site: str) -> dict[str, bytes]:

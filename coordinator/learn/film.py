@@ -28,7 +28,7 @@ TIME_MS_MAX = 2**53 - 1
 """The largest integer that every reader of JSON reads as it is."""
 PATH_NAMES_MAX = 8
 _LEVELS_MAX = 20
-"""Of lists and objects within a value."""
+"""The levels of lists and objects within a value."""
 _RESERVED_NAMES = frozenset({"__proto__", "constructor", "prototype"})
 """Names that mean something else in the language of the page."""
 

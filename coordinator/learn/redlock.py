@@ -24,7 +24,7 @@ class Master:
     is_up: bool = True
     holder: str = ""
     expires_ms: int = 0
-    """By its own wall clock."""
+    """The time by the master's own wall clock."""
 
     def held_by(self, now_ms: int) -> str:
         """Return who has the key now, "" if nobody has."""

@@ -27,7 +27,7 @@ class Actor:
         self.name = name
         self.session_id = ""
         self.token = 0
-        """Of its last grant; 0 before the first."""
+        """The token of its last grant; 0 before the first."""
         self.is_frozen = False
         self._on_line = on_line
         self._process: asyncio.subprocess.Process | None = None

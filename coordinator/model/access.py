@@ -47,7 +47,7 @@ LABEL_CHARACTERS_MAX = 100
 PREFIX_BYTES_MAX = 1_024
 RULES_PER_ROLE_MAX = 100
 RULES_MAX = 10_000
-"""Of all roles together."""
+"""The rules of all roles together."""
 ROLES_MAX = 1_000
 ROLES_PER_IDENTITY_MAX = 16
 IDENTITIES_MAX = 10_000

@@ -27,11 +27,11 @@ ZnodePath = Annotated[str, Meta(examples=["/config/limits"])]
 ShortText = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX)]
 
 LEFT_OUT = Meta(extra={"is_left_out": True})
-"""Of a field of an answer that is not written while it has its default."""
+"""Marks a field of an answer that is not written while it has its default."""
 OR_NULL = Meta(extra={"is_left_out": True, "is_null_said": True})
-"""Of a field of an answer that only some have, and which may be null there."""
+"""Marks a field of an answer that only some have, and which may be null there."""
 INTERNAL = Meta(extra={"is_internal": True})
-"""Of a field that no body carries."""
+"""Marks a field that no body carries."""
 
 
 def or_called(name: str, when: str) -> Meta:

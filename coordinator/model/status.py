@@ -38,7 +38,7 @@ class Status(Struct, frozen=True):
     is_ready: bool
     summary: str
     version: str
-    """Of the product that answers."""
+    """The version of the product that answers."""
     sessions: Count
     znodes: Count
     members: tuple[MemberInfo, ...]

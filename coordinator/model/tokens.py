@@ -15,7 +15,7 @@ from base64 import urlsafe_b64encode
 SECRET_BYTES = 32
 ID_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 ID_LENGTH = 10
-"""Of one that is drawn."""
+"""The length of an id that is drawn."""
 DIGEST_BYTES = 32
 _FORM = re.compile(r"co_([a-z0-9]{8,32})_[A-Za-z0-9_-]{43}")
 

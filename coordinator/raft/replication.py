@@ -67,7 +67,7 @@ class Progress:
     heard_ms: int = 0
     sent_commit_index: int = 0
     is_doubted: bool = False
-    """It refused what it had acknowledged; once is a stale reply, twice is a lost log."""
+    """Whether it refused what it had acknowledged; once is a stale reply, twice is a lost log."""
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     """(last index, bytes) of each append that is not answered yet."""
     in_flight_bytes: int = 0
@@ -110,7 +110,7 @@ class Replication:
         self._on_snapshot_needed = on_snapshot_needed
         self._notices = NoticePacing(now_ms)
         self._pass_bytes = 0
-        """Of the entries sent in this pass."""
+        """The size of the entries sent in this pass."""
         self._first = 0
         """Which follower is served first in this one."""
         self.is_cut_off = False

@@ -37,7 +37,7 @@ def _term_fields(kind: Any) -> tuple[int, ...]:
 
 
 FIELDS: dict[type, tuple[int, ...]] = {kind: _term_fields(kind) for kind in say.kinds()}
-"""By kind of message: the positions of the fields that are terms."""
+"""The positions of the fields that are terms, by kind of message."""
 
 
 class NamedTerms:

@@ -17,7 +17,7 @@ LOOK_EVERY_MS = 100
 _ANSWER_S = 1.0
 _COUNT_MAX = 255
 _PAYLOAD_BYTES_MAX = 256 * 1024
-"""Of what a member says; longer ones are not looked at."""
+"""The size of a member's report; longer ones are ignored."""
 _ASKING = msgspec.msgpack.Decoder(list[tuple[str, bool]])
 
 

@@ -63,7 +63,7 @@ _ACKNOWLEDGED_AT_ONCE = 50
 """Each may have lost a hundred grants."""
 _REQUEST_BYTES_MAX = 512 * 1024
 _REPLY_BYTES_ENOUGH = 512 * 1024
-"""Of an answer: beyond it no session is added; a single session may take more."""
+"""The size of an answer beyond which no session is added; a single session may take more."""
 _SESSION_ID_CHARACTERS_MAX = 64
 """Our ids have 16; a longer id was never one of ours."""
 _FRAME_OVERHEAD_BYTES = 4_096

@@ -41,7 +41,7 @@ HANDOVER_S = 5.0
 ANSWER_S = 1.0
 SHARED_MS = 500
 PAYLOAD_BYTES_MAX = 64 * 1024
-"""Of what a member says of itself; a longer one is not looked at."""
+"""The size of a member's report on itself; a longer one is ignored."""
 _FACTS = msgspec.msgpack.Decoder(MemberFacts)
 
 

@@ -79,7 +79,7 @@ _IS_PROBLEM: Final = b"\x01"
 _NUMBER_BYTES: Final = 8
 _KEY_BYTES_MAX: Final = 255
 _PROBLEM_BYTES_MAX: Final = 128 * 1024
-"""Of an error of this member's leader; those that name a path are the longest."""
+"""The size of an error of this member's leader; those that name a path are the longest."""
 _REMAINING_MS_MAX: Final = 24 * 3_600_000
 
 

@@ -18,9 +18,10 @@ from coordinator.state.machine import StateMachine
 
 PAGE_MAX = 1_000
 PAGE_BYTES_MAX = 1024 * 1024
-"""Of the data in a page, which ends behind the znode with which it has more."""
+"""The size of the data in a page, which ends behind the znode with which it has more."""
 _LOOKED_AT_MAX = 1_000
-"""Of paths, there for something below them or not; each is a look at the caller's rules."""
+"""How many paths are looked at, there for something below them or not; each is a look at the
+caller's rules."""
 _NAMES_AT_ONCE = 256
 
 

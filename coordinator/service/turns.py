@@ -40,15 +40,16 @@ from typing import Final
 from coordinator.errors import ThrottledError
 
 ALONE_MAX: Final = 512
-"""Of a client that is alone, on one member; more at once makes nothing faster."""
+"""The requests of a client that is alone, on one member; more at once makes nothing faster."""
 MODEST_MAX: Final = 8
-"""Of a client while others ask, before it counts as heavy."""
+"""The requests of a client while others ask, before it counts as heavy."""
 BATCH_MAX: Final = 32
 REST: Final = 9
 UNDER_WAY_MAX: Final = 64
-"""Of all heavy clients together while only such ask."""
+"""The requests of all heavy clients together while only such ask."""
 LINE_MAX: Final = 64
-"""Of one client's connections together; the frames behind wait in their connections."""
+"""The waiting frames of one client's connections together; the frames behind wait in their
+connections."""
 LONG_COST: Final = 4
 """What a list counts as, or another long answer, where a write or a read of one znode is one."""
 WORK_FREE: Final = 200
@@ -63,7 +64,7 @@ _QUIET_S: Final = 0.005
 _CLIENTS_KEPT: Final = 256
 
 KEY: Final[ContextVar[str]] = ContextVar("client key", default="")
-"""Of the client for whom the running task works; empty: of none, the member itself."""
+"""The key of the client for whom the running task works; empty: of none, the member itself."""
 
 Begin = Callable[[int], bool]
 """Begins what waited, under its mark (0: it has waited too long); says whether it was wanted."""
@@ -102,7 +103,7 @@ class _Client:
         self.work = self.work_before = 0
         """What was begun in these periods, whether it has ended or not, and its long answers."""
         self.long_work = self.long_before = 0
-        """Of these, the kibibytes of long answers."""
+        """The kibibytes of long answers."""
         self.heavy_until_s = 0.0
         self.batch_s = 0.0
         """When its batch began; 0: none is under way."""

@@ -20,10 +20,10 @@ _REPLAY_ZXIDS_AT_ONCE = 1_000
 _REPLAY_EVENTS_AT_ONCE = 2_000
 """Looked at in one portion of the history, whose changes may have thousands of events each."""
 EVENTS_A_TURN = 10
-"""Of a change, that cost as much as the turn of a stream with a small one."""
+"""The events of a change that cost as much as the turn of a stream with a small one."""
 HANDED_AT_ONCE = 3
-"""Of one stream, in one of the turns that all streams of a member take (``wakes``): each item is
-encoded and sent, some 20 microseconds."""
+"""The items of one stream in one of the turns that all streams of a member take (``wakes``): each
+item is encoded and sent, some 20 microseconds."""
 SIFTED_AT_ONCE = 1_000
 """Events that were buffered under former access rights, looked at again in one turn of a stream."""
 
@@ -122,7 +122,7 @@ class WatchStream:
         """When the token of its caller ends; 0: it does not."""
         self.start_zxid = start_zxid
         self.client_key = ""
-        """Of whom it is."""
+        """The key of its client."""
         self.wanted = wanted
         self.has_values = wanted.has_values
         self.scope: tuple[object, ...] = ()
@@ -134,7 +134,7 @@ class WatchStream:
         self._buffer_events_max = buffer_events_max
         self._source = source
         self._revision = source.revision
-        """That of the access rights by which it was looked at last."""
+        """The revision of the access rights by which it was looked at last."""
         self._former = 0
         """How many items at the head of the buffer came under former rights."""
         self._sifted: WatchItem | None = None

@@ -21,7 +21,8 @@ from coordinator.state.tree import Values
 from coordinator.waiting import let_go
 
 CHANGE_BYTES_MAX: Final = 2 * 1024 * 1024 + 64 * 1024
-"""Of the values of one change, which is one line of a watch: one set of the largest data."""
+"""The size of the values of one change, which is one line of a watch: one set of the largest
+data."""
 _CHANGE_BYTES: Final = 300
 _VALUES_BYTES: Final = 120
 """Roughly what a change, and each of its pairs, takes besides the data."""

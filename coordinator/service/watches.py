@@ -55,7 +55,7 @@ itself before it delivers anything."""
 _SELECTORS_A_STREAM: Final = 20
 """What a stream costs beside its selectors."""
 _BOOKMARKS_PER_S_MAX: Final = 1_000
-"""Of those that streams ask for, in all: beyond it each waits longer between two."""
+"""The bookmarks that streams ask for, in all: beyond it each waits longer between two."""
 _SHARED_MAX: Final = 8
 """Changes with values that are kept for the next stream to be handed the same."""
 _CACHED: Final = (Verb.READ, Verb.WATCH)
@@ -108,7 +108,7 @@ class WatchHub:
         self._left = HANDED_AT_ONCE
         self._is_counting = False
         self._revision = self.revision
-        """That of the access rights by which all streams were looked at, or are being."""
+        """The revision of the access rights by which all streams were looked at, or are being."""
 
     @property
     def floor_zxid(self) -> int:

@@ -106,7 +106,7 @@ class _Values:
 
 
 _WALL_PLACE: Final = 2
-"""Of the wall time in the row of a command, of every format."""
+"""The place of the wall time in the row of a command, of every format."""
 
 
 def stamped(command: bytes, wall_ms: int) -> bytes:

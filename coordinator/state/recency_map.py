@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 _MERGED_AT_ONCE: Final = 4
 _TAKEN_AT_ONCE: Final = 1_000
-"""Of passed keys before the first that counts."""
+"""How many passed keys are taken before the first that counts."""
 _MISSING: Any = object()
 
 

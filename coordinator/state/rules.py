@@ -76,7 +76,7 @@ _DECIDING: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
     ),
     ("tree", tree, ("ZNODE_OVERHEAD_BYTES",)),
 )  # fmt: skip
-"""By the name in the stamp, which stays when a module moves."""
+"""The deciding constants by the name in the stamp, which stays when a module moves."""
 
 
 def _text_of(value: Any) -> str:

@@ -132,7 +132,7 @@ class Tree:
         """How many znodes, and bytes, there are by the identity that created them."""
         self.events: list[Event] = []
         self.values: tuple[Values, ...] = ()
-        """Those of the events of the command before."""
+        """The values of the events of the command before."""
         self._values: list[Values] = []
         self._undo: list[tuple[str, ZnodeRecord | None]] = []
         self._floor_before = 0

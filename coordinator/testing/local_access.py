@@ -13,7 +13,7 @@ class LocalAccess:
 
     def __init__(self) -> None:
         self.admin_token = ""
-        """Of the identity ``admin``, which may do everything."""
+        """The token of the identity ``admin``, which may do everything."""
 
     def begin(self, client: Client) -> None:
         """Turn access rights on."""

@@ -35,7 +35,8 @@ RELOAD_MS = 2_000
 """How often it is looked whether files have changed."""
 EXPIRES_SOON_MS = 14 * 24 * 3_600_000
 RSA_BITS_MAX = 4_096
-"""Of a key that is shown: with a longer one a handshake would hold the event loop for too long."""
+"""The length of a key that is shown: with a longer one a handshake would hold the event loop for
+too long."""
 _HAS_REVOCATIONS = b"-----BEGIN X509 CRL-----"
 _RSA_KEY = bytes.fromhex("06092a864886f70d010101")  # RFC 8017, appendix A.1: rsaEncryption
 STREAM, HTTP = "coordinator-stream", "http/1.1"

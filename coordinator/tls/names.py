@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 URIS_MAX = 8
-"""Of one certificate; further ones count for nothing."""
+"""The names of one certificate; further ones count for nothing."""
 URI_BYTES_MAX = 512
 
 

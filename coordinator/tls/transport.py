@@ -23,7 +23,8 @@ from coordinator.tls.pipe import TlsPipe
 
 HANDSHAKES_AT_ONCE = 4
 HANDSHAKE_BYTES_MAX = 128 * 1024
-"""That a stranger may send before its handshake is done; a chain of certificates is some KiB."""
+"""How much a stranger may send before its handshake is done; a chain of certificates is some
+KiB."""
 READ_BYTES = 17 * 1024
 """A whole record. The dearest that may be in it are 650 changes of keys: 10 ms."""
 ANSWERS_UNSENT_BYTES_MAX = 64 * 1024

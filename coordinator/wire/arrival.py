@@ -34,7 +34,7 @@ SPARE_S = 1.0
 _REFUSAL_LINGER_S = 0.5
 _REFUSALS_LINGERING_MAX = 100
 UNFINISHED_HANDSHAKES_MAX = 1_000
-"""Of TLS, that wait for their client; it answers within a round trip."""
+"""The TLS handshakes that wait for their client; it answers within a round trip."""
 _TLS_RECORD = b"\x16"
 """How TLS begins; no method of HTTP does, nor the stream."""
 _NO_TLS_HERE = "this port does not speak TLS: use http:// here, or set http.tls_cert_file"
@@ -60,9 +60,9 @@ class Doorway:
         self.tls = tls
         self.handshakes = Handshakes(UNFINISHED_HANDSHAKES_MAX)
         self.arrivals: set[Arrival] = set()
-        """Those that have not said what they speak."""
+        """The connections that have not said what they speak."""
         self.certified: WeakSet[TlsTransport] = WeakSet()
-        """Those whose clients have shown a certificate."""
+        """The connections whose clients have shown a certificate."""
 
     def __call__(self) -> Arrival:
         return Arrival(self)
@@ -92,7 +92,7 @@ class Arrival(asyncio.Protocol):
         self._is_plain = True
         """Whether its bytes are not those of TLS."""
         self._trusted = b""
-        """By which CAs and revocation lists its client's certificate is judged."""
+        """The CAs and revocation lists by which its client's certificate is judged."""
         self._place: Place | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None

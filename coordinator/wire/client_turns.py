@@ -30,9 +30,9 @@ class TurnRequest(ClientRequest, Protocol):
     """A request, as its turns see it."""
 
     key: str
-    """Of its client, once it was looked at."""
+    """The key of its client, once it was looked up."""
     mark: int
-    """Of its turn; 0 while it has none."""
+    """The mark of its turn; 0 while it has none."""
     cost: int
 
 

@@ -47,7 +47,7 @@ from coordinator.wire.strict_json import found, shortened
 Value = TypeVar("Value")
 
 _NEAR_CHARACTERS_MAX: Final = 64
-"""Of an unknown name, compared with those that are known."""
+"""The part of an unknown name that is compared with those that are known."""
 
 
 def to_body(value: Any, encoding: Encoding = Encoding.JSON, *, given: Collection[str] = ()) -> Any:

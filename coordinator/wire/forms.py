@@ -100,7 +100,7 @@ BOOLEAN: Final = Form("true or false", _read_boolean)
 
 
 BYTES: Final = Form("text", lambda value: value)
-"""Of bytes, which take one of two fields: see ``body_fields``."""
+"""The form of bytes, which take one of two fields: see ``body_fields``."""
 
 
 def _read_problem(value: Any) -> Any:
@@ -110,7 +110,7 @@ def _read_problem(value: Any) -> Any:
 
 
 PROBLEM: Final = Form("an object", _read_problem, lambda error, _: to_problem(error))
-"""Of an error, as problem details."""
+"""The form of an error, as problem details."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ class Leftovers:
         self._releasing = 0
         """How many releases are under way that their own callers wait for."""
         self._releases: dict[tuple[str, str], int] = {}
-        """The same of an owner in a queue."""
+        """The releases under way, by an owner in a queue."""
         self._released: dict[tuple[str, str], Future[None]] = {}
         """What is done when none of them is; made if an attempt waits for it."""
         self._guard = threading.Lock()

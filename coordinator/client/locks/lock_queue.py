@@ -79,7 +79,7 @@ class LockQueue(HeldVerbs):
     """
 
     serves_threads = True
-    """Its verbs may be called where ``client.begin`` runs them, outside the event loop."""
+    """Whether its verbs may be called where ``client.begin`` runs them, outside the event loop."""
 
     def __init__(
         self,

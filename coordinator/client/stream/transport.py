@@ -73,7 +73,7 @@ class StreamTransport:
         self.tls = tls or ClientTls()
         self._connect = self._by_tcp if connect is None else connect
         self._ready: dict[str, Connection] = {}
-        """Of each member the connection that takes the next request."""
+        """By member, the connection that takes the next request."""
         self._connections: dict[str, list[Connection]] = {}
         self._opening: dict[str, asyncio.Task[Connection | None]] = {}
         self._http_until_s: dict[str, float] = {}

@@ -21,7 +21,7 @@ FACTS_MAX = 200
 NAME_BYTES_MAX = 200
 VALUE_BYTES_MAX = 1_024
 FACTS_BYTES_MAX = 12 * 1024
-"""Of all of them together, in the handshake."""
+"""The size of all facts together, in the handshake."""
 _SHOWN_MAX = 160
 
 _SAME_LIST = (

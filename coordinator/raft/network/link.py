@@ -93,9 +93,9 @@ class Link(asyncio.Protocol):
         self._stream: asyncio.Transport | None = None
         self._securing = securing
         self._certificate_names: tuple[str, ...] = ()
-        """Of the other side, once TLS has begun."""
+        """The names in the other side's certificate, once TLS has begun."""
         self._trusted = b""
-        """By which CAs and revocation lists it is judged."""
+        """The CAs and revocation lists by which it is judged."""
         self._has_begun = False
         """Whether it is known that both sides speak TLS, or that neither does."""
         self._deadline: asyncio.TimerHandle | None = None

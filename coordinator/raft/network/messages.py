@@ -26,13 +26,13 @@ INCARNATIONS_TOLD_MAX = 4_096
 """Ids in one ``Incarnation``."""
 INCARNATION_ID_BYTES = 8
 _SHORT_BYTES_MAX = 128
-"""Of ids, seals and digests; of the names of members, kinds of requests and errors."""
+"""The size of ids, seals and digests; of the names of members, kinds of requests and errors."""
 _LONG_BYTES_MAX = {
     "ids": INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES,
     "data": _BYTES_MAX,
     "payload": _BYTES_MAX,
 }
-"""Of longer fields by their names; the last two are as long as a frame allows."""
+"""The size of longer fields, by their names; the last two are as long as a frame allows."""
 
 
 class FrameError(Exception):

@@ -41,7 +41,7 @@ class Disagreements:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._found: dict[str, tuple[str, int]] = {}
-        """By member: the sentence, and when it was last found."""
+        """The latest refusal by member: the sentence, and when it was last found."""
         self._logged: dict[str, tuple[str, int]] = {}
 
     def add(self, member_id: str, why: str) -> None:

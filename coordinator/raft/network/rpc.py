@@ -45,12 +45,12 @@ logger = logging.getLogger(__name__)
 REQUESTS_IN_FLIGHT_MAX = 4_096
 """Requests of one member that are answered here at the same time."""
 BEGUN_BYTES_MAX = 64 * 1024
-"""Of the requests that are begun in a pass, but for a longer one alone."""
+"""The size of the requests that are begun in a pass, but for a longer one alone."""
 _BEGUN_BYTES_MIN = BEGUN_BYTES_MAX // 100
 """What a short request counts as: a hundred are begun in a pass."""
 FRAME_OVERHEAD_BYTES = 512
 _ERROR_BYTES_MAX = 64 * 1024
-"""Of an error and its fields; without them if they are longer."""
+"""The size of an error and its fields; without them if they are longer."""
 
 
 class _Incoming(NamedTuple):

@@ -127,9 +127,10 @@ class Incarnations:
         """Members that have noted an incarnation on this connection, and hear this one since."""
         self._accused: set[str] = set()
         self._accused_by: set[str] = set()
-        """Those who do, of what this member cannot check; each counts once in its life."""
+        """The members that accuse this one, of what it cannot check; each counts once in its
+        life."""
         self._vouched: dict[tuple[str, bytes], set[str]] = {}
-        """By member and life: the asked members that hear it."""
+        """The asked members, by member and life: the asked members that hear it."""
         self._logged_ms: dict[str, int] = {}
         self._slowly_ms = 0
         self._shown_by: dict[str, Shown] = {}

@@ -105,7 +105,7 @@ class Recovering:
         self._try_again_ms: int | None = None
         self.proof = self._load_proof()
         self.key = b""
-        """Of the seals of this directory (``incarnations`` keeps it)."""
+        """The key of the seals of this directory (``incarnations`` keeps it)."""
         self.stage = RecoveryStage.PROVEN
         if disk.exists(self._path):
             recorded = disk.read(self._path)

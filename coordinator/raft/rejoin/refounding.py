@@ -66,7 +66,7 @@ class HeldData:
         self.owner = ownership.load(disk, data_dir)
         self.has_vote = not disk.exists(join(data_dir, recovering.NAME))
         self.differs = disk.exists(join(data_dir, quarantine.NAME))
-        """Its state differed from that of a quorum (``quarantine``)."""
+        """Whether its state differed from that of a quorum (``quarantine``)."""
         self._log = Journal(log_directory, disk)
         try:
             self._store = SnapshotStore(join(data_dir, "snapshots"), disk, piece_bytes=PIECE_BYTES)

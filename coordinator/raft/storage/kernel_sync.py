@@ -24,7 +24,7 @@ from typing import Protocol
 from coordinator.raft.blocking import Started, WorkerThread
 
 _NUMBERS = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
-"""Of io_setup, io_destroy, io_getevents and io_submit, by machine."""
+"""The system call numbers of io_setup, io_destroy, io_getevents and io_submit, by machine."""
 _FDSYNC = 3  # IOCB_CMD_FDSYNC, since Linux 4.18
 _TELL_EVENTFD = 1  # IOCB_FLAG_RESFD
 

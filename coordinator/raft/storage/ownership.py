@@ -56,7 +56,7 @@ class Owner:
     member_id: str
     cluster_id: bytes = b""
     member_ids: tuple[str, ...] = ()
-    """Of the whole cluster, sorted; empty as long as they may still be corrected."""
+    """The members of the whole cluster, sorted; empty as long as they may still be corrected."""
 
     def __str__(self) -> str:
         return f"member {self.member_id!r} of cluster {self.cluster!r}"

@@ -104,9 +104,9 @@ class Replay:
         self.next_index: int | None = None
         """The index that the next entry must have; None if any is allowed."""
         self.synced_bytes = 0
-        """Of the segment read last: what its own marks say is stable."""
+        """The synced part of the segment read last: what its own marks say is stable."""
         self.valid_bytes = 0
-        """Of the segment read last: the end of its last whole record."""
+        """The sound part of the segment read last: the end of its last whole record."""
 
     def read(self, path: str, sequence: int, data: bytes, *, stable_bytes: int | None) -> None:
         """Apply a segment's records, in the order of their sequences.

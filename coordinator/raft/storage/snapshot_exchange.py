@@ -109,7 +109,7 @@ class SnapshotExchange:
         """The store finishes one snapshot at a time, written or received."""
         self._bytes_since = 0
         self._size_bytes = 0
-        """Of the last snapshot that was made or installed."""
+        """The size of the last snapshot that was made or installed."""
         self._next_make_ms = 0
         self.snapshot_index = 0
         self.made_total = 0

@@ -39,7 +39,8 @@ class QueueAttempt(NamedTuple):
     """Called once, with the session and the position, if it has to wait."""
     on_position: Callable[[int], None] | None = None
     own_request: RequestId | None = None
-    """Of an attempt without a number, drawn by the member, which can then withdraw it as well."""
+    """The number of an attempt that has none, drawn by the member, which can then withdraw it as
+    well."""
     on_entered: Callable[[bool], None] | None = None
     """Called once it is certain whether a place was taken (and the session opened)."""
 

@@ -31,7 +31,7 @@ _GRANT_ID: Final = re.compile(rf"((?:read-|slot-)?){_NUMBER}-{_NUMBER}", re.ASCI
 _MARKED: Final = ("read-", "slot-")
 """The prefixes of names that a grant id repeats; it leaves out every other one."""
 SHOWN_MAX: Final = 5_000
-"""Of those who hold, and of those who wait, when a queue is looked at."""
+"""How many holders, and how many waiters, are shown when a queue is looked at."""
 OF_SESSION_MAX: Final = 2_000
 """When those of one session are: finding their places costs more."""
 _DOTS: Final = {".": "%2E", "..": "%2E%2E"}

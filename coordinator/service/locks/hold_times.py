@@ -50,7 +50,7 @@ _SEEN_AT_ONCE: Final = 50
 """Queues, and holders of each."""
 _LOOKED_AT_ONCE: Final = 1_000
 _SAID_AT_ONCE: Final = 20
-"""Of those holds that have become long."""
+"""How many long holds are logged in one look."""
 _CLASS_END: Final = re.compile(r"[:/]")
 _PREFIX: Final = LOCKS.root + "/"
 _CONTENDER: Final = re.compile(_PREFIX + r"[^/]+/(?!delay-)[^/]*\d{10}", re.ASCII)

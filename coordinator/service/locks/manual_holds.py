@@ -66,7 +66,7 @@ class ManualHolds:
         self._overdue = 0
         self._in_round = 0
         self._warned: dict[tuple[str, int, int], None] = {}
-        """Of which holds it was said, as they were planned then."""
+        """The holds that were reported, as they were planned then."""
         self._warned_before: dict[tuple[str, int, int], None] = {}
 
     def look(self, now_ms: int) -> None:

@@ -42,7 +42,7 @@ class Leave:
     session_id: str
     word: str
     has_number: bool
-    """Its client has given it a request number, and may repeat it anywhere."""
+    """Whether its client has given it a request number, and may repeat it anywhere."""
     caller: Caller = NOBODY
     """Whose attempt it was."""
 

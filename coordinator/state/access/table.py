@@ -115,7 +115,7 @@ class AccessTable:
         self.revision = found.revision
         """Grows with each change."""
         self.zxid = found.zxid
-        """That of the last change."""
+        """The zxid of the last change."""
         self.is_changed = False
         """Whether this command changed something here."""
         self._roles: dict[str, RoleRecord] = {each.name: each for each in found.roles}
@@ -125,7 +125,7 @@ class AccessTable:
         self._rule_count = sum([len(each.rules) for each in found.roles])
         self._rights_of: dict[str, IdentityRights] = {}
         self._current: dict[Caller, IdentityRights] = {}
-        """Of callers that were found to be current, until something changes here."""
+        """The callers that were found to be current, until something changes here."""
         for identity in found.identities:
             self._enter(identity)
         if len(self._identities) != len(found.identities) or len(self._roles) != len(found.roles):

@@ -71,7 +71,7 @@ class ContenderRecord(NamedTuple):
     session_id: str | None
     """None for a znode, made by hand, that outlives sessions."""
     data: bytes
-    """As it was when it entered; empty when it was too long to be kept."""
+    """The data when it entered; empty when it was too long to be kept."""
     entered_ms: int
     owner: str = ""
     lock_delay_ms: int = 0
@@ -83,7 +83,7 @@ class ContenderRecord(NamedTuple):
     granted_ms: int = 0
     grant_number: int = 0
     is_repeated: bool = False
-    """Its request came more than once, so another than who sent it first may know of it."""
+    """Whether its request came more than once, so another than who sent it first may know of it."""
     identity: str = ""
     """Who entered it, as whose waiter it counts; "" if nobody's (``access.quotas``)."""
     extensions: int = 0

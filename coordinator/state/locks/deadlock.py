@@ -250,7 +250,7 @@ class _Reduction:
         self.what = what
         self._left = table.limits.deadlock_search_max
         self._sizes = sizes
-        """Those that are to be set, before those that are."""
+        """The sizes that are to be set; they count before those that are set."""
         self._lines: dict[str, _Line] = {}
         self._waits: dict[Owner, int] = {}
         """How many of its contenders do not hold yet; 0 for one that can go on."""

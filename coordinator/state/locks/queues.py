@@ -92,7 +92,7 @@ class LockTable:
         self._pending_delays: dict[str, int] = {}
         self._touched: dict[str, None] = {}
         self._left_out = 0
-        """To how many this command has not granted, since they have lost the right to it."""
+        """How many this command has not granted to, because they have lost the right to it."""
 
     def use(self, limits: MachineLimits) -> None:
         """Keep as much of the history of grants as ``limits`` say from now on."""

@@ -30,7 +30,7 @@ DOOR = web.AppKey("door", Door)
 NAMES: web.AppKey[Names | None] = web.AppKey("names", object)  # type: ignore[arg-type]
 """The names that it may be called by, beside addresses; none, or no such key: by any."""
 ROUTES: web.AppKey[tuple[Route, ...]] = web.AppKey("routes", tuple)
-"""Those of the member, for other doors."""
+"""The routes of the member, for other doors."""
 SERVER = "coordinator"
 
 

@@ -197,7 +197,7 @@ ELECTION_KINDS = {
     "ElectionGrantReply": AcquireReply,
     "CampaignLine": AcquireLine,
 }
-"""Those that go by other names for a lock than for an election."""
+"""The kinds that have other names for a lock than for an election."""
 WRITES: dict[str, tuple[Any, Collection[str]]] = {
     "Create": (Create, {"path"}),
     "SetData": (SetData, {"path"}),

@@ -30,7 +30,7 @@ logger = logging.getLogger("coordinator.http")
 _PIECE_BYTES = 2 * 1024
 """At most one of them waits for room, beside what the kernel holds for the connection."""
 _KERNEL_BYTES_MAX = 64 * 1024
-"""Of what is sent and not taken; Linux doubles it, and would take megabytes if not told."""
+"""The size of what is sent and not taken; Linux doubles it, and takes megabytes by default."""
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 

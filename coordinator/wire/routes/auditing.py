@@ -36,7 +36,7 @@ AUDITED: Final = {
     "add_token": "request.add_token",
     "drop_token": "request.drop_token",
 }
-"""By operation, each of which needs ``admin``: the event of its line."""
+"""The event of an audit line by operation; each operation needs ``admin``."""
 _NOBODY: Final = 401
 BY_MAX: Final = 256
 _REFUSED: Final = (_NOBODY, 403)

@@ -29,11 +29,11 @@ class BodyBounds:
 
 
 SMALL = BodyBounds(64 * 1024, 2_000)
-"""Of every route that does not say otherwise: it takes a few fields."""
+"""The limit of every route that does not say otherwise: it takes a few fields."""
 DATA = BodyBounds(sys.maxsize, 2_000)
-"""Of a route that takes the data of one znode."""
+"""The limit of a route that takes the data of one znode."""
 MANY = BodyBounds(sys.maxsize, 50_000)
-"""Of a route that takes many operations or selectors."""
+"""The limit of a route that takes many operations or selectors."""
 
 
 def is_light(size: int) -> bool:

@@ -39,7 +39,7 @@ class PageRoutes:
     def __init__(self, door: Door) -> None:
         self._door = door
         self._pages: dict[str, dict[str, Page]] = {}
-        """Of each site that was asked for: few members are."""
+        """The pages of each site that was asked for: few members are."""
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes of both sites."""

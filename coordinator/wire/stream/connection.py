@@ -41,7 +41,7 @@ from coordinator.wire.stream.turns import RequestTurns
 logger = logging.getLogger("coordinator.stream")
 
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
-"""Of one connection: answers to requests that came while it still read, and its client does not."""
+"""The unsent answers of a connection to requests that came before its client ceased to read."""
 _LARGE_BYTES: Final = 4 * 1024
 _UNSENT_BYTES_LARGE = 4 * 1024 * 1024
 """Beyond it a large answer to a read is not sent: it is refused, and may be sent again."""
@@ -78,7 +78,7 @@ class StreamConnection(asyncio.Protocol):
         self._running: dict[int, StreamRequest] = {}
         self._last_id = 0
         self._leader_url: str | None = None
-        """As it was sent to the client last."""
+        """The URL that was sent to the client last."""
         self._preface_left = len(frames.PREFACE)
         self._partial = PartialBytes(door.body_bytes)
         self._has_hello = False

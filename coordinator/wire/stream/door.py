@@ -18,7 +18,7 @@ from coordinator.wire.routes.route import Route
 from coordinator.wire.stream import frames
 
 REQUESTS_MAX = 1_024
-"""Of one connection, under way at once."""
+"""The requests of one connection under way at once."""
 
 
 class ServedConnection(Protocol):

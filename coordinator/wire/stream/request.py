@@ -80,7 +80,7 @@ class StreamRequest:
         self.authorization = frame.headers.get(AUTHORIZATION) or sender.authorization
         self.caller = NOBODY
         self.place = sender.place
-        """That of its connection."""
+        """The place of its connection."""
         # Nobody reads the body of a GET, which may wait for long: what is kept shows that it came.
         self._body = frame.body[:1] if frame.body and frame.method == "GET" else frame.body
         self._sender = sender
@@ -90,7 +90,7 @@ class StreamRequest:
         """Whether others wait for it to be answered."""
         self.key = ""
         self.mark = 0
-        """Of the turn in which it was begun."""
+        """The mark of the turn in which it was begun."""
         self.cost = 1
 
     @property

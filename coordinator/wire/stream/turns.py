@@ -63,14 +63,14 @@ class RequestTurns:
     ) -> None:
         self._turns = turns
         self._key = ""
-        """Of the client of the latest request."""
+        """The key of the client of the latest request."""
         self._serving: ServingConnection = serving
         self._take = take
         self._loop = asyncio.get_running_loop()
         self._is_held = False
         self._hold_until_s = 0.0
         self._long: deque[StreamRequest] = deque()
-        """Those that wait for the long answer before theirs."""
+        """The requests that wait for the long answer before theirs."""
         self._is_long_served = False
 
     @property
