@@ -40,6 +40,7 @@ from coordinator.errors import (
 )
 from recipes.changes import until
 from recipes.ephemeral import Ephemeral, make, remove
+from recipes.grant import Grant
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of
 from recipes.paths import path_of, segment_of
 from recipes.semaphore import SIZE_MAX, Semaphore
@@ -152,6 +153,13 @@ class Borrowed(Generic[ClientT]):
     def fencing_token(self) -> int:
         """Larger than that of any earlier borrower of this resource."""
         return self._claim.czxid
+
+    @property
+    def grant(self) -> Grant[ClientT] | None:
+        """The place among the borrowers, without which nothing is borrowed; None once given back.
+
+        Its token is not the resource's."""
+        return self._slot.grant
 
     @property
     def is_lost(self) -> bool:

@@ -15,7 +15,7 @@ from coordinator.cli.connection import name_shared_options, shared_options
 _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     (
         "Run a command while holding something",
-        {"lock": "locks", "elect": "electing", "once": "once"},
+        {"lock": "locks", "elect": "electing", "once": "once", "borrow": "borrowing"},
     ),
     (
         "Hold a lock by hand, whatever becomes of the shell",

@@ -129,9 +129,27 @@ class Runner:
             COORDINATOR_ATTEMPT=str(attempt.number),
         )
 
-    async def _run(self, grant: Grant[Any], **variables: str) -> dict[str, int]:
+    async def borrow(
+        self, lease_s: float, name: str, resources: list[str], wait: Any, label: str | None
+    ) -> None:
+        """Run it while one of the resources is borrowed."""
+        from recipes.pool import Pool
+
+        self._listen()
+        async with self._settings.connector(lease_s=lease_s, label=label or "") as client:
+            pool: Pool[AsyncClient] = Pool(client, name, resources)
+            async with await pool.borrow(timeout=wait) as borrowed:
+                grant = borrowed.grant
+                assert grant is not None, "it is not given back yet"
+                await self._run(
+                    grant, borrowed.fencing_token, COORDINATOR_RESOURCE=borrowed.resource
+                )
+
+    async def _run(
+        self, grant: Grant[Any], token: int | None = None, **variables: str
+    ) -> dict[str, int]:
         environ = {**os.environ, **variables}
-        environ["COORDINATOR_FENCING_TOKEN"] = str(grant.fencing_token)
+        environ["COORDINATOR_FENCING_TOKEN"] = str(token or grant.fencing_token)
         environ["COORDINATOR_LOCK_NAME"] = grant.lock
         environ["COORDINATOR_GRANT_ID"] = grant.grant_id
         if self._settings.endpoints is not None:

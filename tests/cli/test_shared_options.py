@@ -59,6 +59,7 @@ COMMANDS: dict[str, list[str]] = {
     "access": ["access"],
     "lock": ["lock", "daily-report", "--", "true"],
     "elect": ["elect", "daily-report", "--", "true"],
+    "borrow": ["borrow", "shared-options", "--of", "a", "--", "true"],
     "once": ["once", "daily-report", "--every", "1h", "--", "true"],
     "hand-over": ["hand-over", "daily-report"],
     "watch": ["watch", "/shared-options-set", "--from-zxid", "0", "--once"],

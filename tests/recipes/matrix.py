@@ -203,8 +203,7 @@ MATRIX: dict[str, Row] = {
     "Pool": Row(
         home="pool", page="sharing.md#A pool", trace="recipe-pool",
         world="test_pool::test_no_resource_has_two_borrowers", cancelled="Pool", broken="Pool",
-        verb=no("a shell holds one of N with `lock --slots`, and a name of its own"),
-        story=NO_STORY, token="pool:Borrowed.fencing_token",
+        verb="borrow", story=NO_STORY, token="pool:Borrowed.fencing_token",
     ),
     "CachedValue": Row(
         home="cached_value", page="sharing.md#A value read without a request",
