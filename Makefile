@@ -98,9 +98,9 @@ bench-peers-tools: $(VENV)/.installed-dev
 	-@javac -cp '$(PEERS)/zookeeper/*' -d $(PEERS) bench/peers/zookeeper/Load.java
 	-@$(APT) install -y --no-install-recommends redis-server wrk
 
-# The same source, compiled by mypyc beside it (setup.py). Needs a C compiler, some eight minutes
-# of a core and 2 GB of memory; what runs then is what was compiled, until this is called again or
-# `make pure`.
+# The same source, compiled by mypyc beside it (setup.py). Needs a C compiler, three minutes of
+# processor time on as many cores as there are, and 1 GB of memory; what runs then is what was
+# compiled, until this is called again or `make pure`.
 compiled: $(VENV)/.installed-dev pure
 	@COORDINATOR_COMPILED=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
 	@find coordinator coordinator__mypyc*.so -name '*.so' -exec touch {} +

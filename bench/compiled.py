@@ -1,11 +1,11 @@
 """The compiled build against the source as it is, in one run: the same work, the same results.
 
-Two copies of the source, one of them compiled (about a minute), take turns: a pair of acquire and
-release in the state machine; 10,000 mixed commands, decoded and applied; simulated worlds. Each
-figure is processor time, the least of the rounds. Digests of the states and of the worlds' traces
-must agree, else this fails.
+Two copies of the source, one of them compiled (three minutes of a core), take turns: a pair of
+acquire and release in the state machine; 10,000 mixed commands, decoded and applied; simulated
+worlds. Each figure is processor time, the least of the rounds. Digests of the states and of the
+worlds' traces must agree, else this fails.
 
-    python -m bench.compiled [--rounds 3] [--worlds 4] [--level 3]
+    python -m bench.compiled [--rounds 3] [--worlds 4] [--level 2]
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.compiled", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--worlds", type=int, default=4, help="of 10 simulated seconds each")
-    parser.add_argument("--level", type=int, default=3, help="of the C compiler's optimization")
+    parser.add_argument("--level", type=int, default=2, help="of the C compiler's optimization")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.here:
