@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import enum
+import importlib
 import importlib.machinery
 import os
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -130,3 +133,179 @@ def test_what_has_a_length_says_whether_it_is_empty(path: Path) -> None:
         if isinstance(node, ast.ClassDef):
             methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
             assert "__len__" not in methods or "__bool__" in methods, node.name
+
+
+def classes_of(path: Path) -> list[type]:
+    """Return the classes that a compiled module defines."""
+    module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    return [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and each.__module__ == module.__name__
+    ]
+
+
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_inherits_a_length_says_whether_it_is_empty(path: Path) -> None:
+    """The same of lengths that come from a base class, and of members of enumerations: they are
+    true in compiled code, so none may be false where it is not compiled."""
+    for each in classes_of(path):
+        if issubclass(each, enum.Enum) and "__bool__" not in vars(each):
+            assert all(each), each.__name__
+        elif hasattr(each, "__len__") and not getattr(each, "_fields", ()):
+            assert hasattr(each, "__bool__") or issubclass(each, enum.Enum), each.__name__
+
+
+_CONSUMING = {
+    *("all", "any", "bytes", "dict", "extend", "frozenset", "join", "list", "max", "min", "next"),
+    *("set", "sorted", "sum", "tuple", "update"),
+}
+"""What takes all of a generator expression at once, or of what mypyc makes a loop."""
+
+
+def early_generators(tree: ast.AST) -> list[int]:
+    """Return the lines of generator expressions that are not consumed where they are written."""
+    allowed = {
+        id(argument)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _CONSUMING
+        for argument in node.args
+    }
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.GeneratorExp) and id(node) not in allowed
+    ]
+
+
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_compiled_module_counts_on_a_lazy_generator_expression(path: Path) -> None:
+    """mypyc makes a list of it: the first of 10,000 holders cost a look at all of them, and a
+    snapshot was in memory twice while it was restored."""
+    assert early_generators(ast.parse(path.read_text())) == [], "a list, next(...) or a loop"
+
+
+def test_early_generators_are_found() -> None:
+    source = """
+first = next((each for each in many if each.is_wanted), None)
+whole = tuple(each for each in many)
+wrong = (each for each in many)
+take((each for each in many))
+"""
+    assert early_generators(ast.parse(source)) == [4, 5]
+
+
+def ends_in_generators(tree: ast.AST) -> list[int]:
+    """Return the lines of yields inside a ``with``, or a ``try`` with a ``finally``."""
+    found = []
+    for node in ast.walk(tree):
+        has_end = isinstance(node, ast.With | ast.AsyncWith) or (
+            isinstance(node, ast.Try) and bool(node.finalbody)
+        )
+        if has_end:
+            found += [
+                each.lineno
+                for each in ast.walk(node)
+                if isinstance(each, ast.Yield | ast.YieldFrom)
+            ]
+    return found
+
+
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_compiled_generator_has_something_to_end(path: Path) -> None:
+    """One that is left before its end is not closed: a ``finally`` would not run."""
+    assert ends_in_generators(ast.parse(path.read_text())) == []
+
+
+def test_generators_with_something_to_end_are_found() -> None:
+    source = """
+def rows():
+    try:
+        yield 1
+    except OSError:
+        pass
+    try:
+        yield 2
+    finally:
+        close()
+    with file:
+        yield 3
+"""
+    assert ends_in_generators(ast.parse(source)) == [8, 12]
+
+
+_RECURSIVE = {
+    "coordinator/state/codec.py": {"_as_former"},  # operations in a multi are none themselves
+    "coordinator/state/emptying.py": {"emptied"},  # that of a table, and a table has no tables
+    "coordinator/state/rules.py": {"_text_of"},  # our own constants
+    "coordinator/wire/codec.py": {"_form"},  # of types, when modules are loaded
+    "coordinator/wire/routes/acquire.py": {"_with_lease"},  # the parts of a grant have none
+}
+"""Functions of compiled modules that call themselves, and why they end soon."""
+
+
+def called_in(body: list[ast.stmt]) -> Iterator[ast.expr]:
+    """Yield what these statements call, but not what functions do that they only define."""
+    rest: list[ast.AST] = [*body]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.Call):
+            yield node.func
+        rest += ast.iter_child_nodes(node)
+
+
+def recursive(tree: ast.AST) -> set[str]:
+    """Return the functions that call themselves, also by way of others of their class or module."""
+    calls: dict[str, set[str]] = {}
+    for owner in ast.walk(tree):
+        prefix = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
+        body = getattr(owner, "body", ())
+        for node in body if isinstance(body, list) else ():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found = calls.setdefault(prefix + node.name, set())
+                for each in called_in(node.body):
+                    if isinstance(each, ast.Name):
+                        found.add(each.id)
+                    elif isinstance(each, ast.Attribute) and ast.unparse(each.value) == "self":
+                        found.add(prefix + each.attr)
+
+    def reached(start: str) -> set[str]:
+        found: set[str] = set()
+        rest = [*calls[start]]
+        while rest:
+            name = rest.pop()
+            if name in calls and name not in found:
+                found.add(name)
+                rest += calls[name]
+        return found
+
+    return {name for name in calls if name in reached(name)}
+
+
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_compiled_function_calls_itself_as_deep_as_somebody_likes(path: Path) -> None:
+    """Compiled functions have no limit of recursion: too deep ends the process, without a word."""
+    found = recursive(ast.parse(path.read_text()))
+
+    assert found == _RECURSIVE.get(str(path.relative_to(ROOT)), set())
+
+
+def test_recursion_is_found() -> None:
+    source = """
+def one():
+    return two()
+def two():
+    return one() + three()
+def three():
+    return 3
+class Tree:
+    def depth(self):
+        return self.below()
+    def below(self):
+        return self.depth()
+    def later(self):
+        loop.call_soon(lambda: self.later())
+"""
+    assert recursive(ast.parse(source)) == {"one", "two", "Tree.depth", "Tree.below"}

@@ -115,7 +115,7 @@ def _encode_guarded(each: Guarded) -> Row:
 
 
 def _decode_guarded(row: Row) -> Guarded:
-    conditions, then, otherwise = (_ZNODE_OPERATIONS.decode_all(each) for each in row[1:])
+    conditions, then, otherwise = [_ZNODE_OPERATIONS.decode_all(each) for each in row[1:]]
     for condition in conditions:
         if type(condition) is not Check:
             raise ValueError(f"expected a check, found {type(condition).__name__}")
@@ -275,9 +275,9 @@ def _as_former(operation: Any) -> Any:
     if type(operation) is Multi:
         return Multi(tuple([_as_former(each) for each in operation.operations]))
     if type(operation) is Guarded:
-        then, otherwise = (
+        then, otherwise = [
             tuple([_as_former(each) for each in branch])
             for branch in (operation.then, operation.otherwise)
-        )
+        ]
         return Guarded(operation.conditions, then, otherwise)
     return operation

@@ -343,7 +343,7 @@ class ReleasedTable:
 
     def __init__(self, count_max: int, released: Iterable[tuple[str, int]] = ()) -> None:
         self.count_max = count_max
-        self._released = RecencyMap[tuple[str, int], None]((each, None) for each in released)
+        self._released = RecencyMap[tuple[str, int], None](zip(released, repeat(None)))
 
     def __len__(self) -> int:
         return len(self._released)

@@ -382,6 +382,9 @@ class _Values(ValuesView[V]):
     def __iter__(self) -> Iterator[V]:
         return chain.from_iterable([part.values() for part in self._parts])
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
 
 class _Items(ItemsView[K, V]):
     def __init__(self, of: Mapping[K, V], parts: tuple[dict[K, V], ...]) -> None:
@@ -390,3 +393,6 @@ class _Items(ItemsView[K, V]):
 
     def __iter__(self) -> Iterator[tuple[K, V]]:
         return chain.from_iterable([part.items() for part in self._parts])
+
+    def __bool__(self) -> bool:
+        return len(self) > 0

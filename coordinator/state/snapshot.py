@@ -282,7 +282,10 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         )
     applied_index, zxid, sequence_floor, dropped_index = header[2:6]
     limits = LimitsRecord() if header[1] < 4 else _limits_of(_next(rows))
-    znodes = LargeMap(_znode_of(_next(rows), header[1]) for _ in range(header[6]))
+    znodes = LargeMap[str, ZnodeRecord]()
+    for _ in range(header[6]):
+        path, znode = _znode_of(_next(rows), header[1])
+        znodes[path] = znode
     if len(znodes) != header[6]:
         raise ValueError("snapshot: a path is there twice")
     sessions = tuple([_session_of(_next(rows), header[1]) for _ in range(header[7])])

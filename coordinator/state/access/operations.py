@@ -302,8 +302,8 @@ class AccessOperations:
         table = self._table
         if not table.is_on:
             return
-        after = (changed if each.name == name else each for each in table.every_identity())
-        if not _is_administered(table.every_role(), (each for each in after if each is not None)):
+        after = [changed if each.name == name else each for each in table.every_identity()]
+        if not _is_administered(table.every_role(), [each for each in after if each is not None]):
             raise _nobody_left(what)
 
     def _revoke(self, gone: tuple[Caller, ...], departure: Departure) -> None:

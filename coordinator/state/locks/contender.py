@@ -159,6 +159,9 @@ class Ending(StrEnum):
     FORCED = "forced"
     MAX_HOLD = "max_hold"
 
+    def __bool__(self) -> bool:
+        return self is not Ending.HELD  # compiled code would take that for true without this
+
 
 class Departure(NamedTuple):
     """Why contenders go in one command; kept with the grants that end by it."""

@@ -15,7 +15,7 @@ Source: lock-delay is Chubby's (Burrows 2006, section 2.4).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import Final
 from urllib.parse import unquote
 
@@ -347,8 +347,8 @@ class LockOperations:
             self._close(directory, number, delay_ms, gone)
 
     def _close(self, directory: str, number: int, delay_ms: int, gone: dict[str, None]) -> None:
-        staying = (each for each in last_holders(self._locks, directory) if each.path not in gone)
-        last = next(staying, None)
+        holders = last_holders(self._locks, directory)
+        last = next((each for each in holders if each.path not in gone), None)
         place = number if last is None else max(number, last.number)
         own = "" if place == number else f"{number}-"
         path = f"{directory}/{DELAY_PREFIX}{own}{paths.sequence_suffix(place)}"
@@ -379,8 +379,8 @@ class LockOperations:
         """Return the refusal of a condition: it says who holds instead."""
         token, directory = condition.fencing_token, condition.directory
         holders, leaving = self._locks.holders(directory), self._locks.leaving
-        staying = (each.czxid for each in holders if each.session_id not in leaving)
-        tokens = tuple(islice(staying, _SHOWN_TOKENS_MAX))
+        staying = [each.czxid for each in holders if each.session_id not in leaving]
+        tokens = tuple(staying[:_SHOWN_TOKENS_MAX])
         name = unquote(directory.rpartition("/")[2])
         shown = ", ".join([str(each) for each in tokens])
         return LockLostError(

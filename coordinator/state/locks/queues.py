@@ -428,7 +428,7 @@ class LockTable:
         if capture is not None:
             table.grant_count = capture.grant_count
             table.sizes.update(capture.sizes)
-            recorded = LargeMap((each.path, each) for each in capture.contenders)
+            recorded = LargeMap([(each.path, each) for each in capture.contenders])
             table._pending_delays = {each.path: each.delay_ms for each in capture.closings}
         for root in QUEUE_ROOTS:
             for segment in tree.names(root[:-1]):
@@ -439,10 +439,10 @@ class LockTable:
             raise ValueError("a contender or lock-delay is recorded that is not there")
         if capture is not None:  # in the order in which they came, as before
             found, closed = table.contenders, table.closings
-            table.contenders = LargeMap(
-                (each.path, found[each.path]) for each in capture.contenders
-            )
-            table.closings = LargeMap((each.path, closed[each.path]) for each in capture.closings)
+            table.contenders = LargeMap()
+            for each in capture.contenders:
+                table.contenders[each.path] = found[each.path]
+            table.closings = LargeMap([(each.path, closed[each.path]) for each in capture.closings])
         for directory, queue in table.queues.items():
             if capture is None:
                 table._grant_again(tree, directory, queue)

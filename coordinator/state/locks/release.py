@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from coordinator.errors import BadArgumentsError, NotEmptyError, NotOwnerError
@@ -188,7 +187,7 @@ def _spent(request: RequestId, zxid: int) -> Outcome:
     return Outcome(zxid, None, Refusal(BadArgumentsError.code, message, facts), (), True)
 
 
-def _created_by(outcome: Outcome) -> Iterator[Created]:
+def _created_by(outcome: Outcome) -> list[Created]:
     result = outcome.result
     results: tuple[Result | ZnodeResult, ...] = ()
     if isinstance(result, MultiDone | GuardedDone):
@@ -197,4 +196,4 @@ def _created_by(outcome: Outcome) -> Iterator[Created]:
         results = result.contenders
     elif result is not None:
         results = (result,)
-    return (each for each in results if isinstance(each, Created))
+    return [each for each in results if isinstance(each, Created)]

@@ -8,6 +8,9 @@ from coordinator.state.locks.contender import ContenderRecord
 class Waiting(dict[str, int]):
     """The counts; of identities alone that have waiters."""
 
+    def __bool__(self) -> bool:
+        return len(self) > 0  # compiled code does not ask __len__ whether something is empty
+
     def arrive(self, contender: ContenderRecord) -> None:
         """Count a contender that has come, unless it holds."""
         identity = contender.identity

@@ -34,7 +34,7 @@ _known = lru_cache(maxsize=_KEPT)(_read)
 
 def _quality(item: str) -> tuple[str, float]:
     """Return one type of an Accept header and its weight (RFC 9110, section 12.4.2)."""
-    media_type, *parameters = (each.strip() for each in item.split(";"))
+    media_type, *parameters = [each.strip() for each in item.split(";")]
     weights = [each[2:] for each in parameters if each.startswith("q=")]
     try:
         return media_type, float(weights[0]) if weights else 1.0

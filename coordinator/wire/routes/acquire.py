@@ -177,7 +177,7 @@ class AcquireHandler:
                 grant = await kept.kept(begin(entering))
             except BadArgumentsError as error:
                 raise in_words_of_a_lease(error) from None
-            paths = [grant.path, *(each.path for each in grant.grants)]
+            paths = [grant.path, *[each.path for each in grant.grants]]
             await kept.begin_in_full(paths)
             return _with_lease(grant, kept.lease_ms, kept.remaining_ms(paths))
         opening, session_id = None, wanted.session_id
