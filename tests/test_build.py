@@ -7,6 +7,7 @@ import enum
 import importlib
 import importlib.machinery
 import os
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -309,3 +310,31 @@ class Tree:
         loop.call_soon(lambda: self.later())
 """
     assert recursive(ast.parse(source)) == {"one", "two", "Tree.depth", "Tree.below"}
+
+
+_CLASS = re.compile(r"^ *class (\w+)\((.*?)\):", re.MULTILINE | re.DOTALL)
+_INHERITABLE = {"Enum", "Exception", "IntEnum", "NamedTuple", "Protocol", "StrEnum", "Struct"}
+"""Bases of classes that mypyc leaves to Python."""
+
+
+def test_no_class_inherits_one_that_is_compiled_without_being_compiled() -> None:
+    """Not in tests either: Python refuses it where the build is compiled, and only there."""
+    compiled = compiled_sources()
+    native = {
+        each.name
+        for path in compiled
+        for each in ast.walk(ast.parse(path.read_text()))
+        if isinstance(each, ast.ClassDef)
+        and not _INHERITABLE & {ast.unparse(base).partition("[")[0] for base in each.bases}
+    }
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for room in ("coordinator", "recipes", "tests", "bench")
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if path not in compiled
+        for name, bases in _CLASS.findall(path.read_text())
+        if native & {each.strip().partition("[")[0] for each in bases.split(",")}
+    ]
+
+    assert {"MachineReplica", "Tree", "LargeMap"} <= native
+    assert found == []

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coordinator.raft.engine import Replace
 from coordinator.raft.rejoin import recovering, refounding
 from coordinator.raft.rejoin.refounding import HeldData, Position
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
@@ -53,17 +55,31 @@ class Replayed:
     outcome: Outcome
 
 
-class Held(MachineReplica):
-    """The state of a member that does not run; what is replayed into it is kept."""
+class Held:
+    """The replica of a member that does not run; what is replayed into it is kept."""
 
     def __init__(self) -> None:
-        super().__init__(StateMachine())
+        self._replica = MachineReplica(StateMachine())
         self.replayed: list[Replayed] = []
 
+    @property
+    def machine(self) -> StateMachine:
+        """The state."""
+        return self._replica.machine
+
     def apply(self, index: int, term: int, command: bytes) -> Outcome:
-        outcome = super().apply(index, term, command)
+        """Apply one entry of the log."""
+        outcome = self._replica.apply(index, term, command)
         self.replayed.append(Replayed(index, term, command, outcome))
         return outcome
+
+    def snapshot(self) -> Iterator[bytes]:
+        """Yield the state as it is now."""
+        return self._replica.snapshot()
+
+    def prepare_restore(self, pieces: Iterable[bytes]) -> Replace:
+        """Decode a state; return what puts it in the place of this one."""
+        return self._replica.prepare_restore(pieces)
 
 
 class Recovery:
