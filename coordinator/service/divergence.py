@@ -155,6 +155,8 @@ class Divergence:
         self._again: OrderedDict[Cursor, None] = OrderedDict()
         """Slices that are compared again before the round goes on."""
         self._is_taking = False
+        self._looked_ms = 0
+        """When the last look began a slice."""
         self._left_count = 0
         """Slices that still follow the one that is being taken, before the next look."""
         self._missed_count = 0
@@ -179,7 +181,7 @@ class Divergence:
             self._begin(leadership.term)
         if self._is_taking:
             return None
-        self._left_count = self._at_one_look() - 1
+        self._left_count = self._at_one_look(now_ms) - 1
         return self._begin_slice(leadership.term, now_ms)
 
     def _begin_slice(self, term: int, now_ms: int) -> int | None:
@@ -201,10 +203,11 @@ class Divergence:
         """Return how many slices a round has, as far as that is known before it ends."""
         return max(self._expected_count, self._replica.machine.znode_count // ITEMS_MAX)
 
-    def _at_one_look(self) -> int:
+    def _at_one_look(self, now_ms: int) -> int:
         """Return how many slices follow each other, so that the round of a large state ends."""
+        since_ms, self._looked_ms = now_ms - self._looked_ms, now_ms  # a busy member looks late
         count = max(self._slice_count(), self._taken_count)
-        needed = -(-count * SLICE_EVERY_MS // _ROUND_MS_MAX)
+        needed = -(-count * max(since_ms, SLICE_EVERY_MS) // _ROUND_MS_MAX)
         return min(max(needed, 1), _AT_ONE_LOOK_MAX)
 
     def _next_ms(self, now_ms: int) -> int | None:
