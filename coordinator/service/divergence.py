@@ -225,7 +225,8 @@ class Divergence:
         self._cursor = Cursor()
         self._is_taking = False
         self._missed_count = 0
-        self._round_began_ms = self._clock.monotonic_ms() - ROUND_MS_MIN
+        self._looked_ms = self._clock.monotonic_ms()
+        self._round_began_ms = self._looked_ms - ROUND_MS_MIN
         self._taken_count = self._expected_count = 0
         self._again.clear()
         self._doubts.clear()
