@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from coordinator.client.conditions import IfHeld as IfHeld
     from coordinator.client.connecting import Connector as Connector
     from coordinator.client.connecting import connect as connect
+    from coordinator.client.http_transport import HttpTransport as HttpTransport
     from coordinator.client.in_process import InProcessTransport as InProcessTransport
     from coordinator.client.locks.observing import ElectionStream as ElectionStream
     from coordinator.client.probing import HealthProbe as HealthProbe
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from coordinator.client.sync_and_async import expect_client as expect_client
     from coordinator.client.sync_client import BlockingStream as BlockingStream
     from coordinator.client.sync_client import Client as Client
-    from coordinator.client.transport import HttpTransport as HttpTransport
     from coordinator.client.transport import Request as Request
     from coordinator.client.transport import Response as Response
     from coordinator.client.transport import Transport as Transport
@@ -86,6 +86,7 @@ _HOMES = {
     "coordinator.client.async_client": ("AsyncClient",),
     "coordinator.client.conditions": ("Conditions", "HoldsLock", "IfHeld"),
     "coordinator.client.connecting": ("Connector", "connect"),
+    "coordinator.client.http_transport": ("HttpTransport",),
     "coordinator.client.in_process": ("InProcessTransport",),
     "coordinator.client.locks.observing": ("ElectionStream",),
     "coordinator.client.probing": ("HealthProbe",),
@@ -93,7 +94,7 @@ _HOMES = {
     "coordinator.client.session": ("Session", "SessionState"),
     "coordinator.client.sync_and_async": ("AnyClientT", "ClientT", "both", "expect_client"),
     "coordinator.client.sync_client": ("BlockingStream", "Client"),
-    "coordinator.client.transport": ("HttpTransport", "Request", "Response", "Transport"),
+    "coordinator.client.transport": ("Request", "Response", "Transport"),
     "coordinator.client.watching": ("ChangeStream",),
     "coordinator.model.history": ("GrantRecord", "GrantStory", "Previous"),
     "coordinator.model.grants": ("RevokeReply", "SizeReply"),

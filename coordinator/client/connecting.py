@@ -23,7 +23,7 @@ from coordinator.client.settings import ClientSettings
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.sync_client import Client
-from coordinator.client.transport import HttpTransport, Transport
+from coordinator.client.transport import LateTransport, Transport
 from coordinator.clock import Clock, SystemClock
 from coordinator.errors import BadArgumentsError, ConfigError
 from coordinator.tls.files import TlsFiles
@@ -211,9 +211,15 @@ async def _with_the_loop(client: AsyncClient) -> AsyncGenerator[None, None]:
 
 def _opened(name: TransportName, settings: ClientSettings) -> Transport:
     tls = settings.tls
-    if name == "http":
+
+    def over_http() -> Transport:
+        from coordinator.client.http_transport import HttpTransport
+
         return HttpTransport(tls=tls)
-    http = HttpTransport(tls=tls) if name == "auto" else None
+
+    if name == "http":
+        return over_http()
+    http = LateTransport(over_http) if name == "auto" else None
     return StreamTransport(label=settings.label, http=http, tls=tls)
 
 

@@ -18,8 +18,8 @@ import pytest
 
 from coordinator import AsyncClient, Client, Lock, connect
 from coordinator.client import Connector
+from coordinator.client.http_transport import HttpTransport
 from coordinator.client.stream.sockets import secure
-from coordinator.client.transport import HttpTransport
 from coordinator.clock import SystemClock
 from coordinator.config import Config, HttpConfig
 from coordinator.errors import BadArgumentsError, ConfigError, CoordinatorError

@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 
 from coordinator.client import HttpTransport, InProcessTransport, Request
+from coordinator.client.transport import LateTransport, Transport
 from coordinator.errors import ClientClosedError, ConnectionLostError, UnavailableError
 from tests.client.memory_cluster import LEFT, MemoryCluster, in_memory
 
@@ -86,6 +87,36 @@ async def test_a_refused_connection_and_an_unknown_host_are_definite() -> None:
     await transport.close()
     with pytest.raises(ClientClosedError):
         await transport.request("http://127.0.0.1:9", Request("GET", "/v1/status"), 1_000)
+
+
+async def test_a_late_transport_is_made_by_its_first_request_once() -> None:
+    """It passes everything on, also that it was closed."""
+    made: list[HttpTransport] = []
+
+    def make() -> Transport:
+        made.append(HttpTransport())
+        return made[-1]
+
+    transport = LateTransport(make)
+    assert not made
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            await transport.request("http://127.0.0.1:9", Request("GET", "/v1/status"), 5_000)
+    with pytest.raises(UnavailableError):
+        async with transport.stream("http://127.0.0.1:9", Request("GET", "/v1/status"), 5_000):
+            pass
+    assert len(made) == 1
+    await transport.close()
+    with pytest.raises(ClientClosedError):
+        await transport.request("http://127.0.0.1:9", Request("GET", "/v1/status"), 5_000)
+    assert made[0]._is_closed
+
+
+async def test_a_late_transport_that_was_closed_is_made_no_more() -> None:
+    transport = LateTransport(HttpTransport)
+    await transport.close()
+    with pytest.raises(ClientClosedError):
+        await transport.request("http://127.0.0.1:9", Request("GET", "/v1/status"), 5_000)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST"])
