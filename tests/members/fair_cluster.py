@@ -28,6 +28,8 @@ from tests.simulation.network import MemberNetwork, NetworkEnd, Weather
 T = TypeVar("T")
 SYNC_S = 2e-4
 """Of a write to the disk."""
+TICK_S = 0.0023
+"""Between the moments at which something is due (``lateness``)."""
 
 
 class FairMember:
@@ -167,5 +169,33 @@ def shares(kind: str, rage: str, *, seconds: float = 0.2, connections: int = 6) 
         found = Shares(alone, modest["done"] - before, raging["answered"], cluster.loop.problems)
         await cluster.stop()
         return found
+
+    return run_with_processors(scenario())
+
+
+def lateness(rage: str, connections: int, *, seconds: float = 0.1) -> float:
+    """Return how late, in seconds, a leader does at most what is due, beside that many connections
+    that ask it all they can."""
+
+    async def scenario() -> float:
+        cluster = FairCluster()
+        leader = await cluster.start()
+        await cluster.fill(leader)
+        raging = cluster.ask("rage", "127.0.0.3", [rage], 100, [leader], connections)
+        await asyncio.sleep(0.1)
+        loop, late_s = cluster.loop, list[float]()
+        end_s = loop.time() + seconds
+
+        def tick(due_s: float) -> None:
+            late_s.append(loop.time() - due_s)
+            if due_s < end_s:
+                leader.processor.at(due_s + TICK_S, tick, due_s + TICK_S)
+
+        before = raging["done"]
+        leader.processor.at(loop.time(), tick, loop.time())
+        await asyncio.sleep(2 * seconds)
+        assert raging["done"] > before
+        await cluster.stop()
+        return max(late_s)
 
     return run_with_processors(scenario())

@@ -11,7 +11,7 @@ import asyncio
 import pytest
 
 from tests.members.closed_loop import KINDS
-from tests.members.fair_cluster import shares
+from tests.members.fair_cluster import lateness, shares
 from tests.members.processors import Processor, run_with_processors
 
 KEPT_AT_LEAST = 2 / 3
@@ -57,6 +57,12 @@ def test_however_many_connections_it_has(rage: str, connections: int) -> None:
     found = shares("read", rage, connections=connections)
 
     assert found.kept >= KEPT_AT_LEAST, found
+
+
+@pytest.mark.check
+def test_lists_by_the_thousand_hold_nothing_up() -> None:
+    """However many ask at once, one of them goes on in a pass: heartbeats and votes are in time."""
+    assert lateness("list", 128) < 0.01
 
 
 def test_a_processor_does_one_thing_at_once() -> None:
