@@ -115,13 +115,17 @@ class Lines:
 
 @asynccontextmanager
 async def serving(
-    *, limits: MemberLimits | None = None, http: HttpConfig | None = None
+    *,
+    limits: MemberLimits | None = None,
+    http: HttpConfig | None = None,
+    clock: SystemClock | None = None,
+    engine: LoopbackEngine | None = None,
 ) -> AsyncIterator[Api]:
     """Run one member and its door for the length of a test."""
     http_config = replace(http or HttpConfig(), bind_port=0, shutdown_grace_ms=1_000)
-    clock = SystemClock()
+    clock = clock or SystemClock()
     config = Config(http=http_config, limits=limits or MemberLimits())
-    member = Member(config, LoopbackEngine(), clock)
+    member = Member(config, engine or LoopbackEngine(), clock)
     await member.start()
     server = HttpServer(create_app(member, http_config, clock), http_config, clock)
     await server.start()

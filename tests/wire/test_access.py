@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from coordinator.clock import SystemClock
 from coordinator.errors import AuthFailedError
-from coordinator.service.reads import Reads
+from coordinator.raft.loopback import LoopbackEngine
 from coordinator.wire.stream import frames
 from tests.wire.serving import Api, serving
 from tests.wire.stream.speaking import speaking
@@ -18,6 +19,23 @@ from tests.wire.test_access_table import Cluster, _shown, guarded
 
 PAY = ("/teams/pay", ("read", "write", "watch"))
 WEB = ("/teams/web", ("read", "write", "watch"))
+
+
+class HookedEngine(LoopbackEngine):
+    """Counts its read barriers, and does something once within the next one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rounds = 0
+        self.next_hook: Callable[[], Awaitable[None]] | None = None
+
+    async def read_barrier(self) -> int:
+        index = await super().read_barrier()
+        self.rounds += 1
+        hook, self.next_hook = self.next_hook, None
+        if hook is not None:
+            await hook()
+        return index
 
 
 async def _teams(cluster: Cluster) -> None:
@@ -99,28 +117,23 @@ async def test_locks_grants_and_sessions_of_others_are_not_listed() -> None:
         "access/identities",
     ],
 )
-async def test_a_read_is_judged_behind_its_barrier(
-    target: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_read_is_judged_behind_its_barrier(target: str) -> None:
     """Its right was taken away while the quorum was asked: by then it may show what came after."""
     rules = [("/", ("read",)), ("@", ("read",))]
-    async with guarded() as cluster:
+    engine = HookedEngine()
+    async with guarded(engine=engine) as cluster:
         await _teams(cluster)
         shown = _shown(await cluster.identity(*rules))  # type: ignore[arg-type]
         before = await cluster.api.get(f"/v1/{target}", **shown)
-        fresh, begun = Reads.fresh, []
 
-        async def slow(reads: Reads, *how: Any) -> int:
-            age_ms = await fresh(reads, *how)
-            if not begun:
-                begun.append(how)
-                await cluster.admin("PUT", "/v1/access/roles/who1", {"rules": []})
-            return age_ms
+        async def take_away() -> None:
+            await cluster.admin("PUT", "/v1/access/roles/who1", {"rules": []})
 
-        monkeypatch.setattr(Reads, "fresh", slow)
+        engine.next_hook, rounds = take_away, engine.rounds
         after = await cluster.api.get(f"/v1/{target}", **shown)
 
-    assert (before.status in (200, 404), after.status, bool(begun)) == (True, 403, True), after
+    assert (before.status in (200, 404), after.status) == (True, 403), after
+    assert engine.rounds > rounds
 
 
 async def test_a_watch_shows_what_may_be_watched_and_ends_with_the_right() -> None:
@@ -303,9 +316,19 @@ async def test_a_repeat_is_answered_to_who_may_have_the_answer_alone() -> None:
     assert found["stat"]["version"] == 1
 
 
-async def test_a_watch_ends_with_its_token_by_the_date(monkeypatch: pytest.MonkeyPatch) -> None:
+class StepClock(SystemClock):
+    """A clock that can be set to another date."""
+
+    ahead_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.ahead_ms
+
+
+async def test_a_watch_ends_with_its_token_by_the_date() -> None:
     """Nothing is told to it any more, whoever changes what."""
-    async with guarded() as cluster:
+    clock = StepClock()
+    async with guarded(clock=clock) as cluster:
         await _teams(cluster)
         await cluster.identity(PAY)
         body = {"expires_ms": SystemClock().wall_ms() + 600_000}
@@ -313,7 +336,7 @@ async def test_a_watch_ends_with_its_token_by_the_date(monkeypatch: pytest.Monke
         headers, path = _shown(added["token"]), "/v1/watch?path=/teams/pay&kind=subtree"
         async with cluster.api.stream("GET", path, **headers) as lines:
             await lines.next()
-            monkeypatch.setattr(SystemClock, "wall_ms", lambda _clock: body["expires_ms"])
+            clock.ahead_ms = 600_000
             await cluster.admin("PUT", "/v1/tree/teams/pay/a", {"data": "2"})
             last = await lines.next()
 
@@ -430,19 +453,14 @@ async def test_a_name_in_a_certificate_proves_an_identity() -> None:
     assert by_both.identity == "who1"
 
 
-async def test_strangers_make_few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_strangers_make_few_rounds() -> None:
     """Each unknown token is looked for once, and all together not more often than ten a second."""
-    async with guarded() as cluster, speaking(cluster.api.server.port) as speaker:
-        access = cluster.api.member.access
-        rounds = 0
-        barrier = access._reads.fresh
-
-        async def counted(*arguments: Any) -> Any:
-            nonlocal rounds
-            rounds += 1
-            return await barrier(*arguments)
-
-        monkeypatch.setattr(access._reads, "fresh", counted)
+    engine = HookedEngine()
+    async with (
+        guarded(engine=engine) as cluster,
+        speaking(cluster.api.server.port) as speaker,
+    ):
+        before = engine.rounds
         began_ms = SystemClock().monotonic_ms()
         asked = []
         for number in range(200):
@@ -451,7 +469,7 @@ async def test_strangers_make_few_rounds(monkeypatch: pytest.MonkeyPatch) -> Non
         speaker.send(*asked)
         statuses = {(await speaker.expect(frames.AnswerFrame)).status for _ in asked}
         allowed = 2 + (SystemClock().monotonic_ms() - began_ms) // 100
-        first = rounds
+        first = engine.rounds - before
         again = speaker.request(
             "GET", "/v1/status", authorization=asked[-1].headers["authorization"]
         )
@@ -460,7 +478,7 @@ async def test_strangers_make_few_rounds(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert (statuses, repeated) == ({401}, 401)
     assert 1 <= first <= allowed
-    assert rounds == first, "what was looked for in vain is not looked for again at once"
+    assert engine.rounds - before == first, "not looked for again at once"
 
 
 async def test_a_token_appears_nowhere_but_in_its_one_answer(
