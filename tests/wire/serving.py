@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from coordinator.clock import SystemClock
+from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, HttpConfig, MemberLimits
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
@@ -118,7 +118,7 @@ async def serving(
     *,
     limits: MemberLimits | None = None,
     http: HttpConfig | None = None,
-    clock: SystemClock | None = None,
+    clock: Clock | None = None,
     engine: LoopbackEngine | None = None,
 ) -> AsyncIterator[Api]:
     """Run one member and its door for the length of a test."""
