@@ -3,11 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
 
 from coordinator.client import AsyncClient
 from coordinator.errors import CompactedError
+from coordinator.model.events import WatchSelector
+from coordinator.service.watch_stream import WatchStream
+from coordinator.service.watches import WatchHub
 from recipes import CachedValue, Configuration, Group, TreeCache
 from tests.client.memory_cluster import MemoryCluster, Network, in_memory
+
+
+class NotingHub:
+    """The watches of a member, as its doors ask for them; notes those refused as too old."""
+
+    def __init__(self, hub: WatchHub, *, refuses_first: bool = False) -> None:
+        self._hub = hub
+        self._refuses_next = refuses_first
+        self.refused: list[int] = []
+
+    def watch(
+        self, selectors: Sequence[WatchSelector], *, from_zxid: int | None = None, **how: Any
+    ) -> WatchStream:
+        """Return the stream of changes behind ``from_zxid``, or refuse it."""
+        try:
+            if self._refuses_next and from_zxid is not None:
+                self._refuses_next = False
+                raise CompactedError("kept from later on", oldest_zxid=from_zxid + 1)
+            return self._hub.watch(selectors, from_zxid=from_zxid, **how)
+        except CompactedError:
+            assert from_zxid is not None, "who asks for what comes is not too late"
+            self.refused.append(from_zxid)
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._hub, name)
 
 
 async def overtaken(world: MemoryCluster, network: Network, other: AsyncClient) -> list[int]:
@@ -18,23 +49,14 @@ async def overtaken(world: MemoryCluster, network: Network, other: AsyncClient) 
     assert network.is_cut
     await asyncio.sleep(30)  # its watches are broken by now
     history = world.member.watches._history
-    refused: list[int] = []
     history._changes_max = 3
-    refuse = history.refuse_compacted
-
-    def refuse_and_note(from_zxid: int) -> None:
-        try:
-            refuse(from_zxid)
-        except CompactedError:
-            refused.append(from_zxid)
-            raise
-
-    history.refuse_compacted = refuse_and_note  # type: ignore[method-assign]
+    noting: Any = NotingHub(world.member.watches)
+    world.member.watches = noting
     for number in range(10):
         await other.create(f"/noise-{number}")
     assert history.floor_zxid > 0
     network.is_cut = False
-    return refused
+    return cast("list[int]", noting.refused)
 
 
 @in_memory
@@ -74,22 +96,13 @@ async def test_a_configuration_whose_watch_begins_too_late_is_read_again(
     async with world.client() as client, world.client() as other:
         shop = Configuration(other, "shop")
         await shop.change({"a": 1})
-        history = world.member.watches._history
-        refuse = history.refuse_compacted
-        refused: list[int] = []
-
-        def refuse_once(from_zxid: int) -> None:
-            if not refused:
-                refused.append(from_zxid)
-                raise CompactedError("kept from later on", oldest_zxid=from_zxid + 1)
-            refuse(from_zxid)
-
-        history.refuse_compacted = refuse_once  # type: ignore[method-assign]
+        noting: Any = NotingHub(world.member.watches, refuses_first=True)
+        world.member.watches = noting
         stream = Configuration(client, "shop").watch()
         assert (await anext(stream)).values == {"a": 1}
         waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(1)
-        assert refused
+        assert noting.refused
         await shop.change({"a": 2})
 
         async with asyncio.timeout(10):
