@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.supervisor import EXIT_LOST, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Patience
+from tests.patience import patient
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -59,7 +60,7 @@ class Supervised:
 
     def wait(self) -> int:
         assert self.process is not None
-        return self.process.wait(DEADLINE_S)
+        return self.process.wait(patient(DEADLINE_S))
 
     def signal(self, number: int) -> None:
         assert self.process is not None
@@ -99,7 +100,7 @@ class Supervised:
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + DEADLINE_S
+    end = time.monotonic() + patient(DEADLINE_S)
     while not condition():
         assert time.monotonic() < end, f"not within {DEADLINE_S} s: {what}"
         time.sleep(0.005)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.certificates import Certificates
+from tests.patience import patient
 from tests.ports import free_ports
 
 
@@ -209,7 +210,7 @@ class ProcessCluster:
 
     def wait_ready(self, *member_ids: str, deadline_s: float = 30.0) -> None:
         """Wait until these members (all running ones when none is named) are ready."""
-        end = time.monotonic() + deadline_s
+        end = time.monotonic() + patient(deadline_s)
         for member_id in member_ids or tuple(self.processes):
             while self.get(member_id, "/health/ready", timeout_s=1.0)[0] != 200:
                 if self.processes[member_id].poll() is not None:

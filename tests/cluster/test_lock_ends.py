@@ -307,7 +307,7 @@ async def test_attempts_cancelled_without_a_leader_leave_nothing(cluster: Proces
             for each in stopped:
                 cluster.signal(each, signal.SIGCONT)
         await asyncio.to_thread(cluster.leader)
-        end = time.monotonic() + 30
+        end = time.monotonic() + patient(30)
         while left := await all_standing(client, "given-up"):
             assert time.monotonic() < end, left
             await asyncio.sleep(0.1)

@@ -22,6 +22,7 @@ from tests.cluster.fenced_store import FencedStore
 from tests.cluster.load import Load, LoadOptions
 from tests.cluster.scripts import REPOSITORY
 from tests.cluster.verdicts import judge, judge_end
+from tests.patience import patient
 
 pytestmark = [
     pytest.mark.check,
@@ -129,7 +130,7 @@ async def test_a_paused_leader_ends_no_session_that_was_renewed_elsewhere(
 
 
 def _until(is_so: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    end = time.monotonic() + timeout_s
+    end = time.monotonic() + patient(timeout_s)
     while not is_so():
         assert time.monotonic() < end, "in time"
         time.sleep(0.01)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.cluster.faults.world import SETTINGS, Skipped
 from tests.cluster.processes import ProcessCluster
+from tests.patience import patient
 
 INSIDE = "COORDINATOR_FAULTS_INSIDE"
 """In the environment once we run in namespaces of our own."""
@@ -123,7 +124,7 @@ class NetworkCluster(ProcessCluster):
         for each in self.ids:
             holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
             self._holders[each] = holder
-            end = time.monotonic() + 10
+            end = time.monotonic() + patient(10)
             while os.readlink(f"/proc/{holder.pid}/ns/net") == ours:
                 assert time.monotonic() < end, "a network namespace is there"
                 time.sleep(0.005)
