@@ -36,6 +36,8 @@ TESTS = {
     "coordinator/state/dedup.py": [
         f"{STATE}/test_dedup.py", f"{STATE}/test_traces.py", f"{STATE}/test_laws.py",
     ],
+    "coordinator/state/repeats.py": [f"{STATE}/test_repeats.py"],
+    "coordinator/state/recency_map.py": [f"{STATE}/test_recency_map.py"],
     "coordinator/state/locks/release.py": [
         f"{LOCKS}/test_release.py", f"{STATE}/test_traces.py", f"{LOCKS}/test_lock_laws.py",
     ],

@@ -76,6 +76,24 @@ def test_no_step_is_long() -> None:
     assert list(found)[-3:] == ["3996", "3998", "again"]
 
 
+def test_what_is_removed_merges_as_what_is_used_does() -> None:
+    """So a table that only shrinks is whole again some time after a capture."""
+    found = RecencyMap((str(number), number) for number in range(1_000))
+    assert found
+    _captured, hold = found.capture()
+    for number in range(400):
+        found.use(str(number), -number)
+    del hold
+
+    for number in range(999, 800, -1):
+        assert found.pop(str(number), None) == number
+
+    assert found._beside is None
+    assert len(found) == 801
+    assert not RecencyMap[str, int]()
+    assert RecencyMap([("a", 1)])
+
+
 def test_the_first_is_found_beyond_many_that_are_passed() -> None:
     """Right after the capture was let go of, when all that was used since is still in its place."""
     found = RecencyMap((number, number) for number in range(5_000))
@@ -96,8 +114,13 @@ def test_what_is_given_up_is_all_of_it(is_let_go_of: bool) -> None:
     if is_let_go_of:
         del hold
         found.use("d", 4)
+    else:
+        assert found.pop("b", None) == 2
     parts = found.given_up()
     assert sorted(key for part in parts for key in part)[:3] == ["a", "b", "c"]
     assert (len(found), list(found), found.first("none")) == (0, [], "none")
     with pytest.raises(KeyError):
         found["a"]
+    found.use("b", 9)
+    _captured, hold = found.capture()
+    assert (found.get("b"), len(found)) == (9, 1), "it may be used again"

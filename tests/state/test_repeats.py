@@ -60,6 +60,7 @@ from coordinator.state.outcomes import (
     Noted,
     Outcome,
     ReadDone,
+    Refusal,
     Released,
     Resized,
     Result,
@@ -150,6 +151,11 @@ ROWS: tuple[tuple[Operation, Result, tuple[Operation, ...]], ...] = (
         LimitsSet(3, (("znodes_max", 5, 7),)),
         (SetLimits((("znodes_max", 8),)), SetLimits((("sessions_max", 7),))),
     ),
+    (
+        SetLimits((("znodes_max", 7),)),
+        LimitsSet(3, (("znodes_max", 5, 7),)),
+        (SetLimits((("znodes_max", 5),)),),
+    ),
     (InitAccess("a", "t", b""), AccessChanged("init a", 1, True), (InitAccess("b", "t", b""),)),
     (SetAccess(True), AccessChanged("set on", 1, True), (SetAccess(False),)),
     (
@@ -183,3 +189,19 @@ def test_an_outcome_answers_its_operation_and_no_other(
         with pytest.raises(BadArgumentsError, match=f"returned {type(result).__name__}; nothing"):
             check_answers(other, outcome)
         check_answers(other, outcome._replace(is_repeat=False))  # its own, whatever it is
+
+
+def test_places_of_another_kind_are_of_another_attempt() -> None:
+    """In any of the queues."""
+    both = Enter(("/locks/a", "/locks/b"), "lock-", EXCLUSIVE, "s1", b"")
+    mixed = Outcome(9, entered(L, "/locks/b/read-0000000001"), is_repeat=True)
+
+    with pytest.raises(BadArgumentsError):
+        check_answers(both, mixed)
+
+
+def test_a_refusal_is_compared_with_nothing() -> None:
+    """It says what was refused, and that nothing happened."""
+    refusal = Refusal("NoNode", "set /b: there is no such znode")
+
+    check_answers(SetData("/a", b""), Outcome(9, None, refusal, is_repeat=True))
