@@ -42,6 +42,8 @@ CALM_SYNC_MS = 100.0
 STALL_S = 1.25
 """A leader that stood still for so long begins all leases anew (``service.leases``, rule 4)."""
 JUST_READ_S = 0.5
+SHORT = 64
+"""Bytes; a command that ends a session is shorter."""
 
 
 class ObservedEngine(PySyncObjEngine):
@@ -54,7 +56,7 @@ class ObservedEngine(PySyncObjEngine):
     """When a heartbeat of each session was read that had lain in a socket for ``STALL_S``."""
 
     async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
-        if self.read_late or b"/locks/" in command:
+        if len(command) <= SHORT or b"/locks/" in command:
             self._look_at(decode_command(command).operation)
         return await super().propose(command, is_patient=is_patient)
 
@@ -64,6 +66,7 @@ class ObservedEngine(PySyncObjEngine):
             extensions = operation.extensions if isinstance(operation, EndHold) else 0
             self.record.ends_proposed[self.who, operation.path, extensions] = now_s
         if isinstance(operation, ExpireSession):
+            self.record.expiries_proposed[self.who, operation.session_id] = now_s
             read_s = self.read_late.get(operation.session_id)
             if read_s is not None and now_s - read_s < JUST_READ_S:
                 self.record.violate(

@@ -99,6 +99,8 @@ class Overdue:
                 )
             if (ends_ms is not None and ends_ms > now_ms) or session_id in leases._expiring:
                 late_s.pop(key, None)
+            elif now_s - record.expiries_proposed.get(key, 0.0) <= SESSION_LATE_S:
+                late_s.pop(key, None)  # it was refused, by a disk without room: again soon
             elif now_s - late_s.setdefault(key, now_s) > SESSION_LATE_S:
                 late_s[key] = now_s + 3_600  # once is enough
                 record.violate(

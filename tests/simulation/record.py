@@ -138,6 +138,8 @@ class Record:
         self.begun_again: list[BegunAgain] = []
         self.differing: set[str] = set()
         """Lives of members whose memory was changed by hand."""
+        self.expiries_proposed: dict[tuple[str, str], float] = {}
+        """When the end of a session was proposed last, or tried to be: by life and session."""
         self.ends_proposed: dict[tuple[str, str, int], float] = {}
         """When a member's life last proposed to end a bounded hold, or to reopen a queue."""
         self.learned_s: dict[tuple[str, str], float] = {}

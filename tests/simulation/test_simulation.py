@@ -194,6 +194,14 @@ def test_a_bound_that_is_not_kept_is_found(
     assert next(filter(None, found))[0].promise == promise
 
 
+@pytest.mark.check
+def test_a_leader_without_room_is_not_blamed_for_sessions_that_it_tries_to_end() -> None:
+    """Its disk refuses each proposal at once, so between two looks nothing is under way."""
+    verdict = simulate(3, Settings(seconds=20.0, only_faults=("full_disk",)))
+
+    assert verdict.is_fine, verdict.violations
+
+
 def test_a_world_may_end_with_its_first_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """For who looks for no more than one, the rest of the world is not run."""
 
