@@ -34,7 +34,7 @@ from recipes.options import FOREVER, Timeout, wait_ms_of
 _CONTACT_TIMEOUT_S = 1.0
 """A watch that was without a member for longer is lost."""
 
-Trouble = UnavailableError | OutcomeUnknownError
+_NoAnswer = UnavailableError | OutcomeUnknownError
 
 
 class Snapshots(Generic[ClientT]):
@@ -68,16 +68,16 @@ class Snapshots(Generic[ClientT]):
         if wait_ms == 0:
             self._must_read = True
             return self._unless_seen((await self._kept.now())[0])
-        trouble: list[Trouble] = []
+        last_error: list[_NoAnswer] = []
         try:
             async with asyncio.timeout(None if wait_ms is None else wait_ms / 1000) as scope:
                 async with self._turn:
-                    return await self._next(trouble)
+                    return await self._next(last_error)
         except TimeoutError:
             if not scope.expired():
                 raise
-        if trouble:
-            raise trouble[-1]
+        if last_error:
+            raise last_error[-1]
         return None
 
     @both
@@ -85,13 +85,13 @@ class Snapshots(Generic[ClientT]):
         """Stop watching. Idempotent; a later ``next`` begins again."""
         await self._stop()
 
-    async def _next(self, trouble: list[Trouble]) -> Snapshot:
-        """Wait for a version; ``trouble`` has why the last try failed, if it did."""
+    async def _next(self, last_error: list[_NoAnswer]) -> Snapshot:
+        """Wait for a version; ``last_error`` has why the last try failed, if it did."""
         core, failures = self.client.core, 0
         while True:
             try:
                 found = await (self._read() if self._must_read else self._told())
-                trouble.clear()
+                last_error.clear()
                 failures = 0
                 if found is not None and (found := self._unless_seen(found)) is not None:
                     return found
@@ -101,7 +101,7 @@ class Snapshots(Generic[ClientT]):
                 await self._stop()
                 if isinstance(error, ClientClosedError):
                     raise
-                trouble[:] = [error]
+                last_error[:] = [error]
                 failures += 1
                 await core.wait(core.retry_delay_ms(failures))
             except CoordinatorError:
