@@ -26,6 +26,7 @@ from collections.abc import (
     Iterator,
     Mapping,
     MutableMapping,
+    Sequence,
     ValuesView,
 )
 from itertools import chain, filterfalse
@@ -274,6 +275,17 @@ class LargeMap(MutableMapping[K, V]):
         if self._beside is not None:
             return self._get_beside(key, _MISSING) is not _MISSING
         return key in self._last or (bool(self._full) and self._has(key))
+
+    def get_all(self, keys: Sequence[K]) -> list[V | None]:
+        """Return the value of each key, None for one that is not there; most quickly if all of
+        them came one after the other, for then one part has them all."""
+        if self._beside is None:
+            for part in self._full:
+                if keys[0] in part:
+                    found = [*map(part.get, keys)]
+                    if None not in found:
+                        return found
+        return [*map(self.get, keys)]
 
     def has_any(self, keys: Collection[K]) -> bool:
         """Whether any of ``keys`` is there; in a tenth of the time of one after the other."""

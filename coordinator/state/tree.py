@@ -223,7 +223,7 @@ class Tree:
 
     def find_all(self, run: list[str]) -> list[ZnodeRecord | None]:
         """Return the znode at each path, None where there is none."""
-        return [*map(self._znodes.get, run)]
+        return self._znodes.get_all(run)
 
     def marks_of(self, run: list[str], znodes: list[ZnodeRecord]) -> list[int]:
         """Return the ``index_marks`` of each znode."""

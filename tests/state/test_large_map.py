@@ -37,6 +37,7 @@ def test_it_is_a_plain_dict(seed: int) -> None:
         assert found.get(key) == plain.get(key)
         assert (key in found) == (key in plain)
         some = [f"k{chance.randrange(60)}" for _ in range(3)]
+        assert found.get_all(some) == [plain.get(each) for each in some]
         assert found.has_any(some) == any(each in plain for each in some)
         assert list(found.items()) == list(plain.items()), "the order, too"
         parts_met.add(len(found.parts))
