@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.build import is_compiled
 from coordinator.clock import ManualClock
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_timers import HoldTimers
@@ -67,6 +68,7 @@ def holder_at(path: str, czxid: int) -> Any:
 
 
 @pytest.mark.check
+@pytest.mark.skipif(is_compiled(), reason="compiled parts take no replica but a real one")
 @pytest.mark.parametrize("made", [idle_znodes, bounded_holds, holds])
 async def test_no_key_of_many_takes_long(
     made: Callable[[ManualClock], Table], request: pytest.FixtureRequest
