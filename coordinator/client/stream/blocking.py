@@ -212,12 +212,10 @@ class BlockingTransport:
                 self._on_lost(connection)  # it was not known here yet when it was lost
             return connection
         connection.close("it has not begun")
-        if (
-            connection.conversation.problem is not None
-            and not connection.conversation.is_misunderstood
-        ):
-            raise connection.conversation.problem
-        is_sure = has_answered and (connection.is_http or connection.conversation.is_misunderstood)
+        conversation = connection.conversation
+        if conversation.problem is not None and not conversation.is_misunderstood:
+            raise conversation.problem
+        is_sure = has_answered and (connection.is_http or conversation.is_misunderstood)
         wait_ms = _HTTP_MS if is_sure else _MAYBE_HTTP_MS
         self._http_until_ms[endpoint] = self._clock.monotonic_ms() + wait_ms
         return None

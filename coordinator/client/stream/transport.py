@@ -234,8 +234,8 @@ class StreamTransport:
         return self._welcomed(endpoint, connection)
 
     def _welcomed(self, endpoint: str, connection: Connection) -> Connection | None:
-        now_s = asyncio.get_running_loop().time()
-        if connection.conversation.is_usable:
+        now_s, conversation = asyncio.get_running_loop().time(), connection.conversation
+        if conversation.is_usable:
             others = self._connections.setdefault(endpoint, [])
             others.append(connection)
             connection.is_spare = lambda: len(others) > 1
@@ -244,14 +244,11 @@ class StreamTransport:
             return connection
         has_answered = connection.began.done()
         connection.close("it has not begun")
-        if isinstance(connection.conversation.problem, ThrottledError):
+        if isinstance(conversation.problem, ThrottledError):
             self._left_s[endpoint] = now_s + FULL_S
-        if (
-            connection.conversation.problem is not None
-            and not connection.conversation.is_misunderstood
-        ):
-            raise connection.conversation.problem
-        is_sure = has_answered and (connection.is_http or connection.conversation.is_misunderstood)
+        if conversation.problem is not None and not conversation.is_misunderstood:
+            raise conversation.problem
+        is_sure = has_answered and (connection.is_http or conversation.is_misunderstood)
         self._http_until_s[endpoint] = now_s + (_HTTP_S if is_sure else _MAYBE_HTTP_S)
         return None
 
