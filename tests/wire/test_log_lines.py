@@ -119,7 +119,7 @@ SAFE = {
     "difference.sentence",  # made here, of numbers and paths, which are ``shown``
     "difference",  # names and values of limits, and a member's id
     "self._place.address", "self.place.address", "self._address",
-    "ascii(said)", "ascii(mistake.message)",
+    "ascii(reason)", "ascii(mistake.message)",
     "operation_id",  # of our table
     "config.bind_host or 'every address'",
 }  # fmt: skip
