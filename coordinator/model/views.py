@@ -101,8 +101,9 @@ class LockView(Struct, frozen=True):
 
     ``holder`` is the first of the ``holders``. Of those who hold and of those in the ``queue`` the
     first 5,000 are shown; ``holder_count`` and ``queue_length`` count all. ``size`` is that of a
-    semaphore. ``waits`` and
-    ``holds`` are of the grants that the history still knows; None when it knows none.
+    semaphore. ``waits`` and ``holds`` are of the grants that the history still knows; None when it
+    knows none. While the lock is held by hand ``by_hand`` says by whom and what for: a holder is
+    then who has its turn, and is told of no grant before that ends.
     """
 
     lock: str
@@ -118,6 +119,7 @@ class LockView(Struct, frozen=True):
     is_current: Annotated[bool | None, LEFT_OUT] = None
     holder_count: Count = 0
     queue_length: Count = 0
+    by_hand: str | None = None
 
     if not TYPE_CHECKING:  # other libraries' ``client.lock(name)`` is the lock itself
 

@@ -68,7 +68,9 @@ async def test_a_lock_of_any_other_kind_waits_for_it(world: MemoryCluster, kind:
         waiting = asyncio.create_task(made.acquire(timeout=60))
         await asyncio.sleep(20)
         assert not waiting.done()
+        assert "held by hand" in str((await client.lock("deploys")).by_hand)
         assert await by_hand.release(held.fencing_token)
+        assert (await client.lock("deploys")).by_hand is None
         grant = await waiting
         grant = grant[0] if kind == "MultiLock" else grant
         assert grant.fencing_token > held.fencing_token

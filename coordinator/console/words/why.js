@@ -8,6 +8,10 @@ const SHOWN_MAX = 5;
 /** Return sentences about a lock, from its view (GET /v1/locks/{name}). */
 export function whySentences(view, nowMs = Date.now()) {
   const lines = [];
+  if (view.by_hand) {
+    const turn = view.holders.length ? " Who is shown as its holder has its turn after that." : "";
+    lines.push(`${view.by_hand[0].toUpperCase()}${view.by_hand.slice(1)}.${turn}`);
+  }
   if (view.closed) {
     const left = view.closed.remaining_ms;
     lines.push(
@@ -17,7 +21,7 @@ export function whySentences(view, nowMs = Date.now()) {
         `release, and its writes may still arrive.`,
     );
   }
-  if (!view.holders.length && !view.closed) {
+  if (!view.holders.length && !view.closed && !view.by_hand) {
     lines.push(
       view.queue.length
         ? "Nobody holds it; the first in its queue also waits for other locks, or is being " +

@@ -35,6 +35,7 @@ from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_times import HoldTimes
 from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.lease_remaining import NOTHING_KNOWN, Remaining, RemainingTimes
+from coordinator.service.locks.manual_holds import in_words
 from coordinator.service.locks.sight import LOOKING, Sight
 from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads, names_shown
 from coordinator.service.replica import MachineReplica
@@ -147,7 +148,7 @@ class LockViews:
         if fencing_token is not None:
             holder = self._replica.machine.locks.with_token(directory, fencing_token)
             is_current = holder is not None and holder.is_holder
-        view = await self._look(name, directory, session_id)
+        view = await self._look(name, directory, session_id, caller)
         read = labels.with_value(with_fields(view, is_current=is_current))
         if fencing_token is not None:
             return replace(read, value=await _shown_to(sight, read.value))
@@ -157,7 +158,9 @@ class LockViews:
             view = await self._with_safe_times(view, directory, deadline_ms)
         return replace(read, value=await _shown_to(sight, view))
 
-    async def _look(self, name: str, directory: str, session_id: str | None = None) -> LockView:
+    async def _look(
+        self, name: str, directory: str, session_id: str | None, caller: Caller
+    ) -> LockView:
         """Return the lock as it is now, though its parts are made one after the other."""
         machine = self._replica.machine
         queue = captured(machine, directory, session_id)
@@ -165,6 +168,7 @@ class LockViews:
         denied = self._denials.of(directory)
         closings = machine.locks.closed(directory)
         delay_ms = max((each.delay_ms for each in closings), default=0)
+        by_hand = in_words(machine, directory, caller)
         places = [*queue.holders, *queue.waiting]
         views = await in_slices(places, lambda each: _seen(each, queue.zxid).shown())
         shown = len(queue.holders)
@@ -179,6 +183,7 @@ class LockViews:
             size=size,
             closed=Closed(delay_ms, None) if closings else None,
             denied=denied,
+            by_hand=by_hand or None,
         )
 
     def _spreads(self, directory: str) -> tuple[Spread | None, Spread | None]:
