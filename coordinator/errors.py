@@ -240,7 +240,7 @@ class NotOwnerError(SessionError):
 
 
 class LockLostError(SessionError):
-    """The lock was held and is not any more, or can no longer be relied upon."""
+    """The grant, or the place in the queue, is gone, or can no longer be relied upon."""
 
     code = "LockLost"
     http_status = 410
