@@ -223,8 +223,8 @@ def test_a_wrong_command_line_is_told_so(
                 if chance.random() < 0.4
                 else plausible_arguments(verbs[verb], chance)
             )
-            if verb in ("dev", "serve"):
-                chosen.append("--nonsense")  # neither may really begin
+            if verb in ("dev", "learn", "serve"):
+                chosen.append("--nonsense")  # none may really begin
             if verb == "secret":
                 chosen = [each for each in chosen if not each.startswith("/")]
             # The two that would wait for somebody as long as it takes have a timeout of their own.

@@ -225,7 +225,7 @@ def test_a_heavy_client_with_one_request_at_a_time_rests_too() -> None:
     async def scenario() -> Counter[str]:
         asked, done = Turns(), Counter[str]()
         await asyncio.sleep(1.0)
-        asked.hear([("lists", True)])
+        asked.note_elsewhere([("lists", True)])
 
         async def repeat(key: str, cost: int, took_s: float) -> None:
             while True:

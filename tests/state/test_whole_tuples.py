@@ -16,7 +16,7 @@ from coordinator.raft.network.frames import FrameError
 from tests.raft.network.message_table import EXAMPLES
 
 ROOT = Path(coordinator.__file__).parent
-SHAPES = {"_request_shape": 3}
+SHAPES = {"_request_shape": 3, "_caller_shape": 3}
 """What rows have been checked to be, by their check."""
 DECODED = ("coordinator.raft.network.messages", "fields[1:]")
 """Messages of members: the decoder of each kind has counted the fields."""
