@@ -56,7 +56,8 @@ test: $(VENV)/.installed-dev
 compiled-tests: $(VENV)/.installed-dev
 	@test -d tests/__pycache__ || $(BIN)/python -m pytest -qq --collect-only >/dev/null || true
 
-# What is marked `check`. `make guard-servers` before it installs the servers that some of it wants.
+# What is marked `check`; its tests wait still more. `make guard-servers` before it installs the servers that some of it wants.
+check: WORKERS = 4
 check: $(VENV)/.installed-dev
 	@$(PYTEST) -m "check and not slow"
 
