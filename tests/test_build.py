@@ -157,6 +157,64 @@ def test_what_inherits_a_length_says_whether_it_is_empty(path: Path) -> None:
             assert hasattr(each, "__bool__") or issubclass(each, enum.Enum), each.__name__
 
 
+AGAIN = {
+    ("coordinator/raft/entries.py", "apply"): "the second look comes after both branches of an if",
+    ("coordinator/wire/codec.py", "__init__"): "nothing changes it between the two",
+}
+"""Functions that may look twice, and why."""
+
+
+def looks_again(tree: ast.AST) -> set[str]:
+    """Return the functions that compare an attribute of ``self`` with None, call something of it,
+    and compare the attribute again."""
+    found = set()
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        looked: dict[str, int] = {}
+        calls = [
+            node.lineno
+            for node in ast.walk(function)
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("self.")
+        ]
+        compared = [
+            node
+            for node in ast.walk(function)
+            if isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]) == "None"
+        ]
+        for node in sorted(compared, key=lambda each: each.lineno):
+            name = ast.unparse(node.left)
+            first = looked.setdefault(name, node.lineno)
+            if name.startswith("self.") and any(first < each < node.lineno for each in calls):
+                found.add(function.name)
+    return found
+
+
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_compiled_module_looks_again_whether_an_attribute_is_none(path: Path) -> None:
+    """mypyc believes the first look though a method changed it since: a member stopped at its first
+    snapshot, because a table that had just been given up was "expected, got None"."""
+    name = str(path.relative_to(ROOT))
+    found = looks_again(ast.parse(path.read_text(encoding="utf-8")))
+    assert found == {function for at, function in AGAIN if at == name}, "let the method return it"
+
+
+def test_a_second_look_is_found() -> None:
+    source = """
+def some(self):
+    if self._beside is None:
+        return False
+    self._merge(500)
+    return self._beside is not None
+
+def fine(self):
+    if self._beside is None:
+        return False
+    return self._merge(500)
+"""
+    assert looks_again(ast.parse(source)) == {"some"}
+
+
 _CONSUMING = {
     *("all", "any", "bytes", "dict", "extend", "frozenset", "join", "list", "max", "min", "next"),
     *("set", "sorted", "sum", "tuple", "update"),

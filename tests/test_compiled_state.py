@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = ("tests/state/test_traces.py", "tests/state/test_golden_history.py")
+TESTS = (
+    "tests/state/test_traces.py", "tests/state/test_golden_history.py",
+    "tests/state/test_large_map_captures.py", "tests/state/test_recency_map.py",
+)  # fmt: skip
 
 
 def missing() -> list[str]:

@@ -172,11 +172,11 @@ class LargeMap(MutableMapping[K, V]):
         self._bind()
         return Parts(self.parts), hold
 
-    def _merge(self, count: int) -> None:
-        """Merge up to ``count`` changes into the parts; after the last one nothing is beside."""
+    def _merge(self, count: int) -> bool:
+        """Merge up to ``count`` changes into the parts; return whether more are beside them."""
         beside = self._beside
         if beside is None:
-            return
+            return False
         for _ in range(min(count, len(beside))):
             key, value = beside.popitem(last=False)
             if value is _GONE:
@@ -189,16 +189,17 @@ class LargeMap(MutableMapping[K, V]):
                 self._change(key, value)
             else:
                 self._add(key, value)
-        if not beside:
-            self._beside = self._hold = None
-            self._bind()
+        if beside:
+            return True
+        self._beside = self._hold = None
+        self._bind()
+        return False
 
     def merge_some(self) -> bool:
         """Merge some changes if no capture is held; return whether there are more to merge."""
         if self._beside is None or self.is_captured:
             return False
-        self._merge(MERGED_TOGETHER)
-        return self._beside is not None
+        return self._merge(MERGED_TOGETHER)
 
     def _is_held(self) -> bool:
         """Whether changes are kept beside the parts; if none is held any more, merge some."""

@@ -143,8 +143,7 @@ class RecencyMap(Mapping[K, V]):
         """Merge some uses if no capture is held; return whether there are more to merge."""
         if self._beside is None or self.is_captured:
             return False
-        self._merge(MERGED_TOGETHER)
-        return self._beside is not None
+        return self._merge(MERGED_TOGETHER)
 
     def _is_held(self) -> bool:
         """Whether the base must not change; if it may again, merge some of what is beside it."""
@@ -153,8 +152,8 @@ class RecencyMap(Mapping[K, V]):
         self._merge(_MERGED_AT_ONCE)
         return False
 
-    def _merge(self, count: int) -> None:
-        """Merge up to ``count`` passed keys and uses; after the last one nothing is beside."""
+    def _merge(self, count: int) -> bool:
+        """Merge up to ``count`` passed keys and uses; return whether more are left beside."""
         base, beside, passed = self._base, self._beside, self._passed
         assert beside is not None, "something lies beside it"
         self._rest, self._first = iter(()), _MISSING
@@ -166,9 +165,11 @@ class RecencyMap(Mapping[K, V]):
                 passed.discard(key)
                 del base[key]
             base[key] = value
-        if not beside and not passed:
-            self._beside = self._hold = None
-            self.get = base.get
+        if beside or passed:
+            return True
+        self._beside = self._hold = None
+        self.get = base.get
+        return False
 
     # --- a mapping
 
