@@ -20,8 +20,9 @@ LOST = tuple([LostGrant(f"/locks/orders-{n}/lock-0000000001", n, "forced") for n
 
 
 async def loser(world: World) -> str:
-    """A session from which four grants were taken."""
-    session_id = await opened(world)
+    """A session from which four grants were taken; it outlasts what the steps of a test make of the
+    passes that a long answer takes."""
+    session_id = await opened(world, 60_000)
     for number in range(4):
         name = f"{session_id}-{number}-{'x' * 100}"
         await soon(acquired(world, session_id, name))
