@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import imports, source
+from tests.house import constructions, imports, source
+from tests.house.imports import is_within
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -279,19 +280,6 @@ STATE_NEVER_IMPORTS = {
 }  # fmt: skip
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for package in ("coordinator", "recipes"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = list(path.relative_to(ROOT).with_suffix("").parts)
-            if parts[-1] == "__init__":
-                parts.pop()
-            yield ".".join(parts), path
-
-
-def is_within(module: str, package: str) -> bool:
-    return module == package or module.startswith(package + ".")
-
-
 @cache
 def imports_of(path: Path) -> tuple[tuple[str, int], ...]:
     """Return what a file imports, and on which line: for each of the rules about imports."""
@@ -314,7 +302,7 @@ def rule_for(module: str) -> tuple[str, ...]:
     return MAY_IMPORT[max(matching, key=len)]
 
 
-MODULES = list(modules())
+MODULES = [(each.name, each.path) for each in source.product(ROOT)]
 
 
 @pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
@@ -408,10 +396,6 @@ def test_nothing_unpickles(module: str, path: Path) -> None:
             assert node.func.id not in {"eval", "exec"}, f"{path}:{node.lineno}"
 
 
-FILE_LINES_MAX = 500
-LINE_COLUMNS_MAX = 100
-
-
 @pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
 def test_files_stay_small_and_explained(module: str, path: Path) -> None:
     """Every file fits a reader: a docstring at the top, few lines, no wide ones."""
@@ -419,9 +403,9 @@ def test_files_stay_small_and_explained(module: str, path: Path) -> None:
     lines = text.splitlines()
 
     assert ast.get_docstring(ast.parse(text)) or not lines, f"{path}: no docstring at the top"
-    assert len(lines) <= FILE_LINES_MAX, f"{path}: {len(lines)} lines; split it by its nouns"
-    wide = [number for number, line in enumerate(lines, 1) if len(line) > LINE_COLUMNS_MAX]
-    assert not wide, f"{path}: lines {wide} are wider than {LINE_COLUMNS_MAX} columns"
+    assert len(lines) <= source.FILE_LINES_MAX, f"{path}: {len(lines)} lines; split it by its nouns"
+    wide = [number for number, line in enumerate(lines, 1) if len(line) > source.COLUMNS_MAX]
+    assert not wide, f"{path}: lines {wide} are wider than {source.COLUMNS_MAX} columns"
 
 
 def test_the_map_names_every_room() -> None:
@@ -472,6 +456,11 @@ def test_public_functions_say_what_they_do() -> None:
 def test_a_class_name_is_one_class() -> None:
     """One word, one thing, in the product as a whole."""
     assert source.shared_class_names(source.product(ROOT)) == {}
+
+
+def test_tests_name_the_values_they_construct() -> None:
+    """At most two fields by position, so that a new field breaks no test that is not about it."""
+    assert list(map(str, constructions.by_position(ROOT, source.product(ROOT)))) == []
 
 
 RECORDED = "purpose"

@@ -171,7 +171,7 @@ async def test_every_change_of_rights_has_a_line_without_its_secrets(tmp_path: P
             )
             return committed.outcome.unwrap()
 
-        await submit(InitAccess("ann", "token0001", digest))
+        await submit(InitAccess("ann", token_id="token0001", digest=digest))
         since = inside._replica.machine.access.token("token0001")
         assert since is not None
         caller = since.caller

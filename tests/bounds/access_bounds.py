@@ -29,7 +29,7 @@ def rules(count: int, begin: int = 0) -> tuple[Rule, ...]:
 
 def token(number: int, identity: str = "i", label: str = "") -> AddToken:
     """Return the command that gives an identity one of its tokens."""
-    return AddToken(identity, f"token{number:04d}", bytes(32), label=label)
+    return AddToken(identity, token_id=f"token{number:04d}", digest=bytes(32), label=label)
 
 
 def last_of(make: Callable[[int], Operation], *first: Operation) -> Callable[[int], bool]:
@@ -114,12 +114,14 @@ def of_access() -> Iterator[Bound]:
     yield Bound(
         f"{named}SUBJECTS_PER_IDENTITY_MAX",
         access.SUBJECTS_PER_IDENTITY_MAX,
-        lambda n: Room().takes(PutIdentity("i", (), tuple([f"cert:{each}" for each in range(n)]))),
+        lambda n: Room().takes(
+            PutIdentity("i", roles=(), subjects=tuple([f"cert:{each}" for each in range(n)]))
+        ),
     )
     yield Bound(f"{named}SUBJECT_CHARACTERS_MAX", longest, lambda n: Room().takes(
-        PutIdentity("i", (), ("cert:" + "s" * n,))))  # fmt: skip
+        PutIdentity("i", roles=(), subjects=("cert:" + "s" * n,))))  # fmt: skip
     yield Bound(f"{named}QUOTA_MAX", access.QUOTA_MAX, lambda n: Room().takes(
-        PutIdentity("i", (), (), (("znodes", n),))))  # fmt: skip
+        PutIdentity("i", roles=(), subjects=(), quota=(("znodes", n),))))  # fmt: skip
     limit = "MachineLimits."
     yield Bound(f"{limit}znodes_per_identity_max", 5, accepts_znode_of_an_identity)
     yield Bound(f"{limit}bytes_per_identity_max", 2_000, accepts_bytes_of_an_identity)

@@ -61,7 +61,9 @@ class Room:
         self, operation: Operation, request: RequestId | None = None, *if_held: HeldCondition
     ) -> Outcome:
         index = self.machine.applied_index + 1
-        return self.machine.apply(Command(operation, 0, request, NOBODY, if_held), index, 1)
+        return self.machine.apply(
+            Command(operation, wall_ms=0, request=request, caller=NOBODY, if_held=if_held), index, 1
+        )
 
     def takes(self, operation: Operation, *if_held: HeldCondition) -> bool:
         return self.do(operation, None, *if_held).refusal is None
@@ -73,7 +75,9 @@ class Room:
 
 
 def enter(*directories: str, **changed: Any) -> Enter:
-    wish = Enter(directories or (LOCK,), "lock-", Kind.EXCLUSIVE, "s1", b"")
+    wish = Enter(
+        directories or (LOCK,), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b""
+    )
     return wish._replace(**changed)
 
 
@@ -153,8 +157,8 @@ def remembers(count: int) -> bool:
 def remembers_client(count: int) -> bool:
     room = Room(clients_max=5)
     for number in range(count):
-        room.do(SetData("/", b""), RequestId(f"c{number}", 1, 1_000))
-    return room.do(SetData("/", b""), RequestId("c0", 1, 1_000)).is_repeat
+        room.do(SetData("/", b""), RequestId(f"c{number}", number=1, floor_index=1_000))
+    return room.do(SetData("/", b""), RequestId("c0", number=1, floor_index=1_000)).is_repeat
 
 
 def remembers_release(count: int) -> bool:
@@ -178,7 +182,15 @@ def grants(count: int) -> bool:
     room = Room(grants_per_command_max=5)
     path, czxid = room.holder()
     for _ in range(count):
-        room.do(Enter((path.rpartition("/")[0],), "read-", Kind.SHARED, "s1", b""))
+        room.do(
+            Enter(
+                (path.rpartition("/")[0],),
+                prefix="read-",
+                kind=Kind.SHARED,
+                session_id="s1",
+                data=b"",
+            )
+        )
     room.do(Release(path, czxid))
     return not room.machine.locks.has_ungranted
 
@@ -200,8 +212,20 @@ def deletes_places(count: int) -> bool:
     """Say whether so many places go at once, of two multi-locks and a lock beside them."""
     room = Room(recursive_delete_max=5)
     rest = tuple([f"/locks/a{number}" for number in range(count - 3)])
-    room.do(Enter(("/locks/a0", *rest[1:]), "lock-", Kind.EXCLUSIVE, "s1", b""))
-    room.do(Enter(("/locks/a0", "/locks/z"), "lock-", Kind.EXCLUSIVE, "s1", b""))
+    room.do(
+        Enter(
+            ("/locks/a0", *rest[1:]), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b""
+        )
+    )
+    room.do(
+        Enter(
+            ("/locks/a0", "/locks/z"),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id="s1",
+            data=b"",
+        )
+    )
     return room.takes(Delete("/locks/a0", is_recursive=True))
 
 
@@ -231,7 +255,14 @@ def accepts_size(size: int) -> bool:
 
 def accepts_number(number: int) -> bool:
     mode = CreateMode.EPHEMERAL
-    made = Create(f"{LOCK}/x{number:010d}", b"", mode, "s1", None, CreateMode.CONTAINER)
+    made = Create(
+        f"{LOCK}/x{number:010d}",
+        data=b"",
+        mode=mode,
+        session_id="s1",
+        ttl_ms=None,
+        parents=CreateMode.CONTAINER,
+    )
     return Room().takes(made)
 
 
@@ -283,9 +314,14 @@ def of_limits() -> Iterator[Bound]:
     yield Bound(f"{named}state_bytes_max", 2_000, accepts_state_bytes)
     yield Bound(f"{named}operations_per_multi_max", 5, lambda n: Room(
         operations_per_multi_max=5).takes(Multi((SetData("/", b""),) * n)))  # fmt: skip
-    yield Bound(f"{named}ephemerals_per_session_max", 5, accepts_last_of(
-        "ephemerals_per_session_max",
-        lambda n: Create(f"/e{n}", b"", CreateMode.EPHEMERAL, "s1")))  # fmt: skip
+    yield Bound(
+        f"{named}ephemerals_per_session_max",
+        5,
+        accepts_last_of(
+            "ephemerals_per_session_max",
+            lambda n: Create(f"/e{n}", data=b"", mode=CreateMode.EPHEMERAL, session_id="s1"),
+        ),
+    )
     yield Bound(f"{named}ephemerals_per_session_max", 5, accepts_last_of(
         "ephemerals_per_session_max", lambda n: enter(f"/locks/l{n}")))  # fmt: skip
     yield Bound(f"{named}recursive_delete_max", 5, deletes)
@@ -340,7 +376,7 @@ def of_rules() -> Iterator[Bound]:
     yield Bound("contender.HAND_MADE_NUMBER_MAX", places.HAND_MADE_NUMBER_MAX, accepts_number)
     yield Bound("contender.RECORDED_DATA_BYTES_MAX", places.RECORDED_DATA_BYTES_MAX, keeps_data)
     yield Bound("sessions.LABEL_CHARACTERS_MAX", sessions.LABEL_CHARACTERS_MAX, lambda n: Room(
-        ).takes(OpenSession("t", 10_000, "x" * n)))  # fmt: skip
+        ).takes(OpenSession("t", timeout_ms=10_000, label="x" * n)))  # fmt: skip
     yield Bound("sessions: characters of an id", 64, lambda n: Room().takes(
         OpenSession("t" * n, 10_000)))  # fmt: skip
     yield Bound("dedup: characters of an id", 64, lambda n: Room().do(

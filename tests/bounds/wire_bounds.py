@@ -65,7 +65,8 @@ def is_secret(length: int, different: int = 16) -> bool:
 
 def shows(count: int, name_bytes: int = 6, value_bytes: int = 1) -> bool:
     facts = [
-        agreement.Fact(f"{number:0{name_bytes}d}", "v" * value_bytes, "") for number in range(count)
+        agreement.Fact(f"{number:0{name_bytes}d}", value="v" * value_bytes, advice="")
+        for number in range(count)
     ]
     return is_read(lambda: agreement.check_facts(facts))
 

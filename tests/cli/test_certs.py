@@ -60,7 +60,7 @@ def test_one_command_makes_all_that_a_cluster_needs(tmp_path: Path, config: Path
         assert stat.S_IMODE((folder / f"{name}-key.pem").stat().st_mode) == 0o600
     for member_id in ("1", "2"):
         cert, key = folder / f"member-{member_id}.pem", folder / f"member-{member_id}-key.pem"
-        files = TlsFiles(str(cert), str(key), str(folder / "ca.pem"))
+        files = TlsFiles(str(cert), key_file=str(key), ca_file=str(folder / "ca.pem"))
         member_tls(files, member_uri("prod", member_id))
 
 
@@ -119,13 +119,13 @@ def test_a_revoked_name_counts_no_more_and_others_do(tmp_path: Path, config: Pat
     }
     assert len(revoked) == 4
     ca_file, own = str(folder / "ca.pem"), str(folder / "member-1")
-    member_tls(TlsFiles(f"{own}.pem", f"{own}-key.pem", ca_file), member_uri("prod", "1"))
+    member_tls(
+        TlsFiles(f"{own}.pem", key_file=f"{own}-key.pem", ca_file=ca_file), member_uri("prod", "1")
+    )
 
 
 @pytest.mark.parametrize("name", ["ca", "client-nobody", "../ca"])
-def test_who_was_never_certified_cannot_be_revoked(
-    tmp_path: Path, config: Path, name: str
-) -> None:
+def test_who_was_never_certified_cannot_be_revoked(tmp_path: Path, config: Path, name: str) -> None:
     """Nothing changes then."""
     folder = tmp_path / "certs"
     certs(folder, config)

@@ -230,7 +230,7 @@ def test_ports_of_clients_and_members_must_differ(tmp_path: Path) -> None:
 
 def test_the_written_files_are_right(tmp_path: Path) -> None:
     """What dev writes is what serve can read; all members agree and keep their data beside it."""
-    layout = Layout(tmp_path, 5, 20_001, 20_101)
+    layout = Layout(tmp_path, members=5, client_port=20_001, member_port=20_101)
     write_files(layout)
 
     configs = [load(layout.file(member), {}) for member in layout.ids]
@@ -246,7 +246,7 @@ def test_the_written_files_are_right(tmp_path: Path) -> None:
 
 def test_with_tls_certificates_are_written_too(tmp_path: Path) -> None:
     """Members and doors can show them, and clients trust the CA that is named."""
-    layout = Layout(tmp_path, 3, 20_001, 20_101, has_tls=True)
+    layout = Layout(tmp_path, members=3, client_port=20_001, member_port=20_101, has_tls=True)
     write_files(layout)
 
     for member in layout.ids:

@@ -191,7 +191,11 @@ def test_clocks_that_disagree_do_not_make_negative_times() -> None:
     """Wall times are labels: the worst they can do is to say 0."""
     told_by = figures(record(granted_ms=500, ended_ms=400, entered_ms=900))
 
-    assert told_by.waits == told_by.holds == Percentiles(1, 0, 0, 0, 0)
+    assert (
+        told_by.waits
+        == told_by.holds
+        == Percentiles(count=1, p50_ms=0, p95_ms=0, p99_ms=0, max_ms=0)
+    )
     assert told_by.span_ms == 0
 
 

@@ -57,7 +57,7 @@ def one_that_stands() -> Candidacy:
     options = {"command": ("x",), "lease_s": 10.0, "grace_s": 2.0, "label": "a", "is_shell": False,
                "is_quiet": True, "probe": None}  # fmt: skip
     job = job_of("elections", "report", None, options)
-    return Candidacy(Settings(), job, CandidacyPlan(), ServiceManager({}))
+    return Candidacy(Settings(), job=job, plan=CandidacyPlan(), manager=ServiceManager({}))
 
 
 @pytest.mark.parametrize(

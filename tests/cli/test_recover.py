@@ -159,7 +159,12 @@ def test_a_term_that_was_driven_to_its_end_is_repaired(config_path: Path, tmp_pa
     log = str(tmp_path / "data" / "log")
     state = term.load(OsDisk(), log)
     assert state is not None
-    absurd = term.TermState(INTEGER_MAX, None, state.first_sequence, state.last_sequence)
+    absurd = term.TermState(
+        term=INTEGER_MAX,
+        voted_for=None,
+        first_sequence=state.first_sequence,
+        last_sequence=state.last_sequence,
+    )
     term.save(OsDisk(), log, absurd)
 
     result = recover(config_path, "--yes", "--by", "ops", "--reason", "forged terms")

@@ -15,14 +15,16 @@ from coordinator.cli.service_manager import ServiceManager
 
 def test_pauses_double_up_to_the_longest() -> None:
     """After so many in a row it is enough; a long run begins again."""
-    restarts = Restarts(RestartPolicy("always", 1, 10, 6))
+    restarts = Restarts(RestartPolicy("always", pause_s=1, pause_s_max=10, in_a_row=6))
 
     pauses = [restarts.pause_s(0.1) for _ in range(7)]
     again = [restarts.pause_s(each) for each in (10, 0, 10)]
 
     assert pauses == [1, 2, 4, 8, 10, 10, None]
     assert again == [1, 2, 1]
-    assert Restarts(RestartPolicy("always", 1, 10, 0)).pause_s(0) is None
+    assert (
+        Restarts(RestartPolicy("always", pause_s=1, pause_s_max=10, in_a_row=0)).pause_s(0) is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ A, B, C = "http://a:1", "http://b:1", "http://c:1"
 
 def answer(body: Mapping[str, Any], status: int = 200, *, index: int = 7) -> Response:
     headers = {"content-type": "application/json", "coordinator-index": str(index)}
-    return Response(status, headers, json.dumps(body).encode())
+    return Response(status=status, headers=headers, body=json.dumps(body).encode())
 
 
 def refusal(error: CoordinatorError, *, index: int = 7) -> Response:

@@ -139,13 +139,15 @@ VERBS = {
     "set": Verb(lambda client, key, _: client.set(f"/{key}", b"new"), version, make),
     "delete": Verb(lambda client, key, _: client.delete(f"/{key}"), is_gone, make),
     "multi": Verb(
-        lambda client, key, _: client.multi([Create(f"/{key}/n-", b"", "persistent_sequential")]),
+        lambda client, key, _: client.multi(
+            [Create(f"/{key}/n-", data=b"", mode="persistent_sequential")]
+        ),
         children,
         make,
     ),
     "guarded": Verb(
         lambda client, key, _: client.guarded(
-            [], then=[Create(f"/{key}/n-", b"", "persistent_sequential")]
+            [], then=[Create(f"/{key}/n-", data=b"", mode="persistent_sequential")]
         ),
         children,
         make,

@@ -134,7 +134,7 @@ def test_the_same_request_twice_shows_the_same_token() -> None:
     """A request is not changed by its sending."""
     conversation = Conversation("http://a", lambda _url: None)
     conversation.welcome = frames.WelcomeSettings(member_id="1")
-    request = Request("GET", "/", {"Authorization": f"Bearer {TOKEN}"})
+    request = Request("GET", target="/", headers={"Authorization": f"Bearer {TOKEN}"})
     conversation.ask(request, _Nobody())
     conversation.ask(request, _Nobody())
     reader = frames.from_client(1024 * 1024)

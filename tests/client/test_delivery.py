@@ -37,13 +37,15 @@ from tests.client.fake_members import (
 )
 from tests.client.virtual_time import LoopClock, run
 
-WRITE = Call("POST", "/v1/tree/a", {"data": "x"})
+WRITE = Call("POST", target="/v1/tree/a", body={"data": "x"})
 READ = Call("GET", "/v1/tree/a")
 
 
 def deliver(members: FakeMembers, *urls: str, retry: RetryPolicy | None = None) -> CallDelivery:
     clock = LoopClock(asyncio.get_running_loop())
-    return CallDelivery(members, urls or (A, B, C), clock, retry or RetryPolicy(seed=1))
+    return CallDelivery(
+        members, endpoints=urls or (A, B, C), clock=clock, retry=retry or RetryPolicy(seed=1)
+    )
 
 
 def script(*happenings: Happening) -> FakeMembers:

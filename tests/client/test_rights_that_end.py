@@ -274,8 +274,8 @@ def test_threads_are_told_by_whichever_thread_was(tmp_path_factory: pytest.TempP
 def test_what_was_found_before_it_was_accepted_ends_nothing() -> None:
     """A member that lags says for a moment what it found when the token was not there yet."""
     acceptance = Acceptance()
-    request = Request("GET", "/", Headers({AUTHORIZATION: "Bearer co_1"}), None)
-    other = Request("GET", "/", Headers({AUTHORIZATION: "Bearer co_2"}), None)
+    request = Request("GET", target="/", headers=Headers({AUTHORIZATION: "Bearer co_1"}), body=None)
+    other = Request("GET", target="/", headers=Headers({AUTHORIZATION: "Bearer co_2"}), body=None)
     error = AuthFailedError("not known", **{GONE_FIELD: 500})
     assert not acceptance.is_over(error, request, 2_000)
 

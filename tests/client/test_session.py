@@ -46,7 +46,9 @@ class World:
         self.other: Script = lambda seen: answer({})
         self.members = FakeMembers(self._on_request)
         self.clock = LoopClock(asyncio.get_running_loop())
-        self.delivery = CallDelivery(self.members, (A, B, C), self.clock, RetryPolicy(seed=3))
+        self.delivery = CallDelivery(
+            self.members, endpoints=(A, B, C), clock=self.clock, retry=RetryPolicy(seed=3)
+        )
         self.states: list[tuple[SessionState, float]] = []
 
     async def open(self) -> Session:
@@ -214,7 +216,9 @@ def test_a_slow_acknowledgement_counts_from_when_it_was_sent() -> None:
     run(scenario())
 
 
-RENEWED = Response(200, {**answer({}).headers, "coordinator-safe-ms": "8775"}, b"{}")
+RENEWED = Response(
+    status=200, headers={**answer({}).headers, "coordinator-safe-ms": "8775"}, body=b"{}"
+)
 
 
 async def read(world: World) -> None:

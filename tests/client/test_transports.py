@@ -51,7 +51,9 @@ async def test_a_deaf_member_is_an_indefinite_error_in_time() -> None:
     async with listening(deaf) as (transport, url):
         began = asyncio.get_running_loop().time()
         with pytest.raises(ConnectionLostError, match="no answer within 200 ms"):
-            await transport.request(url, Request("POST", "/v1/tree/a", {}, b"{}"), 200)
+            await transport.request(
+                url, Request("POST", target="/v1/tree/a", headers={}, body=b"{}"), 200
+            )
         assert asyncio.get_running_loop().time() - began < 2
 
 
@@ -139,9 +141,13 @@ async def test_a_request_is_sent_once_when_a_kept_connection_breaks(
         writer.close()
 
     async with listening(breaks_at_the_second) as (transport, url):
-        assert (await transport.request(url, Request("POST", "/", {}, None), 2_000)).status == 200
+        assert (
+            await transport.request(url, Request("POST", target="/", headers={}, body=None), 2_000)
+        ).status == 200
         with pytest.raises(ConnectionLostError):
-            await transport.request(url, Request(method, "/v1/tree/a", {}, body), 2_000)
+            await transport.request(
+                url, Request(method, target="/v1/tree/a", headers={}, body=body), 2_000
+            )
 
         assert seen == [b"POST ", f"{method} ".encode()]
 

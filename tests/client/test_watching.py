@@ -87,7 +87,10 @@ async def test_a_one_shot_watch_tells_one_change(world: MemoryCluster) -> None:
 
 def watching(members: FakeMembers, **options: int | None) -> ChangeStream:
     delivery = CallDelivery(
-        members, (A, B), LoopClock(asyncio.get_running_loop()), RetryPolicy(seed=2)
+        members,
+        endpoints=(A, B),
+        clock=LoopClock(asyncio.get_running_loop()),
+        retry=RetryPolicy(seed=2),
     )
     return ChangeStream(
         delivery,

@@ -124,7 +124,7 @@ async def test_who_relays_between_members_can_cut_the_line_and_no_more(tmp_path:
     """It forges terms, entries and a leader's claim in both directions, and repeats what it saw."""
     forged = [
         say.TermNotice(2**63 - 1),
-        say.Append(1, 0, 0, 0, 0, ()),
+        say.Append(term=1, epoch=0, commit_index=0, prev_index=0, prev_term=0, entries=()),
     ]
     made = [
         each

@@ -63,7 +63,9 @@ def _parts(crowded: Crowded) -> Iterator[Coroutine[Any, Any, Any]]:
     """Yield what fills it, one after the other: each takes some seconds."""
     yield crowded.open()
     ids = [f"s{number:06}" for number in range(SESSIONS)]
-    yield _all_done(crowded.do(OpenSession(each, 3_600_000, f"worker {each}")) for each in ids)
+    yield _all_done(
+        crowded.do(OpenSession(each, timeout_ms=3_600_000, label=f"worker {each}")) for each in ids
+    )
     yield crowded.do(Create("/locks"))
     locks = enumerate(ids[:LOCKS])
     yield _all_done(crowded.enter(each, f"/locks/l{number:05}") for number, each in locks)

@@ -143,7 +143,7 @@ def test_the_formula_for_the_timeout_is_that_of_the_client() -> None:
     assert "`coordinator diagnose` compares the leases with the pauses" in page
     (factor,) = re.findall(r"T  ≥  \(P \+ N \+ E\) / (0\.\d+)", page)
     timeout_ms = 10_000
-    lease = Lease(0, timeout_ms, margin_ms(timeout_ms))
+    lease = Lease(sent_ms=0, timeout_ms=timeout_ms, margin_ms=margin_ms(timeout_ms))
     wasted_ms = lease.interval_ms + lease.attempt_ms + lease.pause_ms_max
     left = (lease.safe_until_ms - wasted_ms) / timeout_ms
 

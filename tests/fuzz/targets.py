@@ -120,8 +120,8 @@ def _commands() -> list[bytes]:
     return [*fitting, *drawn_corpus(1)[:200]]
 
 
-_ACCEPTOR = Identity("c", "1", b"secret-of-16-or-more")
-_DIALER = Identity("c", "2", b"secret-of-16-or-more")
+_ACCEPTOR = Identity("c", member_id="1", secret=b"secret-of-16-or-more")
+_DIALER = Identity("c", member_id="2", secret=b"secret-of-16-or-more")
 TARGETS: dict[str, Callable[[bytes], str]] = {
     each.__name__: each for each in (messages, handshakes, commands, bodies, queries)
 }

@@ -88,13 +88,13 @@ async def written(root: Path) -> Kept:
     digests = [machine.digest()]
     for number in range(1, COMMANDS + 1):
         operation = (
-            OpenSession("00000000000000aa", 60_000, "held")
+            OpenSession("00000000000000aa", timeout_ms=60_000, label="held")
             if number == 3
-            else Create("/n-", b"x" * number, CreateMode.PERSISTENT_SEQUENTIAL)
+            else Create("/n-", data=b"x" * number, mode=CreateMode.PERSISTENT_SEQUENTIAL)
         )
         await server.member.proposer.submit(
             operation,
-            request=RequestId("c", number, 0),
+            request=RequestId("c", number=number, floor_index=0),
             deadline_ms=clock.monotonic_ms() + 10_000,
         )
         digests.append(machine.digest())

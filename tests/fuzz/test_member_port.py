@@ -161,8 +161,12 @@ def transport_of(directory: Path, peer_port: int, raft: RaftConfig) -> tuple[Tcp
         name="test",
         secret_file=str(secret),
         members=(
-            MemberAddress("1", "http://127.0.0.1:1", "127.0.0.1", port),
-            MemberAddress("2", "http://127.0.0.1:1", "127.0.0.1", peer_port),
+            MemberAddress(
+                "1", client_url="http://127.0.0.1:1", member_host="127.0.0.1", member_port=port
+            ),
+            MemberAddress(
+                "2", client_url="http://127.0.0.1:1", member_host="127.0.0.1", member_port=peer_port
+            ),
         ),
     )
     transport = TcpTransport(
@@ -201,7 +205,9 @@ async def impostor(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, draw: random.Random
 ) -> None:
     """Answer a member that dialled as one who is not the member it wants."""
-    told = Acceptor(Identity("test", "2", b"another-secret-of-22-b"), draw.randbytes(32))
+    told = Acceptor(
+        Identity("test", member_id="2", secret=b"another-secret-of-22-b"), draw.randbytes(32)
+    )
     try:
         async for payload in frames_until_closed(reader):
             kind = draw.randrange(6)
@@ -262,7 +268,7 @@ async def proved(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter,
     """Return a connection on which member 2 has proved itself to member 1, and the key it writes
     with."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    dialer = Dialer(Identity("test", "2", SECRET), "1", random.randbytes(32))
+    dialer = Dialer(Identity("test", member_id="2", secret=SECRET), "1", random.randbytes(32))
     frames = PayloadReader(1_024)
     writer.write(frame(dialer.begin()))
     while not dialer.is_done:

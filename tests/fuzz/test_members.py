@@ -114,7 +114,12 @@ class Victim:
         self.failures = []
         self.engine = PySyncObjEngine(
             ClusterConfig(
-                members=tuple(MemberAddress(i, "http://h:1", "127.0.0.1", int(i)) for i in "123")
+                members=tuple(
+                    MemberAddress(
+                        i, client_url="http://h:1", member_host="127.0.0.1", member_port=int(i)
+                    )
+                    for i in "123"
+                )
             ),
             MemberConfig("1", "data"),
             replace(RaftConfig(), snapshot_every_entries=30, keep_entries_after_snapshot=5),

@@ -44,7 +44,12 @@ class Members:
             name="test",
             secret_file=str(secret),
             members=tuple(
-                MemberAddress(str(n), "http://127.0.0.1:1", "127.0.0.1", bound.getsockname()[1])
+                MemberAddress(
+                    str(n),
+                    client_url="http://127.0.0.1:1",
+                    member_host="127.0.0.1",
+                    member_port=bound.getsockname()[1],
+                )
                 for n, bound in enumerate(self.sockets, 1)
             ),
         )
@@ -178,8 +183,11 @@ async def test_strangers_change_nothing_and_learn_nothing(fuzz: Fuzz, tmp_path: 
                 number += 1
                 draw = random.Random(f"{fuzz.seed} strangers {number}")
                 target = draw.randrange(3)
-                known = Identity("test", draw.choice([i for i in "123" if i != str(target + 1)]),
-                                 SECRET)  # fmt: skip
+                known = Identity(
+                    "test",
+                    member_id=draw.choice([i for i in "123" if i != str(target + 1)]),
+                    secret=SECRET,
+                )
                 heard = overheard_handshake(known, str(target + 1), draw)
                 payloads = stranger_payloads(heard, heard_traffic, draw)
                 sent = stranger_bytes(payloads, draw)
@@ -205,7 +213,7 @@ def recorded_in_thread(seed: int) -> list[tuple[str, str, bytes]]:
 def test_a_broken_handshake_is_never_believed(fuzz: Fuzz) -> None:
     """Both sides, byte by byte: whatever is not the very proof ends the conversation."""
     chance = fuzz.random("handshake")
-    identity = Identity("test", "1", SECRET)
+    identity = Identity("test", member_id="1", secret=SECRET)
     for _ in range(fuzz.count("strangers")):
         dialer = Dialer(identity, "2", chance.randbytes(32))
         acceptor = Acceptor(replace(identity, member_id="2"), chance.randbytes(32))

@@ -21,11 +21,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.house import duplicates, imports, source
+from tests.house import constructions, duplicates, imports, source
 from tests.test_house import MAY_IMPORT
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _FLOW_S = 60
+FUNCTION_LINES = 50
+FULL_FILE_LINES = 475
+"""Where the next change makes a file too long."""
 
 
 def figures(root: Path) -> dict[str, Any]:
@@ -66,6 +69,18 @@ def figures(root: Path) -> dict[str, Any]:
             for each in functions
             if each.is_public and not each.has_docstring
         ],
+        "functions over 50 lines": [
+            f"{each.module}:{each.name} ({each.lines})"
+            for each in functions
+            if each.lines > FUNCTION_LINES
+        ],
+        "files over 475 lines": [
+            f"{each.name} ({each.lines})" for each in modules if each.lines > FULL_FILE_LINES
+        ],
+        "values constructed by position in tests": [
+            str(each) for each in constructions.by_position(root, modules)
+        ],
+        "test files over 500 lines": source.long_tests(root),
         "lines of docs": source.docs_lines(root),
         "lines of docs over 100 columns": source.wide_lines(root),
         "citations of lists outside": source.citations(root),

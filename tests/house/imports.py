@@ -106,21 +106,22 @@ def _level(module: str) -> int:
         (len(room), level)
         for level, rooms in enumerate(LEVELS)
         for room in rooms
-        if _is_within(module, room)
+        if is_within(module, room)
     )[1]
 
 
 def _is_allowed(each: Import, table: dict[str, tuple[str, ...]]) -> bool:
-    rows = [package for package in table if _is_within(each.importer, package)]
+    rows = [package for package in table if is_within(each.importer, package)]
     return is_in(each.imported, table[max(rows, key=len)])
 
 
 def is_in(module: str, rooms: tuple[str, ...]) -> bool:
     """Whether ``module`` is one of ``rooms`` or inside one; of ``=room`` only itself is."""
     return any(
-        module == room[1:] if room.startswith("=") else _is_within(module, room) for room in rooms
+        module == room[1:] if room.startswith("=") else is_within(module, room) for room in rooms
     )
 
 
-def _is_within(module: str, package: str) -> bool:
+def is_within(module: str, package: str) -> bool:
+    """Whether ``module`` is ``package`` or inside it."""
     return module == package or module.startswith(package + ".")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 PRODUCT = ("coordinator", "recipes")
 COLUMNS_MAX = 100
+FILE_LINES_MAX = 500
 CITATION = re.compile(
     r"\b(?:[SET]\d{2}\d?|field notes? \d+|house (?:law|habit|rule)s?|(?:house|style)\.md)\b"
 )
@@ -18,7 +19,7 @@ CITATION = re.compile(
 _PATH = re.compile(
     r"(?<![\w/.-])((?:docs|tests|coordinator|recipes|examples|bench)/[\w./-]*\w\.(?:py|md|txt|csv))\b"
 )
-_MADE_UP = ("tests/mutants/test_mutants.py", "tests/conftest.py")
+_MADE_UP = ("tests/mutants/test_mutants.py", "tests/conftest.py", "tests/house/test_figures.py")
 """They name files that they make, or parts of names."""
 _LINT_CODES = re.compile(r"#\s*(?:ruff|noqa)\b[^\n]*")
 _STEP = re.compile(r"^\| \d+ \| `([\w/.]+)` \| `([\w.]+)` \|$", re.MULTILINE)
@@ -89,6 +90,15 @@ def wide_lines(root: Path) -> list[str]:
         for path in sorted(root.glob(pattern))
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if len(line) > COLUMNS_MAX
+    ]
+
+
+def long_tests(root: Path) -> list[str]:
+    """Return the files of tests that are longer than a file of the product may be."""
+    return [
+        f"{path.relative_to(root)} ({lines})"
+        for path in sorted((root / "tests").rglob("*.py"))
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
     ]
 
 

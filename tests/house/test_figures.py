@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import duplicates, imports, source
+from tests.house import constructions, duplicates, imports, source
 from tests.house.__main__ import ROOT, flow
 from tests.house.flow import MARK, holds_mark
 
@@ -70,6 +70,27 @@ def test_a_circle_for_type_checking_is_a_circle() -> None:
 def test_imports_of_a_higher_room_run_up(importer: str, imported: str, is_up: bool) -> None:
     """The rooms have an order, whatever the table says."""
     assert bool(imports.running_up([imports.Import(importer, imported, 1)])) is is_up
+
+
+def test_a_value_is_recognised_by_whatever_name_it_is_imported(tmp_path: Path) -> None:
+    """Dataclasses, structs and what inherits from them; not a function, nor a class of services."""
+    values = module(
+        "coordinator.values",
+        "class Base(Struct): a: int\nclass Three(Base): b: int\nclass Service: ...\n",
+    )
+    exporting = module("coordinator.public", "from coordinator.values import Three as Triple\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "it.py").write_text(
+        "from coordinator import public as it\nfrom coordinator.values import Service, Three\n"
+        "it.Triple(1, 2, 3)\nThree(1, 2, c=3)\nThree(*it.all, 2, 3)\nService(1, 2, 3)\n"
+    )
+
+    found = constructions.by_position(tmp_path, [values, exporting])
+
+    assert [str(each) for each in found] == [
+        "tests/it.py:3: coordinator.values.Three, 3 by position",
+        "tests/it.py:5: coordinator.values.Three, 3 by position",
+    ]
 
 
 def test_public_functions_are_those_a_user_may_call() -> None:

@@ -116,7 +116,7 @@ async def test_the_key_leaves_the_address_and_opens_the_film() -> None:
 async def test_it_opens_with_the_story_that_the_address_names() -> None:
     """As the button of the console on a development cluster does: it plays at once."""
     with local_cluster(members=1) as cluster:
-        place = Venue(cluster.endpoints, {"1": cluster.url("1")}, lambda: None)
+        place = Venue(cluster.endpoints, urls={"1": cluster.url("1")}, dying=lambda: None)
         async with PageServer(place) as server, visiting(server) as page:
             await page.goto(f"{server.address}&play=double-booking")
             await page.get_by_text("Ann books, and has a ticket").first.wait_for()

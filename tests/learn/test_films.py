@@ -19,7 +19,7 @@ from coordinator.learn.film import (
     parse_film,
 )
 
-QUESTION = Guess("Who holds?", ("A", "B"), 1, "A is frozen.")
+QUESTION = Guess("Who holds?", answers=("A", "B"), right=1, why="A is frozen.")
 
 
 def recorded() -> Recorder:
@@ -142,4 +142,4 @@ def test_long_texts_are_cut() -> None:
     recorder = Recorder(ManualClock(), "", "")
     recorder.step("A", "x" * 10_000)
 
-    assert len(Film("", "", recorder.film().steps).steps[0].text) == 2_000
+    assert len(Film("", source="", steps=recorder.film().steps).steps[0].text) == 2_000

@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 
 def hello(caller: str) -> bytes:
     """What member ``caller`` says first when it dials member 1."""
-    payload = Dialer(Identity("dev", caller, b"s" * 32), "1", b"n" * 32).begin()
+    payload = Dialer(Identity("dev", member_id=caller, secret=b"s" * 32), "1", b"n" * 32).begin()
     return struct.pack(">I", len(payload)) + payload
 
 
@@ -41,7 +41,7 @@ class Echo:
 async def relayed() -> AsyncIterator[tuple[MemberRelay, int]]:
     echo = await asyncio.start_server(Echo().serve, RELAYED_HOST, 0)
     port = echo.sockets[0].getsockname()[1]
-    relay = MemberRelay("1", HOST, RELAYED_HOST, port)
+    relay = MemberRelay("1", host=HOST, target_host=RELAYED_HOST, port=port)
     await relay.start()
     try:
         yield relay, port

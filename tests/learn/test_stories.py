@@ -30,7 +30,7 @@ async def test_every_wake_up_is_counted_whoever_is_late(
         return await real(*arguments, **options)
 
     with local_cluster(members=1) as cluster:
-        place = Venue(cluster.endpoints, {"1": cluster.url("1")}, lambda: None)
+        place = Venue(cluster.endpoints, urls={"1": cluster.url("1")}, dying=lambda: None)
         async with Stage(place, "the herd", lock="herd", has_actors=False) as stage:
             monkeypatch.setattr(AsyncClient, late, slow)
             await asyncio.wait_for(herd(stage), 30.0)

@@ -114,7 +114,11 @@ class Connected(asyncio.Protocol):
             headers["coordinator-client-id"] = self._name
             headers["coordinator-request-number"] = str(self._last_id)
         raw = None if body is None else msgspec.msgpack.encode(body)
-        self._out.add(frames.RequestFrame(self._last_id, method, target, headers, raw))
+        self._out.add(
+            frames.RequestFrame(
+                self._last_id, method=method, target=target, headers=headers, body=raw
+            )
+        )
 
     def close(self) -> None:
         """Ask nothing more, and go away."""

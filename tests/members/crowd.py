@@ -22,7 +22,9 @@ def fill(stage: Stage) -> None:
     stage.lead()
     stage.follow()
     stage.have_applied([Create("/locks"), Create("/wide")])
-    stage.have_applied([OpenSession(f"s{n}", _AN_HOUR_MS, "") for n in range(SESSIONS)])
+    stage.have_applied(
+        [OpenSession(f"s{n}", timeout_ms=_AN_HOUR_MS, label="") for n in range(SESSIONS)]
+    )
     stage.have_applied([_hold("s0", f"of-one-{n:05}") for n in range(HOLDS_OF_ONE)])
     stage.have_applied([_hold(f"s{n}", f"of-{n:05}") for n in range(1, HOLDERS + 1)])
     zxid = stage.member._replica.machine.zxid
@@ -30,7 +32,12 @@ def fill(stage: Stage) -> None:
     stage.have_applied([_hold(f"s{loser}", f"lost-{loser}-{number}") for loser, number in losses])
     stage.have_applied(
         [
-            Revoke(f"/locks/lost-{loser}-{number}/lock-0000000000", zxid + at, "b" * 100, "r" * 100)
+            Revoke(
+                f"/locks/lost-{loser}-{number}/lock-0000000000",
+                czxid=zxid + at,
+                by="b" * 100,
+                reason="r" * 100,
+            )
             for at, (loser, number) in enumerate(losses, 1)
         ]
     )
@@ -38,5 +45,10 @@ def fill(stage: Stage) -> None:
 
 def _hold(session_id: str, name: str) -> Enter:
     return Enter(
-        (f"/locks/{name}",), "lock-", Kind.EXCLUSIVE, session_id, b"{}", max_hold_ms=_AN_HOUR_MS
+        (f"/locks/{name}",),
+        prefix="lock-",
+        kind=Kind.EXCLUSIVE,
+        session_id=session_id,
+        data=b"{}",
+        max_hold_ms=_AN_HOUR_MS,
     )

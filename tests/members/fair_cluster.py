@@ -49,7 +49,9 @@ class FairMember:
         self.service = Member(config, self.engine, clock, random=random.Random(number))
         app = create_app(self.service, config.http, clock)
         self.admission = Admission(config.http)
-        self.door = StreamDoor(app[DOOR], app[ROUTES], self.admission, config.http)
+        self.door = StreamDoor(
+            app[DOOR], routes=app[ROUTES], admission=self.admission, config=config.http
+        )
 
     async def _run_blocking(self, call: Callable[[], T], /) -> T:
         await asyncio.sleep(SYNC_S)
@@ -68,7 +70,12 @@ class FairCluster:
 
     def __init__(self) -> None:
         addresses = tuple(
-            MemberAddress(str(number), f"http://member-{number}:1", "127.0.0.1", number)
+            MemberAddress(
+                str(number),
+                client_url=f"http://member-{number}:1",
+                member_host="127.0.0.1",
+                member_port=number,
+            )
             for number in (1, 2, 3)
         )
         config = Config(cluster=ClusterConfig(members=addresses), http=HttpConfig())

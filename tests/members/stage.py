@@ -124,13 +124,21 @@ class Peer:
             self.requests.append(message)
             answer = self.answers.get(message.kind, lambda _: None)(message.payload)
             if answer is not None:
-                self.send(say.Reply(message.request_id, say.REPLY_OK, "", answer))
+                self.send(
+                    say.Reply(
+                        request_id=message.request_id, status=say.REPLY_OK, code="", payload=answer
+                    )
+                )
         elif isinstance(message, say.Reply):
             self.replies[message.request_id] = message
 
     def acknowledge(self, append: say.Append) -> None:
         following = append.prev_index + len(append.entries) + 1
-        self.send(say.Appended(append.term, append.epoch, following, True))
+        self.send(
+            say.Appended(
+                term=append.term, epoch=append.epoch, next_index=following, is_success=True
+            )
+        )
 
 
 class Stage:
@@ -146,7 +154,12 @@ class Stage:
             name="stage",
             secret_file=str(secret_file),
             members=tuple(
-                MemberAddress(str(number), "http://127.0.0.1:1", "127.0.0.1", port)
+                MemberAddress(
+                    str(number),
+                    client_url="http://127.0.0.1:1",
+                    member_host="127.0.0.1",
+                    member_port=port,
+                )
                 for number, port in enumerate(self._ports.ports, 1)
             ),
         )
@@ -242,7 +255,7 @@ class Stage:
         """Have member 2 ask member 1; return the answer."""
         self._numbers += 1
         number = self._numbers
-        self.say(say.MemberRequest(number, kind, payload))
+        self.say(say.MemberRequest(request_id=number, kind=kind, payload=payload))
         self.until(lambda: number in self.peer.replies)
         return self.peer.replies.pop(number)
 
@@ -286,9 +299,13 @@ class Stage:
         index, term = self.last
         new_term = max(self.core.term, term) + 1
         if not self.engine._consensus.recovering.is_proven:  # type: ignore[union-attr]
-            self.say(say.VoteRequest(new_term, index, term, is_new=True))
+            self.say(say.VoteRequest(term=new_term, last_index=index, last_term=term, is_new=True))
             self.until(lambda: say.VoteGrant in self.peer.heard)
-        self.say(say.Append(new_term, 0, 0, index, term, []))
+        self.say(
+            say.Append(
+                term=new_term, epoch=0, commit_index=0, prev_index=index, prev_term=term, entries=[]
+            )
+        )
         self.until(lambda: self.core.leader_id == "2" and self.core.term == new_term)
 
     def lead(self) -> None:
@@ -302,7 +319,16 @@ class Stage:
         index, term = self.last
         now = self.core.term
         commit_index = index + len(entries) if is_committed else self.core.commit_index
-        self.say(say.Append(now, 0, commit_index, index, term, [(now, each) for each in entries]))
+        self.say(
+            say.Append(
+                term=now,
+                epoch=0,
+                commit_index=commit_index,
+                prev_index=index,
+                prev_term=term,
+                entries=[(now, each) for each in entries],
+            )
+        )
 
     def have_applied(self, operations: Sequence[Operation]) -> None:
         """Have it apply these, as many of them in an entry as go."""

@@ -52,7 +52,16 @@ Row = tuple[Callable[[bytes], object], bytes]
 
 
 def _multi(results: list[Created] | list[ReadDone]) -> bytes:
-    return OUTCOME + encode_outcome(Outcome(2**40, MultiDone(tuple(results)), None, (), False, ()))
+    return OUTCOME + encode_outcome(
+        Outcome(
+            zxid=2**40,
+            result=MultiDone(tuple(results)),
+            refusal=None,
+            events=(),
+            is_repeat=False,
+            granted=(),
+        )
+    )
 
 
 def _told(sessions: int, lost: int, holds: int) -> bytes:
@@ -67,7 +76,10 @@ def _told(sessions: int, lost: int, holds: int) -> bytes:
         for n in range(lost)
     )
     held = {f"/locks/of-one-{n:05}/lock-0000000000": 3_600_000 for n in range(holds)}
-    acks = {f"s{n:015}": SessionLease(f"s{n:015}", 30_000, held, taken) for n in range(sessions)}
+    acks = {
+        f"s{n:015}": SessionLease(f"s{n:015}", timeout_ms=30_000, holds=held, lost=taken)
+        for n in range(sessions)
+    }
     return heartbeats._encode_reply(acks, FRAME)
 
 
@@ -76,7 +88,9 @@ def _error(message: str) -> bytes:
 
 
 def _read_error(payload: bytes) -> object:
-    return rpc._unpack_error(Reply(1, REPLY_ERROR, "BadArguments", payload))
+    return rpc._unpack_error(
+        Reply(request_id=1, status=REPLY_ERROR, code="BadArguments", payload=payload)
+    )
 
 
 ROWS: dict[str, dict[str, Callable[[], Row]]] = {
@@ -93,7 +107,7 @@ ROWS: dict[str, dict[str, Callable[[], Row]]] = {
         ),
         "of reads": lambda: (
             proposals._decode_reply,
-            _multi([ReadDone(f"/wide/m-{n}", b"x" * 3_000, STAT) for n in range(1_000)]),
+            _multi([ReadDone(f"/wide/m-{n}", data=b"x" * 3_000, stat=STAT) for n in range(1_000)]),
         ),
         "of nothing": lambda: (proposals._decode_reply, OUTCOME + PACKED_NOTHING),
         "a problem of nothing": lambda: (proposals._decode_reply, b"\x01" + NAMED % b"code"),

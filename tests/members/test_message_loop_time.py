@@ -89,7 +89,16 @@ def _conflicting_append(stage: Stage) -> Callable[[], None]:
         stage.settle()
     now = stage.core.term + 1
     entries = [(now, each) for each in _small_entries(APPEND_ENTRIES_MAX)]
-    return lambda: stage.say(say.Append(now, 0, index + len(entries), index, term, entries))
+    return lambda: stage.say(
+        say.Append(
+            term=now,
+            epoch=0,
+            commit_index=index + len(entries),
+            prev_index=index,
+            prev_term=term,
+            entries=entries,
+        )
+    )
 
 
 def _append_far_ahead(stage: Stage) -> Callable[[], None]:
@@ -100,7 +109,9 @@ def _append_far_ahead(stage: Stage) -> Callable[[], None]:
         stage.settle()
     index, _ = stage.last
     now = stage.core.term + 1
-    return lambda: stage.say(say.Append(now, 0, 0, index, now, []))
+    return lambda: stage.say(
+        say.Append(term=now, epoch=0, commit_index=0, prev_index=index, prev_term=now, entries=[])
+    )
 
 
 def _commit_of_many(stage: Stage) -> Callable[[], None]:
@@ -148,7 +159,9 @@ def _snapshot(stage: Stage) -> Callable[[], None]:
             )
             is_last = offset + len(piece) == len(data)
             following = 0 if is_last else offset + len(piece)
-            expected = say.SnapshotReply(term, index, following, is_last)
+            expected = say.SnapshotReply(
+                term=term, snapshot_index=index, next_offset=following, is_installed=is_last
+            )
             stage.until(lambda expected=expected: stage.has_replied(expected))  # type: ignore[misc]
 
     return send
@@ -184,7 +197,9 @@ def _acknowledgement(stage: Stage) -> Callable[[], None]:
     _with_proposals(stage)
     said = stage.peer.heard[say.Append]
     assert isinstance(said, say.Append)
-    reply = say.Appended(said.term, said.epoch, stage.last[0] + 1, True)
+    reply = say.Appended(
+        term=said.term, epoch=said.epoch, next_index=stage.last[0] + 1, is_success=True
+    )
 
     def acknowledge() -> None:
         stage.peer.acknowledges = True
@@ -206,7 +221,7 @@ def _refusal(stage: Stage) -> Callable[[], None]:
     lagging = stage.peers[1]
     said = lagging.heard[say.Append]
     assert isinstance(said, say.Append)
-    refusal = say.Appended(said.term, said.epoch, first + 1, False)
+    refusal = say.Appended(term=said.term, epoch=said.epoch, next_index=first + 1, is_success=False)
     return lambda: stage.say(refusal, peer=lagging)
 
 
@@ -291,7 +306,9 @@ def _deposition(stage: Stage) -> Callable[[], None]:
 def _next_piece(stage: Stage) -> Callable[[], None]:
     """The leader sends a snapshot: one reply, one piece."""
     stage.lead()
-    return lambda: stage.say(say.SnapshotReply(stage.core.term, 5, 0, False))
+    return lambda: stage.say(
+        say.SnapshotReply(term=stage.core.term, snapshot_index=5, next_offset=0, is_installed=False)
+    )
 
 
 ROWS: dict[type, dict[str, Row]] = {
@@ -337,10 +354,16 @@ ROWS: dict[type, dict[str, Row]] = {
     say.SnapshotPiece: {"all": _snapshot},
     say.SnapshotReply: {"alone": _next_piece},
     say.MemberRequest: {
-        "of no kind": _to_follower(lambda _: say.MemberRequest(1, "none", b"p" * LARGEST))
+        "of no kind": _to_follower(
+            lambda _: say.MemberRequest(request_id=1, kind="none", payload=b"p" * LARGEST)
+        )
     },
     say.Reply: {
-        "to nothing": _to_follower(lambda _: say.Reply(10**9, say.REPLY_OK, "", b"p" * LARGEST))
+        "to nothing": _to_follower(
+            lambda _: say.Reply(
+                request_id=10**9, status=say.REPLY_OK, code="", payload=b"p" * LARGEST
+            )
+        )
     },
 }
 

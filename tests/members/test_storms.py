@@ -114,7 +114,7 @@ Said = Callable[[Stage], say.Message]
 
 
 def _request(kind: str, payload: bytes = b"") -> Said:
-    return lambda _: say.MemberRequest(10**6, kind, payload)
+    return lambda _: say.MemberRequest(request_id=10**6, kind=kind, payload=payload)
 
 
 def _of_now(make: Callable[[int], say.Message]) -> Said:
@@ -130,22 +130,45 @@ ENTRIES = [(1, b"e" * 1_000)] * 1_000
 STORMS: dict[type, dict[str, Said]] = {
     say.Ping: {"": lambda _: say.Ping()},
     say.Append: {
-        "empty": _of_before(lambda term: say.Append(term, 0, 0, 1, 1, [])),
-        "full": _of_before(lambda term: say.Append(term, 0, 0, 1, 1, ENTRIES)),
+        "empty": _of_before(
+            lambda term: say.Append(
+                term=term, epoch=0, commit_index=0, prev_index=1, prev_term=1, entries=[]
+            )
+        ),
+        "full": _of_before(
+            lambda term: say.Append(
+                term=term, epoch=0, commit_index=0, prev_index=1, prev_term=1, entries=ENTRIES
+            )
+        ),
         "large": _of_before(
-            lambda term: say.Append(term, 0, 0, 1, 1, [(1, entry_of([b"x" * LARGEST]))])
+            lambda term: say.Append(
+                term=term,
+                epoch=0,
+                commit_index=0,
+                prev_index=1,
+                prev_term=1,
+                entries=[(1, entry_of([b"x" * LARGEST]))],
+            )
         ),
     },
     say.Appended: {
-        "": _of_now(lambda term: say.Appended(term, 0, 2, True)),
-        "refused": _of_now(lambda term: say.Appended(term, 0, 2, False)),
+        "": _of_now(lambda term: say.Appended(term=term, epoch=0, next_index=2, is_success=True)),
+        "refused": _of_now(
+            lambda term: say.Appended(term=term, epoch=0, next_index=2, is_success=False)
+        ),
     },
     say.CommitNotice: {"": _of_before(lambda term: say.CommitNotice(term, 1))},
     say.Probe: {"": _of_before(lambda term: say.Probe(term, 1))},
     say.ProbeReply: {"": _of_now(lambda term: say.ProbeReply(term, 0))},
-    say.VoteRequest: {"": _of_now(lambda term: say.VoteRequest(term, 1, 1))},
+    say.VoteRequest: {
+        "": _of_now(lambda term: say.VoteRequest(term=term, last_index=1, last_term=1))
+    },
     say.VoteGrant: {"": _of_now(say.VoteGrant)},
-    say.PreVoteRequest: {"": _of_now(lambda term: say.PreVoteRequest(term + 1, 10**9, term))},
+    say.PreVoteRequest: {
+        "": _of_now(
+            lambda term: say.PreVoteRequest(term=term + 1, last_index=10**9, last_term=term)
+        )
+    },
     say.PreVoteGrant: {"": _of_now(lambda term: say.PreVoteGrant(term + 1))},
     say.TermNotice: {"": _of_now(say.TermNotice)},
     say.TermQuestion: {"": lambda _: say.TermQuestion(1)},
@@ -154,20 +177,37 @@ STORMS: dict[type, dict[str, Said]] = {
     say.StandNow: {"": _of_before(say.StandNow)},
     say.Incarnation: {"": lambda stage: stage.peer.incarnation._replace(is_asking=True)},
     say.IncarnationSeen: {"": lambda _: say.IncarnationSeen(1)},
-    say.IncarnationLost: {"": lambda _: say.IncarnationLost(
-        number=9, incarnation_id=IDS, life_id=IDS, proof_term=1, proof_index=2, seal=IDS * 2,
-    )},
+    say.IncarnationLost: {
+        "": lambda _: say.IncarnationLost(
+            number=9,
+            incarnation_id=IDS,
+            life_id=IDS,
+            proof_term=1,
+            proof_index=2,
+            seal=IDS * 2,
+        )
+    },
     say.Doubt: {"": lambda _: say.Doubt("3", IDS)},
     say.Vouch: {"": lambda _: say.Vouch("3", IDS)},
     say.SnapshotPiece: {
         "large": _of_before(
             lambda term: say.SnapshotPiece(
-                term=term, snapshot_index=9, total_bytes=10**9, sha256=IDS * 4, offset=0,
+                term=term,
+                snapshot_index=9,
+                total_bytes=10**9,
+                sha256=IDS * 4,
+                offset=0,
                 data=b"d" * LARGEST,
             )
         )
     },
-    say.SnapshotReply: {"": _of_now(lambda term: say.SnapshotReply(term, 1, 0, False))},
+    say.SnapshotReply: {
+        "": _of_now(
+            lambda term: say.SnapshotReply(
+                term=term, snapshot_index=1, next_offset=0, is_installed=False
+            )
+        )
+    },
     say.MemberRequest: {
         "of no kind": _request("none"),
         "large, of no kind": _request("none", b"p" * LARGEST),
@@ -176,21 +216,25 @@ STORMS: dict[type, dict[str, Said]] = {
         "remaining_times": _request("promises", b'{"sessions": ["s1"], "paths": ["/locks"]}'),
         "read indexes": _request("raft.read_index"),
         "digests": lambda stage: say.MemberRequest(
-            10**6, DIGEST_KIND, pack((FORMAT, stage.core.term, (stage.last[0], (0, 0, "", 0))))
+            request_id=10**6,
+            kind=DIGEST_KIND,
+            payload=pack((FORMAT, stage.core.term, (stage.last[0], (0, 0, "", 0)))),
         ),
-        "proposals": _request(
-            "propose", DEADLINE + encode_command(Command(Delete("/none"), 1))
-        ),
+        "proposals": _request("propose", DEADLINE + encode_command(Command(Delete("/none"), 1))),
         "the largest proposals": _request(
             "propose",
             DEADLINE + encode_command(Command(SetData("/wide", b"x" * LARGEST), 1)),
         ),
     },
     say.Reply: {
-        "to nothing": lambda _: say.Reply(10**9, say.REPLY_OK, "", b""),
-        "large, to nothing": lambda _: say.Reply(10**9, say.REPLY_OK, "", b"p" * LARGEST),
+        "to nothing": lambda _: say.Reply(
+            request_id=10**9, status=say.REPLY_OK, code="", payload=b""
+        ),
+        "large, to nothing": lambda _: say.Reply(
+            request_id=10**9, status=say.REPLY_OK, code="", payload=b"p" * LARGEST
+        ),
     },
-}  # fmt: skip
+}
 CASES = [(kind, name) for kind, rows in STORMS.items() for name in rows]
 
 

@@ -51,9 +51,9 @@ async def test_a_workloads_own_token_is_its_credential(tmp_path: Path, issuer: I
         await member.call("GET", "/v1/limits")
         await submit(
             member,
-            InitAccess("ann", "token0001", sha256(b"none").digest()),
+            InitAccess("ann", token_id="token0001", digest=sha256(b"none").digest()),
             PutRole("payer", RULES),
-            PutIdentity("payments", ("payer",), (subject,)),
+            PutIdentity("payments", roles=("payer",), subjects=(subject,)),
         )
         url = member.server.url
         token_file = tmp_path / "token"

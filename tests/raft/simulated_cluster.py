@@ -225,7 +225,12 @@ class SimulatedCluster:
         self.raft = replace(RaftConfig(), **raft)
         self.config = ClusterConfig(
             members=tuple(
-                MemberAddress(str(number), "http://127.0.0.1:1", "127.0.0.1", number)
+                MemberAddress(
+                    str(number),
+                    client_url="http://127.0.0.1:1",
+                    member_host="127.0.0.1",
+                    member_port=number,
+                )
                 for number in range(1, count + 1)
             )
         )

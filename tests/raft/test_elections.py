@@ -50,7 +50,7 @@ def test_a_candidate_does_not_count_for_longer_because_it_grants_pre_votes() -> 
     term = bench.core.term
     for _ in range(10):
         bench.clock.advance(bench.raft.election_timeout_ms_min - 100)
-        said = bench.receive("5", say.PreVoteRequest(term + 1, 1, 0))
+        said = bench.receive("5", say.PreVoteRequest(term=term + 1, last_index=1, last_term=0))
         assert said == [("5", say.PreVoteGrant(term + 1))]
         bench.consensus.tick()
 
@@ -81,8 +81,10 @@ def test_who_was_proven_in_a_first_election_that_failed_gives_way_to_new_members
     bench.clock.advance(5)
     bench.consensus.tick()
     term = bench.core.term + 1
-    assert ("2", say.PreVoteRequest(term, 1, 0)) in bench.now
+    assert ("2", say.PreVoteRequest(term=term, last_index=1, last_term=0)) in bench.now
 
-    said = bench.receive("2", say.PreVoteRequest(term, 1, 0, is_new))
+    said = bench.receive(
+        "2", say.PreVoteRequest(term=term, last_index=1, last_term=0, is_new=is_new)
+    )
 
     assert (said == [("2", say.PreVoteGrant(term))]) is expected

@@ -69,7 +69,9 @@ class Bench:
         self.clock = ManualClock(10_000)
         self.disk = SimulatedDisk()
         self.disk.make_directory("data")
-        self.recovering = Recovering(self.disk, "data", "1", len(members), is_new=is_new)
+        self.recovering = Recovering(
+            self.disk, directory="data", member_id="1", member_count=len(members), is_new=is_new
+        )
         self.log = Journal("data", self.disk)
         self.log.add(NO_OP, 1, 0)
         self.log.sync()
@@ -136,7 +138,14 @@ class Bench:
         leader: str = "2",
     ) -> list[tuple[str, Message]]:
         entries = [(entry_term, X) for entry_term in terms]
-        return self.receive(leader, say.Append(term, epoch, commit, *previous, entries))
+        return self.receive(leader, say.Append(
+            term=term,
+            epoch=epoch,
+            commit_index=commit,
+            prev_index=previous[0],
+            prev_term=previous[1],
+            entries=entries,
+        ))
 
     def terms(self) -> list[int]:
         return [term for _, _, term in self.log[:]]
@@ -154,7 +163,9 @@ class Bench:
     def follower_holds(self, member_id: str, index: int) -> None:
         epoch = self.consensus.replication.followers[member_id].epoch
         seal = b"sealed by " + member_id.encode()
-        said = say.Appended(self.core.term, epoch, index + 1, True, seal)
+        said = say.Appended(
+            term=self.core.term, epoch=epoch, next_index=index + 1, is_success=True, seal=seal
+        )
         self.receive(member_id, said)
 
 
@@ -217,8 +228,10 @@ def test_row_4_an_overlapping_append_cuts_nothing_that_was_acknowledged() -> Non
     heartbeat = bench.append(1, (1, 0), [])
 
     assert bench.terms() == [0, 1, 1, 1, 1]
-    assert late == [("2", say.Appended(1, 1, 4, True))]
-    assert heartbeat == [("2", say.Appended(1, 1, 2, True))], "only what was compared is confirmed"
+    assert late == [("2", say.Appended(term=1, epoch=1, next_index=4, is_success=True))]
+    assert heartbeat == [("2", say.Appended(term=1, epoch=1, next_index=2, is_success=True))], (
+        "only what was compared is confirmed"
+    )
 
 
 def test_a_conflicting_suffix_is_replaced() -> None:
@@ -229,7 +242,7 @@ def test_a_conflicting_suffix_is_replaced() -> None:
     said = bench.append(2, (2, 1), [2], leader="3")
 
     assert bench.terms() == [0, 1, 2]
-    assert said == [("3", say.Appended(2, 1, 4, True))]
+    assert said == [("3", say.Appended(term=2, epoch=1, next_index=4, is_success=True))]
 
 
 def test_what_is_committed_never_changes() -> None:
@@ -262,7 +275,7 @@ def test_row_6_of_a_refused_pipeline_only_the_first_refusal_counts() -> None:
     bench = Bench()
     bench.lead()
     epoch = bench.consensus.replication.followers["2"].epoch
-    refusal = say.Appended(1, epoch, 2, False)
+    refusal = say.Appended(term=1, epoch=epoch, next_index=2, is_success=False)
 
     first = bench.receive("2", refusal)
     others = [bench.receive("2", refusal) for _ in range(10)]
@@ -278,7 +291,7 @@ def test_row_7_a_stale_refusal_does_not_go_below_what_is_acknowledged() -> None:
     bench.follower_holds("2", 2)
     progress = bench.consensus.replication.followers["2"]
 
-    bench.receive("2", say.Appended(1, progress.epoch, 2, False))
+    bench.receive("2", say.Appended(term=1, epoch=progress.epoch, next_index=2, is_success=False))
 
     assert (progress.match_index, progress.next_index) == (2, 3)
 
@@ -292,7 +305,12 @@ def test_row_8_replies_of_an_older_term_commit_nothing() -> None:
     bench.log.sync()
     progress = bench.consensus.replication.followers["2"]
 
-    bench.receive("2", say.Appended(1, progress.epoch, bench.log.last_index + 1, True))
+    bench.receive(
+        "2",
+        say.Appended(
+            term=1, epoch=progress.epoch, next_index=bench.log.last_index + 1, is_success=True
+        ),
+    )
     bench.consensus.tick()
 
     assert bench.core.term == 6
@@ -329,8 +347,8 @@ def test_row_19_who_hears_a_leader_grants_no_vote_and_no_pre_vote() -> None:
     bench.append(1, (1, 0), [1])
 
     said = [
-        *bench.receive("3", say.PreVoteRequest(9, 99, 9)),
-        *bench.receive("3", say.VoteRequest(9, 99, 9)),
+        *bench.receive("3", say.PreVoteRequest(term=9, last_index=99, last_term=9)),
+        *bench.receive("3", say.VoteRequest(term=9, last_index=99, last_term=9)),
     ]
 
     assert said == []
@@ -355,8 +373,10 @@ def test_row_19_a_shorter_log_gets_no_pre_vote() -> None:
     bench.append(1, (1, 0), [1])
     bench.clock.advance(2_000)
 
-    assert bench.receive("3", say.PreVoteRequest(2, 1, 0)) == []
-    assert bench.receive("3", say.PreVoteRequest(2, 2, 1)) == [("3", say.PreVoteGrant(2))]
+    assert bench.receive("3", say.PreVoteRequest(term=2, last_index=1, last_term=0)) == []
+    assert bench.receive("3", say.PreVoteRequest(term=2, last_index=2, last_term=1)) == [
+        ("3", say.PreVoteGrant(2))
+    ]
 
 
 def test_row_20_a_stale_leader_is_told() -> None:
@@ -424,7 +444,7 @@ def test_row_23_a_vote_counts_once() -> None:
 def test_row_23_a_grant_is_said_again_to_the_same_candidate_only() -> None:
     """A lost grant is repeated on request; nobody else gets the vote of that term."""
     bench = Bench()
-    request = say.VoteRequest(3, 1, 0)
+    request = say.VoteRequest(term=3, last_index=1, last_term=0)
 
     first = bench.receive("2", request)
     again = bench.receive("2", request)
@@ -452,7 +472,9 @@ def test_a_leader_that_hears_of_a_second_one_leads_no_more_in_that_term(claim: s
     bench = Bench()
     bench.lead()
     message = {
-        "append": say.Append(1, 1, 0, 1, 0, [(1, X)]),
+        "append": say.Append(
+            term=1, epoch=1, commit_index=0, prev_index=1, prev_term=0, entries=[(1, X)]
+        ),
         "probe": say.Probe(1, 1),
         "snapshot": say.SnapshotPiece(
             term=1, snapshot_index=9, total_bytes=1, sha256=b"", offset=0, data=b""
@@ -474,7 +496,9 @@ def test_a_follower_believes_the_first_leader_of_a_term() -> None:
     assert bench.append(1, (1, 0), [1, 1], leader="3") == []
     assert bench.distrusted == [("3", "claims to lead in term 1, as member 2 does")]
     assert bench.core.leader_id == "2"
-    assert bench.append(2, (2, 1), [2], leader="3") == [("3", say.Appended(2, 1, 4, True))]
+    assert bench.append(2, (2, 1), [2], leader="3") == [
+        ("3", say.Appended(term=2, epoch=1, next_index=4, is_success=True))
+    ]
 
 
 def test_who_has_led_in_a_term_follows_nobody_in_it() -> None:
@@ -497,9 +521,9 @@ def test_of_two_who_ask_at_once_the_lower_id_goes_first() -> None:
     bench.consensus.tick()
     bench.clock.advance(5)
     bench.consensus.tick()
-    assert ("2", say.PreVoteRequest(1, 1, 0)) in bench.now
+    assert ("2", say.PreVoteRequest(term=1, last_index=1, last_term=0)) in bench.now
 
-    assert bench.receive("2", say.PreVoteRequest(1, 1, 0)) == []
+    assert bench.receive("2", say.PreVoteRequest(term=1, last_index=1, last_term=0)) == []
 
 
 def test_the_library_is_the_one_that_was_studied() -> None:

@@ -267,7 +267,9 @@ def test_only_the_leader_may_ask_a_member_to_stand() -> None:
     unproven.receive("2", say.StandNow(2))
 
     assert (before, bench.core.role) == (Role.FOLLOWER, Role.CANDIDATE)
-    assert {message for _, message in bench.held} == {say.VoteRequest(3, 2, 2, False, True)}
+    assert {message for _, message in bench.held} == {
+        say.VoteRequest(term=3, last_index=2, last_term=2, is_new=False, is_handed_over=True)
+    }
     assert unproven.core.role is Role.FOLLOWER
 
 
@@ -280,8 +282,15 @@ def test_who_hears_a_leader_votes_for_whom_that_leader_asked_to_stand() -> None:
     leader.log.sync()
     term = leader.core.term
 
-    voted = follower.receive("3", say.VoteRequest(3, 2, 2, False, True))
-    stepped_down = leader.receive("3", say.VoteRequest(term + 1, 2, term, False, True))
+    voted = follower.receive(
+        "3", say.VoteRequest(term=3, last_index=2, last_term=2, is_new=False, is_handed_over=True)
+    )
+    stepped_down = leader.receive(
+        "3",
+        say.VoteRequest(
+            term=term + 1, last_index=2, last_term=term, is_new=False, is_handed_over=True
+        ),
+    )
 
     assert voted == [("3", say.VoteGrant(3))]
     assert stepped_down == [("3", say.VoteGrant(term + 1))]

@@ -73,7 +73,9 @@ def test_nobody_is_left_out_for_ever() -> None:
 
     for _ in range(8):
         for member_id, progress in sent.replication.followers.items():
-            reply = Appended(1, progress.epoch, progress.next_index, True)
+            reply = Appended(
+                term=1, epoch=progress.epoch, next_index=progress.next_index, is_success=True
+            )
             sent.replication.on_appended(member_id, reply, 1, 0)
         sent.told()
         assert sent.replication.is_cut_off
@@ -119,7 +121,10 @@ class Leader:
         self.replication.send_entries(1, self.log[-2][1])
         for member_id in self.replication.followers:
             reply = Appended(
-                1, self.replication.followers[member_id].epoch, self.log[-1][1] + 1, True
+                term=1,
+                epoch=self.replication.followers[member_id].epoch,
+                next_index=self.log[-1][1] + 1,
+                is_success=True,
             )
             self.replication.on_appended(member_id, reply, 1, self.log[-2][1])
         self.commit()

@@ -72,7 +72,7 @@ def a_vote_without_room(disk: SimulatedDisk) -> None:
 
 
 def recovery_begun_and_ended(disk: SimulatedDisk) -> None:
-    own = Recovering(disk, "data", "1", 3, is_new=True)
+    own = Recovering(disk, directory="data", member_id="1", member_count=3, is_new=True)
     own.note_history()
     own.note_caught_up(Proof(1, 1))
     own.maybe_end(1, 0)
@@ -80,12 +80,12 @@ def recovery_begun_and_ended(disk: SimulatedDisk) -> None:
 
 
 def recovery_begun(disk: SimulatedDisk) -> None:
-    Recovering(disk, "data", "1", 3, is_new=False).begin("a test")
+    Recovering(disk, directory="data", member_id="1", member_count=3, is_new=False).begin("a test")
 
 
 def recovery_begun_without_room(disk: SimulatedDisk) -> None:
     incarnation_record.save(disk, "data", b"")
-    own = Recovering(disk, "data", "1", 3, is_new=False)
+    own = Recovering(disk, directory="data", member_id="1", member_count=3, is_new=False)
     disk.fill()
     own.begin("a test")
     assert disk.exists(f"data/{recovering.NAME}")

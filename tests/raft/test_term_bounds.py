@@ -63,11 +63,44 @@ def test_a_jump_of_terms_is_bounded(message: Message, name: str) -> None:
 @pytest.mark.parametrize(
     ("append", "why"),
     [
-        (say.Append(3, 1, 0, 5, 2, ((2, b"x"), (3, b"x"))), ""),
-        (say.Append(3, 1, 0, 5, 2, ((1, b"x"),)), "an entry of term 1 after one of term 2"),
-        (say.Append(3, 1, 0, 5, 2, ((3, b"x"), (2, b"x"))), "an entry of term 2 after one of term"),
-        (say.Append(3, 1, 0, 5, 2, ((4, b"x"),)), "as the leader of term 3, an entry of term 4"),
-        (say.Append(3, 1, 0, 5, 4, ()), "as the leader of term 3, an entry of term 4"),
+        (
+            say.Append(
+                term=3,
+                epoch=1,
+                commit_index=0,
+                prev_index=5,
+                prev_term=2,
+                entries=((2, b"x"), (3, b"x")),
+            ),
+            "",
+        ),
+        (
+            say.Append(
+                term=3, epoch=1, commit_index=0, prev_index=5, prev_term=2, entries=((1, b"x"),)
+            ),
+            "an entry of term 1 after one of term 2",
+        ),
+        (
+            say.Append(
+                term=3,
+                epoch=1,
+                commit_index=0,
+                prev_index=5,
+                prev_term=2,
+                entries=((3, b"x"), (2, b"x")),
+            ),
+            "an entry of term 2 after one of term",
+        ),
+        (
+            say.Append(
+                term=3, epoch=1, commit_index=0, prev_index=5, prev_term=2, entries=((4, b"x"),)
+            ),
+            "as the leader of term 3, an entry of term 4",
+        ),
+        (
+            say.Append(term=3, epoch=1, commit_index=0, prev_index=5, prev_term=4, entries=()),
+            "as the leader of term 3, an entry of term 4",
+        ),
     ],
 )
 def test_entries_are_of_no_later_term_than_their_leader(append: say.Append, why: str) -> None:
@@ -80,8 +113,8 @@ def test_entries_are_of_no_later_term_than_their_leader(append: say.Append, why:
 
 def test_no_candidate_has_a_later_entry_than_its_term() -> None:
     """It would win against everybody."""
-    assert why_not_believed(say.VoteRequest(3, 9, 4), 3) != ""
-    assert why_not_believed(say.PreVoteRequest(3, 9, 4), 3) != ""
+    assert why_not_believed(say.VoteRequest(term=3, last_index=9, last_term=4), 3) != ""
+    assert why_not_believed(say.PreVoteRequest(term=3, last_index=9, last_term=4), 3) != ""
 
 
 @pytest.mark.parametrize(
@@ -121,7 +154,9 @@ def test_a_lying_claim_costs_an_election_and_no_member() -> None:
         leader = await cluster.leader()
         await leader.engine.propose(b"before")
         liar, _ = cluster.others(leader)
-        claim = say.Append(leader.term, 1, 0, 1, 0, ())
+        claim = say.Append(
+            term=leader.term, epoch=1, commit_index=0, prev_index=1, prev_term=0, entries=()
+        )
 
         leader.transport.listener.on_message(liar.member_id, claim)
 

@@ -38,7 +38,7 @@ async def nothing(_: Transaction) -> None:
 
 
 def transaction(**sites: SiteState) -> Transaction:
-    return Transaction("t", "open", sites, None, 1)
+    return Transaction("t", state="open", sites=sites, value=None, fencing_token=1)
 
 
 def test_a_decision_needs_every_vote_and_stays() -> None:

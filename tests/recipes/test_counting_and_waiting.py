@@ -90,7 +90,9 @@ async def test_what_was_made_too_late_is_taken_away_again(world: MemoryCluster) 
     async with world.client(network, timeout=1) as client, world.client() as other:
         session = await client.session()
         network.loses_reply_of = lambda request: "multi" in request.target
-        create = Create("/x/a", b"", "ephemeral", session.session_id, parents="container")
+        create = Create(
+            "/x/a", data=b"", mode="ephemeral", session_id=session.session_id, parents="container"
+        )
         with pytest.raises(UnavailableError, match="it is taken away again"):
             await make(client, session, "/x/a", [], [create])
         assert await other.exists("/x/a") is not None
@@ -111,7 +113,7 @@ async def test_who_is_cancelled_while_it_is_made_undoes_what_came_with_it(
         await other.create("/x", b"0")
         session = await client.session()
         network.delays_s = lambda request: 0.3
-        create = Create("/x/claim", b"", "ephemeral", session.session_id)
+        create = Create("/x/claim", data=b"", mode="ephemeral", session_id=session.session_id)
         counted, not_counted = SetData("/x", b"1"), SetData("/x", b"0")
         making = asyncio.create_task(
             make(client, session, "/x/claim", [], [counted, create], undo=[not_counted])

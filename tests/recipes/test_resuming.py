@@ -199,14 +199,14 @@ def test_the_file_is_its_users_alone(tmp_path: Path) -> None:
             LeadershipFile(wrong).take()
     file = LeadershipFile(path)
     assert file.take() is None
-    assert file.write(Left("service", 7, "s"))
+    assert file.write(Left("service", epoch=7, session_id="s"))
     other = LeadershipFile(checked_file(str(path)))
     assert other.take() is None
-    assert not other.write(Left("service", 8, "s"))
+    assert not other.write(Left("service", epoch=8, session_id="s"))
     file.close()
-    assert other.take() == Left("service", 7, "s")
-    assert other.write(Left("service", 9, "s"))
+    assert other.take() == Left("service", epoch=7, session_id="s")
+    assert other.write(Left("service", epoch=9, session_id="s"))
     other.give_up(8)  # known late: a later leadership is in it
-    assert other.take() == Left("service", 9, "s")
+    assert other.take() == Left("service", epoch=9, session_id="s")
     other.clear()
     assert other.take() is None

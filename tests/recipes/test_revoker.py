@@ -154,7 +154,9 @@ async def test_a_callback_that_fails_is_reported_and_the_next_is_called(
 def _request(client: AsyncClient) -> RevokeRequest:
     from recipes.revoke_request import RequestRecord
 
-    return RevokeRequest(client, "/x", 1, RequestRecord("", "", 1))
+    return RevokeRequest(
+        client, path="/x", czxid=1, record=RequestRecord("", reason="", within_ms=1)
+    )
 
 
 @pytest.mark.parametrize("wrong", [{"within": 0}, {"within": 1e9}, {"by": "b" * 101}])

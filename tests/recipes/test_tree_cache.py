@@ -59,13 +59,18 @@ class Record:
         self._trees.append(
             {
                 path: CachedZnode(
-                    path, each.data, each.version, each.czxid, each.mzxid, each.mtime_ms,
-                    each.ephemeral_owner,
+                    path,
+                    data=each.data,
+                    version=each.version,
+                    czxid=each.czxid,
+                    mzxid=each.mzxid,
+                    mtime_ms=each.mtime_ms,
+                    ephemeral_owner=each.ephemeral_owner,
                 )
                 for path, each in znodes.items()
                 if path == self._root or path.startswith(below)
             }
-        )  # fmt: skip
+        )
         del hold
         self._zxids.append(self._machine.zxid)
         self._times.append(self._clock.monotonic_ms())
@@ -289,7 +294,7 @@ async def test_a_deleted_subtree_and_the_root_of_all(world: MemoryCluster) -> No
 
 
 def _event(kind: str, path: str, data: bytes | None) -> Event:
-    return Event(kind, path, 0, 1, None, data)  # type: ignore[arg-type]
+    return Event(kind, path=path, version=0, czxid=1, ephemeral_owner=None, data=data)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("reads", ["two znodes", "all"])

@@ -113,7 +113,9 @@ async def test_what_always_fails_becomes_a_dead_letter(world: MemoryCluster) -> 
 
         letters = {each.body: (each.attempts, each.reason) for each in await queue.dead()}
         assert letters == {b"a": (2, "refused"), b"b": (1, "no such address")}
-        assert await queue.stats() == QueueStats(0, 1, 0, 2, 0)
+        assert await queue.stats() == QueueStats(
+            ready=0, in_flight=1, delayed=0, dead=2, oldest_ready_ms=0
+        )
         (name,) = [each.name for each in await queue.dead() if each.body == b"b"]
         assert await queue.revive(name)
         assert not await queue.revive(name)
@@ -266,7 +268,9 @@ async def test_an_ack_goes_on_when_its_caller_is_cancelled(world: MemoryCluster)
             await asyncio.sleep(1)
 
             assert acking.cancelled()
-            assert await queue.stats() == QueueStats(0, 0, 0, 0, 0)
+            assert await queue.stats() == QueueStats(
+                ready=0, in_flight=0, delayed=0, dead=0, oldest_ready_ms=0
+            )
             assert await delivery.ack()
         assert len((await client.children("/done")).names) == 4
 

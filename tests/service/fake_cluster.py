@@ -207,7 +207,7 @@ class FakeEngine:
             self.applied_index += 1
             result = self.replica.apply(self.applied_index, term, command)
             if self.is_leader and answer is not None and not answer.done():
-                answer.set_result(Applied(self.applied_index, term, result))
+                answer.set_result(Applied(index=self.applied_index, term=term, result=result))
         for index, woken in self._waiting:
             if index <= self.applied_index and not woken.done():
                 woken.set_result(None)
@@ -245,7 +245,7 @@ class World:
 
     def __init__(self, count: int, config: Config, seed: int = 1, *, is_new: bool = False) -> None:
         self.clock = ManualClock(monotonic_ms=1_000)
-        first = SetLimits(config.first_limits.items(), 0, RULES)
+        first = SetLimits(config.first_limits.items(), expected_version=0, rules=RULES)
         self.log: list[tuple[int, bytes, asyncio.Future[Applied] | None]] = []
         if not is_new:
             self.log.append((0, encode_command(Command(first, 0)), None))
@@ -260,7 +260,12 @@ class World:
         self.confirming.set()
         self.engines = {str(n): FakeEngine(self, str(n)) for n in range(1, count + 1)}
         addresses = tuple(
-            MemberAddress(n, f"http://127.0.0.1:{7070 + int(n)}", "127.0.0.1", 7170 + int(n))
+            MemberAddress(
+                n,
+                client_url=f"http://127.0.0.1:{7070 + int(n)}",
+                member_host="127.0.0.1",
+                member_port=7170 + int(n),
+            )
             for n in self.engines
         )
         self.members: dict[str, Member] = {}

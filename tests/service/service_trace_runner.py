@@ -239,7 +239,9 @@ class Trace:
     def _open(self, words: Words) -> None:
         member, deadline_ms = self._asked(words)
         # Through ``submit``, because ``open_session`` draws the id.
-        operation = do.OpenSession(words.given[0], words.number("timeout", 10_000), "")
+        operation = do.OpenSession(
+            words.given[0], timeout_ms=words.number("timeout", 10_000), label=""
+        )
         request = request_of(words.text("by"))
         opening = member.proposer.submit(operation, request=request, deadline_ms=deadline_ms)
         self._ask(words.given[0], opening, lambda _done: "")
@@ -423,7 +425,7 @@ def request_of(by: str) -> do.RequestId | None:
     if not by:
         return None
     client_id, number, *floor = by.split(":")
-    return do.RequestId(client_id, int(number), int(floor[0]) if floor else 0)
+    return do.RequestId(client_id, number=int(number), floor_index=int(floor[0]) if floor else 0)
 
 
 def mode_of(words: Words) -> ReadMode:

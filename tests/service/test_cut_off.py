@@ -20,7 +20,7 @@ from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, acquiring, lagging, opened, released
 
 FAR_MS = 600_000
-NUMBER = RequestId("client", 9, 0)
+NUMBER = RequestId("client", number=9, floor_index=0)
 
 
 async def held(world: World) -> GrantReply:

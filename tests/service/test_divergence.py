@@ -34,14 +34,28 @@ async def filled(world: World) -> None:
     leader, deadline = world.leader, world.deadline()
     opened = await leader.open_session(3_600_000, "worker", None, deadline)
     operations: list[Any] = [
-        Create("/app", b"data", CreateMode.PERSISTENT),
-        Create("/app/config", b"first", CreateMode.PERSISTENT),
+        Create("/app", data=b"data", mode=CreateMode.PERSISTENT),
+        Create("/app/config", data=b"first", mode=CreateMode.PERSISTENT),
         SetData("/app/config", b"second"),
-        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, opened.session_id, b"who", owner="t1"),
-        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, opened.session_id, b"who", owner="t2"),
+        Enter(
+            ("/locks/a",),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id=opened.session_id,
+            data=b"who",
+            owner="t1",
+        ),
+        Enter(
+            ("/locks/a",),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id=opened.session_id,
+            data=b"who",
+            owner="t2",
+        ),
     ]
     for number, operation in enumerate(operations, 1):
-        request = RequestId("client", number, 0)
+        request = RequestId("client", number=number, floor_index=0)
         await leader.proposer.submit(operation, request=request, deadline_ms=deadline)
 
 

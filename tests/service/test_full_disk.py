@@ -20,7 +20,7 @@ from tests.service.locks.lock_scenes import (
     released,
 )
 
-NUMBERED = RequestId("client", 7, 0)
+NUMBERED = RequestId("client", number=7, floor_index=0)
 
 
 def fill(world: World) -> None:

@@ -16,7 +16,12 @@ from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, opened
 
 FRAME_BYTES_MAX = 8_192
-LOST = tuple([LostGrant(f"/locks/orders-{n}/lock-0000000001", n, "forced") for n in range(100)])
+LOST = tuple(
+    [
+        LostGrant(f"/locks/orders-{n}/lock-0000000001", fencing_token=n, how="forced")
+        for n in range(100)
+    ]
+)
 
 
 async def loser(world: World) -> str:
@@ -58,7 +63,10 @@ async def test_more_than_a_frame_takes_is_told_in_several() -> None:
 
 def test_what_fits_is_answered_beside_what_never_would() -> None:
     """A session too big for any answer costs the others of its batch nothing."""
-    acks = {"a": SessionLease("a", 10, {}, LOST), "b": SessionLease("b", 10, {"/locks/x/1": 5})}
+    acks = {
+        "a": SessionLease("a", timeout_ms=10, holds={}, lost=LOST),
+        "b": SessionLease("b", timeout_ms=10, holds={"/locks/x/1": 5}),
+    }
 
     told = _decode_reply(_encode_reply({**acks, "c": None}, 1_000))
 
@@ -67,7 +75,7 @@ def test_what_fits_is_answered_beside_what_never_would() -> None:
 
 def test_no_more_is_encoded_than_is_sent() -> None:
     """Once the answer is half full the first that does not fit ends it, and is first next time."""
-    acks = {str(n): SessionLease(str(n), 10, {}, LOST) for n in range(1_000)}
+    acks = {str(n): SessionLease(str(n), timeout_ms=10, holds={}, lost=LOST) for n in range(1_000)}
     bytes_max = 5 * len(_encode_reply({"0": acks["0"]}, 1_000_000))
 
     reply = _encode_reply(acks, bytes_max)

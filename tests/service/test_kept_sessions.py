@@ -185,9 +185,14 @@ async def test_a_lost_opening_that_arrives_after_its_end_is_refused() -> None:
         await soon(kept.end(world.deadline()))
 
         enter = Enter(
-            ("/locks/a",), "lock-", Kind.EXCLUSIVE, kept.session_id, b"", opening=kept._opening
+            ("/locks/a",),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id=kept.session_id,
+            data=b"",
+            opening=kept._opening,
         )
-        world.commit(encode_command(Command(enter, 1, kept.request)))
+        world.commit(encode_command(Command(enter, wall_ms=1, request=kept.request)))
 
         assert not is_open(world, kept)
 

@@ -29,7 +29,7 @@ Table = tuple[Callable[[int], object], Callable[[], object]]
 
 
 def idle_znodes(clock: ManualClock) -> Table:
-    machine = SimpleNamespace(idle=lambda path: IdleZnode(path, 1, 1, 60_000))
+    machine = SimpleNamespace(idle=lambda path: IdleZnode(path, mzxid=1, pzxid=1, ttl_ms=60_000))
     reaper = Reaper(context_of(clock, SimpleNamespace(machine=machine)))  # type: ignore[arg-type]
     return lambda number: reaper._note(f"/queues/{number:09}"), reaper.stop
 

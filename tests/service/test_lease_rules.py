@@ -132,7 +132,9 @@ async def test_a_lease_ends_at_its_deadline_and_not_before(room: Room) -> None:
 
     await room.after(1)
 
-    assert room.log.proposed == [ExpireSession("s1", TERM, TIMEOUT_MS, ENDED_AT_ONCE)]
+    assert room.log.proposed == [
+        ExpireSession("s1", term=TERM, silent_ms=TIMEOUT_MS, at_once=ENDED_AT_ONCE)
+    ]
     assert not room.is_open("s1")
     assert room.leases.remaining_ms("s1") is None
     assert room.leases.deadline_ms("s1") is None
@@ -144,7 +146,9 @@ async def test_the_silence_that_is_told_is_counted_from_the_last_heartbeat(room:
 
     await room.after(30 + TIMEOUT_MS + 7)
 
-    assert room.log.proposed == [ExpireSession("s1", TERM, TIMEOUT_MS + 7, ENDED_AT_ONCE)]
+    assert room.log.proposed == [
+        ExpireSession("s1", term=TERM, silent_ms=TIMEOUT_MS + 7, at_once=ENDED_AT_ONCE)
+    ]
 
 
 async def test_a_heartbeat_extends_from_its_arrival_and_never_shortens(room: Room) -> None:
@@ -325,11 +329,27 @@ async def test_a_session_that_an_attempt_opens_has_a_lease(room: Room) -> None:
     """From that command on, for its own timeout; a try that was refused opens none."""
     opening = OpenSession("s2", TIMEOUT_MS)
     room.commit(
-        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s2", b"", is_try=True, opening=opening)
+        Enter(
+            ("/locks/a",),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id="s2",
+            data=b"",
+            is_try=True,
+            opening=opening,
+        )
     )
     other = OpenSession("s3", TIMEOUT_MS)
     room.commit(
-        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s3", b"", is_try=True, opening=other)
+        Enter(
+            ("/locks/a",),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id="s3",
+            data=b"",
+            is_try=True,
+            opening=other,
+        )
     )
 
     assert room.leases.remaining_ms("s2") == TIMEOUT_MS

@@ -141,7 +141,9 @@ async def test_an_expiry_carries_the_term_of_its_leader() -> None:
         await world.advance(2_200)
 
         operation = decode_command(world.log[-1][1]).operation
-        assert operation == ExpireSession(session_id, world.term, 2_000, ENDED_AT_ONCE)
+        assert operation == ExpireSession(
+            session_id, term=world.term, silent_ms=2_000, at_once=ENDED_AT_ONCE
+        )
 
 
 async def test_no_heartbeat_is_acknowledged_while_an_expiry_is_undecided() -> None:

@@ -235,7 +235,7 @@ async def test_a_member_says_in_what_its_configuration_differs(
 
 def test_a_state_of_other_rules_stops_the_member() -> None:
     """A release in which a constant differs does not replay the log of one before."""
-    first = encode_command(Command(SetLimits(UNSET.items(), 0, RULES), 0))
+    first = encode_command(Command(SetLimits(UNSET.items(), expected_version=0, rules=RULES), 0))
     other = tuple([(name, "0" if name == "decisions" else value) for name, value in RULES])
 
     with pytest.raises(StorageError, match="decisions is 0 in this release, and was 1"):
@@ -253,7 +253,13 @@ def test_a_log_from_before_is_read_under_the_limits_of_then_or_not_at_all() -> N
     from_before = encode_command(Command(Create("/a"), 0))
     replica = MachineReplica(StateMachine())
     assert replica.apply(1, 1, from_before).refusal is None
-    replica.apply(2, 1, encode_command(Command(SetLimits((("znodes_max", 5),), 0, RULES), 0)))
+    replica.apply(
+        2,
+        1,
+        encode_command(
+            Command(SetLimits((("znodes_max", 5),), expected_version=0, rules=RULES), 0)
+        ),
+    )
     assert replica.machine.limits.znodes_max == 5
 
     configured = MachineLimits(znodes_max=5)

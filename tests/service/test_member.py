@@ -122,7 +122,7 @@ async def test_nobody_waits_at_a_member_that_has_failed() -> None:
             (await soon(member.open_session(5_000, "", None, deadline_ms))).session_id
             for _ in range(2)
         ]
-        asked = AcquireRequest("worker", "host-1", 42, "")
+        asked = AcquireRequest("worker", host="host-1", pid=42, trace_id="")
         acquires = [
             asyncio.create_task(
                 member.locks.acquire(

@@ -94,7 +94,7 @@ async def test_what_changed_meanwhile_is_merged_when_a_snapshot_is_written() -> 
         for number in range(asked):
             request = RequestId(f"client{number}", first)
             create = Create(f"/z{number}-{first}")
-            command = Command(create, 1, request)
+            command = Command(create, wall_ms=1, request=request)
             replica.machine.apply(command, replica.machine.applied_index + 1, 1).unwrap()
 
     ask_all(1)
@@ -143,9 +143,13 @@ def test_a_listener_is_called_for_what_interests_it_and_for_every_refusal(
     replica, listener = MachineReplica(StateMachine()), Listener(interest)
     replica.add_listener(listener)
     done: list[Operation] = [
-        Create("/a", b""), OpenSession("s", 10_000), SetData("/a", b"x"),
-        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s", b"", ""),
-    ]  # fmt: skip
+        Create("/a", b""),
+        OpenSession("s", 10_000),
+        SetData("/a", b"x"),
+        Enter(
+            ("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s", data=b"", owner=""
+        ),
+    ]
     for index, operation in enumerate(done, 1):
         replica.apply(index, 1, encode_command(Command(operation, 1))).unwrap()
 

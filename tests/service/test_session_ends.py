@@ -15,7 +15,9 @@ MANY = 2 * ENDED_AT_ONCE + 50
 async def _session_with_many(world: World) -> str:
     opened = await soon(world.leader.open_session(None, "many", None, world.deadline()))
     for number in range(MANY):
-        create = Create(f"/e{number}", b"", CreateMode.EPHEMERAL, opened.session_id)
+        create = Create(
+            f"/e{number}", data=b"", mode=CreateMode.EPHEMERAL, session_id=opened.session_id
+        )
         await world.leader.proposer.submit(create, request=None, deadline_ms=world.deadline())
     return opened.session_id
 
@@ -34,7 +36,7 @@ async def test_a_close_returns_when_nothing_of_the_session_is_left() -> None:
         assert world.follower.status().znodes == 1
         ends = [each for each in _commands(world) if isinstance(each, CloseSession | FinishSession)]
         assert ends == [
-            CloseSession(session_id, "", ENDED_AT_ONCE),
+            CloseSession(session_id, failure="", at_once=ENDED_AT_ONCE),
             FinishSession(session_id, ENDED_AT_ONCE),
             FinishSession(session_id, ENDED_AT_ONCE),
         ]
@@ -45,7 +47,9 @@ async def test_another_leader_goes_on_where_the_one_before_stopped() -> None:
     async with cluster() as world:
         session_id = await _session_with_many(world)
         world.elect(None)
-        world.commit(encode_command(Command(CloseSession(session_id, "", ENDED_AT_ONCE), 5)))
+        world.commit(
+            encode_command(Command(CloseSession(session_id, failure="", at_once=ENDED_AT_ONCE), 5))
+        )
         await settle()
         assert world.follower.status().znodes == 1 + MANY - ENDED_AT_ONCE
         world.elect("2")

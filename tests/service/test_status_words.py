@@ -8,7 +8,10 @@ from coordinator.config import MemberAddress
 from coordinator.raft.engine import EngineStatus, Role
 from coordinator.service.status import in_words, members_of, what_is_wrong
 
-ADDRESSES = tuple(MemberAddress(i, f"http://h:{i}", "127.0.0.1", int(i)) for i in "123")
+ADDRESSES = tuple(
+    MemberAddress(i, client_url=f"http://h:{i}", member_host="127.0.0.1", member_port=int(i))
+    for i in "123"
+)
 FOLLOWS = EngineStatus(
     member_id="1",
     role=Role.FOLLOWER,

@@ -200,7 +200,9 @@ def test_the_history_of_values_is_bounded() -> None:
         pairs = [(bytes(draw.randrange(4_000)), bytes(draw.randrange(4_000)))] * draw.randrange(
             1, 4
         )
-        history.append(Change(zxid, (Event(event, "/a", 1, 1),) * len(pairs)), 5, pairs)
+        history.append(
+            Change(zxid, (Event(event, path="/a", version=1, czxid=1),) * len(pairs)), 5, pairs
+        )
 
         assert history.bytes_count <= 20_000
         for known in range(1, zxid + 1):
@@ -250,7 +252,7 @@ async def with_rights(world: World, *rules: Rule) -> Caller:
     """Turn rights on; return a caller with these rules."""
     await allowed(world, *rules)
     await write(world, PutRole("all", (Rule("/", tuple(Verb)), Rule("@", tuple(Verb)))))
-    await write(world, PutIdentity("reader", ("reading",), ("cert:reader",)))
+    await write(world, PutIdentity("reader", roles=("reading",), subjects=("cert:reader",)))
     await write(world, PutIdentity("anonymous", ("all",)))
     await write(world, PutIdentity("operator", ("all",)))
     await write(
@@ -425,7 +427,7 @@ def test_a_subtree_is_as_deep_as_paths_may_be() -> None:
     machine, path = StateMachine(limits), ""
     for number in range(1_024):
         path += "/a"
-        machine.apply(Command(Create(path), 0, None), number + 1, 1)
+        machine.apply(Command(Create(path), wall_ms=0, request=None), number + 1, 1)
 
     top, last = subtree_page(machine, "/", None, 1_000, Caller())
     rest, end = subtree_page(machine, "/", last, 1_000, Caller())
@@ -447,7 +449,7 @@ async def test_a_subtree_is_read_past_many_ways_that_lead_nowhere() -> None:
         for number, role in enumerate(roles):
             some = names[number * 100 : number * 100 + 100]
             await write(world, PutRole(role, tuple([Rule(f"{e}/there", both) for e in some])))
-        await write(world, PutIdentity("reader", tuple(roles), ("cert:reader",)))
+        await write(world, PutIdentity("reader", roles=tuple(roles), subjects=("cert:reader",)))
         machine = world.leader._replica.machine
 
         found, after = [], None
@@ -505,7 +507,9 @@ async def test_what_is_handed_out_is_bounded_in_each_pass_of_the_loop() -> None:
     async with cluster(1) as world:
         await with_rights(world)
         for number in range(60):
-            await write(world, PutIdentity(f"c{number}", ("all",), (f"cert:c{number}",)))
+            await write(
+                world, PutIdentity(f"c{number}", roles=("all",), subjects=(f"cert:c{number}",))
+            )
         table = world.leader._replica.machine.access
         callers = [table.by_subject(f"cert:c{number}") for number in range(60)]
         streams = [watching(world.leader, wanted=Looking(), caller=each) for each in callers]

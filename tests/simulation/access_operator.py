@@ -54,7 +54,7 @@ class AccessOperator:
         steps: list[Operation] = [
             PutRole("all", EVERYTHING),
             PutIdentity("anonymous", ("all",)),
-            InitAccess("operator", "operator01", digest_of(OPERATOR)),
+            InitAccess("operator", token_id="operator01", digest=digest_of(OPERATOR)),
         ]
         for each in steps:
             member = self._any()
@@ -66,7 +66,7 @@ class AccessOperator:
     async def _give(self, name: str) -> None:
         self._count += 1
         token = token_of(f"token{self._count:05}", self._random.randbytes(32))
-        if await self._change(AddToken(name, token[3:13], digest_of(token))):
+        if await self._change(AddToken(name, token_id=token[3:13], digest=digest_of(token))):
             self._tokens[name] = token
 
     async def _change(self, operation: Operation) -> bool:

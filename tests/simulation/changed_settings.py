@@ -160,7 +160,9 @@ class ChangedSettings:
         """A member comes back with one more member in its list: a quorum is another number."""
         member = self._random.choice(self._world.members)
         config = self._world.config_of(member.member_id)
-        more = MemberAddress("x", "http://member-x:1", "127.0.0.1", 99)
+        more = MemberAddress(
+            "x", client_url="http://member-x:1", member_host="127.0.0.1", member_port=99
+        )
         longer = replace(config.cluster, members=(*config.cluster.members, more))
         other = replace(config, cluster=longer)
         await self._come_back(member, lambda: self._configs.update({member.member_id: other}))

@@ -255,7 +255,9 @@ class Contending:
         """Write on the condition that the grant still holds, or did: the log decides."""
         client, draw = self._client, self._client.random
         grant = draw.choice(acquired.grant.grants or (acquired.grant,))
-        held = IfHeld(grant.lock, grant.fencing_token, plan.room == "elections")
+        held = IfHeld(
+            grant.lock, fencing_token=grant.fencing_token, is_election=plan.room == "elections"
+        )
         path, value = f"/h{draw.randrange(2)}", client.value()
         client.world.conditions[value] = (grant.path.rpartition("/")[0], grant.fencing_token)
         is_new = draw.random() < 0.2

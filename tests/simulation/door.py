@@ -143,7 +143,7 @@ class Door:
                 made = self._acquire(request, *map(unquote, segments))
         except CoordinatorError as error:
             return self._problem(error), None
-        return Response(200, self._labels(), b""), self._until_different(made)
+        return Response(status=200, headers=self._labels(), body=b""), self._until_different(made)
 
     async def _until_different(self, lines: Lines) -> Lines:
         """Pass the lines on while the member may say something."""
@@ -259,7 +259,7 @@ class Door:
                     return await self._children(path, query, deadline_ms)
                 read = await member.get(path, query.read_mode(), deadline_ms)
                 data, found = read.value
-                return _Shown(Znode(path, data, found), read)
+                return _Shown(Znode(path, data=data, stat=found), read)
             case "POST":
                 operation = from_body(
                     commands.Create, _body(request), given={"path": path}, beside=IF_HELD
@@ -295,7 +295,7 @@ class Door:
         if query.flag("stat"):
             each = zip(page.names, page.stats, strict=True)
             listed = tuple([Child(name, stat) for name, stat in each])
-        return _Shown(Children(path, listed, page.stat, page.next), read)
+        return _Shown(Children(path, children=listed, stat=page.stat, next=page.next), read)
 
     async def _subtree(self, path: str, query: Query, deadline_ms: int) -> Any:
         limit = query.integer("limit", minimum=0, maximum=SUBTREE_PAGE_MAX)
@@ -307,7 +307,9 @@ class Door:
             limit=SUBTREE_PAGE_MAX if limit is None else limit,
         )
         page = read.value
-        return _Shown(Subtree(path, tuple(page.znodes), page.zxid, page.next), read)
+        return _Shown(
+            Subtree(path, znodes=tuple(page.znodes), zxid=page.zxid, next=page.next), read
+        )
 
     async def _grants(self, query: Query, deadline_ms: int) -> Any:
         election, lock = query.text("election"), query.text("lock")
@@ -360,7 +362,7 @@ class Door:
             asked.watches,
             from_zxid=asked.from_zxid,
             is_one_shot=asked.is_one_shot,
-            wanted=Wanted(asked.has_values, frozenset(asked.only), asked.prefix),
+            wanted=Wanted(asked.has_values, only=frozenset(asked.only), prefix=asked.prefix),
             bookmark_ms=asked.bookmark_ms,
         )
 
@@ -428,7 +430,7 @@ class Door:
         self, status: int, body: Any, encoding: Encoding, labels: dict[str, str] | None = None
     ) -> Response:
         headers = {"content-type": encoding.value, **(labels or self._labels())}
-        return Response(status, headers, encoded(body, encoding))
+        return Response(status=status, headers=headers, body=encoded(body, encoding))
 
     def _problem(self, error: CoordinatorError) -> Response:
         labels = self._labels()
@@ -491,6 +493,6 @@ def _request_id(request: Request) -> RequestId | None:
         return None
     return RequestId(
         client_id,
-        int(headers[messages.REQUEST_NUMBER_HEADER.lower()]),
-        int(headers.get(messages.FLOOR_INDEX_HEADER.lower(), "0")),
+        number=int(headers[messages.REQUEST_NUMBER_HEADER.lower()]),
+        floor_index=int(headers.get(messages.FLOOR_INDEX_HEADER.lower(), "0")),
     )

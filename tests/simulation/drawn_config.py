@@ -18,7 +18,12 @@ from coordinator.model.limits import NEW_CLUSTER
 def drawn_config(count: int, draw: random.Random) -> Config:
     """Draw what a member is told: small limits, so that snapshots and compaction are frequent."""
     addresses = tuple(
-        MemberAddress(str(number), f"http://member-{number}:1", "127.0.0.1", number)
+        MemberAddress(
+            str(number),
+            client_url=f"http://member-{number}:1",
+            member_host="127.0.0.1",
+            member_port=number,
+        )
         for number in range(1, count + 1)
     )
     return Config(

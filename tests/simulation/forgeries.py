@@ -48,7 +48,13 @@ class Forgeries:
         kind = draw.choice(("incarnation", "proof", "log", "term", "doubt"))
         if kind == "log" or (status.leader_id == liar.member_id and draw.random() < 0.5):
             index = status.last_index + draw.randint(1, 1_000)
-            return say.LogLost(status.term, index, status.term, index, made_up)
+            return say.LogLost(
+                term=status.term,
+                last_index=index,
+                said_term=status.term,
+                said_index=index,
+                seal=made_up,
+            )
         if kind == "term":
             return say.TermNotice(draw.choice((status.term + 1 + TERM_JUMP_MAX, TERM_MAX)))
         record = incarnation_record.load(liar.disk, "data")

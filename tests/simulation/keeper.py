@@ -99,7 +99,7 @@ class Keeper:
         """Return what any member says; None if it refuses, or says nothing in time."""
         member = self._random.choice(self._world.members)
         headers = {"content-type": JSON, "accept": JSON}
-        request = Request("POST", target, headers, json.dumps(body).encode())
+        request = Request("POST", target=target, headers=headers, body=json.dumps(body).encode())
         try:
             response = await self._link.request(member.url, request, ATTEMPT_MS)
         except CoordinatorError:

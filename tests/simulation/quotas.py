@@ -92,7 +92,9 @@ class Quotas(AccessOperator):
             for what in draw.sample(sorted(QUOTA_LIMITS), 2):
                 value = draw.randrange(MOST[what] + 1)
                 changes.append((what, value if draw.random() < 0.8 else None))
-            if await self._change(PutIdentity(draw.choice(PROGRAMS), None, None, tuple(changes))):
+            if await self._change(
+                PutIdentity(draw.choice(PROGRAMS), roles=None, subjects=None, quota=tuple(changes))
+            ):
                 self._deed("changed")
             await asyncio.sleep(draw.uniform(*GAP_S))
 
@@ -132,7 +134,14 @@ class Quotas(AccessOperator):
             if draw.random() < 0.3:
                 return opening
             queues = tuple(sorted(draw.sample(QUEUES_OF_RIGHTS, draw.choice((1, 1, 2)))))
-            return Enter(queues, "lock-", Kind.EXCLUSIVE, session_id, b"", opening=opening)
+            return Enter(
+                queues,
+                prefix="lock-",
+                kind=Kind.EXCLUSIVE,
+                session_id=session_id,
+                data=b"",
+                opening=opening,
+            )
         if draw.random() < 0.3:
             return Multi(tuple([self._of_a_znode() for _ in range(3)]))
         return self._of_a_znode()

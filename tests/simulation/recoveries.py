@@ -188,7 +188,7 @@ class Recovery:
         cluster = world.config_of(founder.member_id).cluster
         ids = tuple(sorted(each.member_id for each in cluster.members))
         new_id = self._random.randbytes(CLUSTER_ID_BYTES)
-        owner = Owner(cluster.name, founder.member_id, new_id, ids)
+        owner = Owner(cluster.name, member_id=founder.member_id, cluster_id=new_id, member_ids=ids)
         note = {"by": "the operator", "zxid": held.machine.zxid}
         refounding.write(disk, "data", owner, at, held.snapshot(), note)
         disk.crash()

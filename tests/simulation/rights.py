@@ -131,7 +131,7 @@ class Rights(AccessOperator):
     async def _write(self, member: SimulatedMember, caller: Caller, deadline_ms: int) -> int | None:
         value = b"%d" % self._random.randrange(1 << 60)
         create = Create(
-            "/r/n-", value, CreateMode.PERSISTENT_SEQUENTIAL, parents=CreateMode.CONTAINER
+            "/r/n-", data=value, mode=CreateMode.PERSISTENT_SEQUENTIAL, parents=CreateMode.CONTAINER
         )
         request = RequestId(f"{caller.identity}-{self._random.randrange(1 << 60)}", 1)
         try:
@@ -152,9 +152,14 @@ class Rights(AccessOperator):
         draw = self._random
         session_id = f"r{draw.randrange(1 << 60):x}"
         enter = Enter(
-            (draw.choice(QUEUES_OF_RIGHTS),), "lock-", Kind.EXCLUSIVE, session_id, b"",
-            lock_delay_ms=draw.choice((0, 300)), opening=OpenSession(session_id, 1_500),
-        )  # fmt: skip
+            (draw.choice(QUEUES_OF_RIGHTS),),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id=session_id,
+            data=b"",
+            lock_delay_ms=draw.choice((0, 300)),
+            opening=OpenSession(session_id, 1_500),
+        )
         done = await member.service.proposer.submit(
             enter, request=None, caller=caller, deadline_ms=deadline_ms
         )
@@ -251,7 +256,7 @@ class Rights(AccessOperator):
     ) -> None:
         if isinstance(operation, AddToken):
             credential = f"token:{operation.token_id}"
-            current[credential] = Caller(operation.identity, credential, zxid)
+            current[credential] = Caller(operation.identity, credential=credential, since=zxid)
         for credential, caller in list(current.items()):
             is_dropped = (
                 isinstance(operation, DropToken) and credential == f"token:{operation.token_id}"

@@ -230,7 +230,9 @@ class Peer:
                     self._credit[number] += amount
                     self._room.set()
             case frames.RequestFrame(number, method, target, headers, body):
-                request = Request(method, target, _spelt_out(headers, body), body)
+                request = Request(
+                    method, target=target, headers=_spelt_out(headers, body), body=body
+                )
                 is_stream = NDJSON_TYPE in headers.get("accept", "")
                 serve = self._lines(number, request) if is_stream else None
                 work = serve or self._answer(number, request, came_s)
@@ -257,16 +259,22 @@ class Peer:
         headers = dict(response.headers)
         if headers.get("content-type") == _PACKED:
             del headers["content-type"]
-        self._send(frames.AnswerFrame(number, response.status, headers, response.body))
+        self._send(
+            frames.AnswerFrame(number, status=response.status, headers=headers, body=response.body)
+        )
 
     async def _lines(self, number: int, request: Request) -> None:
         member = self._member
         head, lines = await Door(member.service, member.clock).lines(request)
         if lines is None:
-            self._send(frames.AnswerFrame(number, head.status, dict(head.headers), head.body))
+            self._send(
+                frames.AnswerFrame(
+                    number, status=head.status, headers=dict(head.headers), body=head.body
+                )
+            )
             return
         headers = {**head.headers, "content-type": "application/json"}
-        self._send(frames.Head(number, head.status, headers))
+        self._send(frames.Head(number, status=head.status, headers=headers))
         self._credit[number] = frames.WINDOW_BYTES
         try:
             await self._send_lines(number, lines)

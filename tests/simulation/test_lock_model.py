@@ -57,9 +57,16 @@ def enter(
     max_hold_ms: int = 0,
 ) -> Enter:
     return Enter(
-        directories or (A,), PREFIXES[kind], kind, session_id, b"{}", owner,
-        lock_delay_ms=lock_delay_ms, max_hold_ms=max_hold_ms, size=size,
-    )  # fmt: skip
+        directories or (A,),
+        prefix=PREFIXES[kind],
+        kind=kind,
+        session_id=session_id,
+        data=b"{}",
+        owner=owner,
+        lock_delay_ms=lock_delay_ms,
+        max_hold_ms=max_hold_ms,
+        size=size,
+    )
 
 
 def log_of(*asked: Operation | Command | float) -> Log:
@@ -96,17 +103,29 @@ def refused(log: Log, code: str) -> Log:
 def everything() -> Log:
     """Return some of all that can be done with locks, as it should be."""
     return log_of(
-        enter(max_hold_ms=500),                                     # lock 0 of a, zxid 3
+        enter(max_hold_ms=500),  # lock 0 of a, zxid 3
         enter(Kind.SHARED, session_id=OTHER),
-        Note(X0, 3, b"c1:1"),
-        Command(Create("/h", b"c1:2"), 1_000, None, NOBODY, (HeldCondition(A, 3),)),
+        Note(X0, czxid=3, note=b"c1:1"),
+        Command(
+            Create("/h", b"c1:2"),
+            wall_ms=1_000,
+            request=None,
+            caller=NOBODY,
+            if_held=(HeldCondition(A, 3),),
+        ),
         Downgrade(X0, 3),
         enter(Kind.SHARED),
         enter(owner="t"),
         0.5,
-        EndHold(X0, 3, 1),
-        Revoke(R1, 4, "me", "why not"),
-        Command(Create("/h", b"c1:3"), 1_000, None, NOBODY, (HeldCondition(A, 3),)),
+        EndHold(X0, czxid=3, term=1),
+        Revoke(R1, czxid=4, by="me", reason="why not"),
+        Command(
+            Create("/h", b"c1:3"),
+            wall_ms=1_000,
+            request=None,
+            caller=NOBODY,
+            if_held=(HeldCondition(A, 3),),
+        ),
         Release(R2, 8),
         enter(Kind.EXCLUSIVE, A, B, session_id=OTHER, lock_delay_ms=1_000),
         CloseSession(ONE),
@@ -114,14 +133,14 @@ def everything() -> Log:
         OpenSession("00000000000000cc", 5_000),
         enter(session_id="00000000000000cc"),
         2.0,
-        Reopen(f"{A}/delay-0000000004", 15, 1),
+        Reopen(f"{A}/delay-0000000004", czxid=15, term=1),
         enter(Kind.SLOT, "/locks/s", session_id="00000000000000cc", size=1),
         enter(Kind.SLOT, "/locks/s", session_id="00000000000000cc", size=1),
         Resize("/locks/s", 2),
         enter(Kind.SLOT, "/locks/s", session_id="00000000000000cc"),
         Resize("/locks/s", 1),
         Release("/locks/s/slot-0000000000", 19),
-    )  # fmt: skip
+    )
 
 
 def test_a_good_log_breaks_nothing_and_is_counted() -> None:
@@ -131,10 +150,22 @@ def test_a_good_log_breaks_nothing_and_is_counted() -> None:
 
     assert [found for entry in log for found in model.apply(entry)] == []
     assert model.tally == {
-        "exclusive": 3, "notes": 1, "fenced writes": 1, "fenced out": 1, "downgrades": 1,
-        "shared": 2, "max_hold": 1, "forced": 1, "released": 2, "closed": 1, "several": 2,
-        "expired": 2, "delays": 2, "slot": 2, "resizes": 2,
-    }  # fmt: skip
+        "exclusive": 3,
+        "notes": 1,
+        "fenced writes": 1,
+        "fenced out": 1,
+        "downgrades": 1,
+        "shared": 2,
+        "max_hold": 1,
+        "forced": 1,
+        "released": 2,
+        "closed": 1,
+        "several": 2,
+        "expired": 2,
+        "delays": 2,
+        "slot": 2,
+        "resizes": 2,
+    }
 
 
 WAITING = (enter(), enter(session_id=OTHER))
@@ -150,7 +181,7 @@ WAITING = (enter(), enter(session_id=OTHER))
         (log_of(enter(Kind.SLOT, size=1), enter(Kind.SLOT)), (S1,), "size of a semaphore"),
         (log_of(enter(Kind.SHARED), enter(), enter(Kind.SHARED)), (R2,), "fair order"),
         (log_of(enter()), (X1,), "one holder"),
-        (log_of(enter(), Note(X0, 3, b"")), (X0,), "one holder"),
+        (log_of(enter(), Note(X0, czxid=3, note=b"")), (X0,), "one holder"),
         (log_of(enter(Kind.EXCLUSIVE, A, B)), (X0,), "several locks as one"),
     ],
     ids=[
@@ -170,13 +201,13 @@ def test_a_wrong_grant_is_found(log: Log, granted: tuple[str, ...], found: str) 
     "log",
     [
         log_of(*WAITING, Release(X0, 3)),
-        log_of(*WAITING, Revoke(X0, 3, "me", "so")),
+        log_of(*WAITING, Revoke(X0, czxid=3, by="me", reason="so")),
         log_of(enter(), enter(Kind.SHARED), Downgrade(X0, 3)),
         log_of(enter(Kind.SLOT, size=1), enter(Kind.SLOT), Resize(A, 2)),
         log_of(enter(), enter(Kind.EXCLUSIVE, A, B), Release(X0, 3)),
         log_of(
             enter(lock_delay_ms=500), enter(session_id=OTHER), ExpireSession(ONE, 1), 0.5,
-            Reopen(f"{A}/delay-0000000000", 5, 1),
+            Reopen(f"{A}/delay-0000000000", czxid=5, term=1),
         ),
     ],
     ids=["release", "revoke", "downgrade", "resize", "several", "reopen"],
@@ -210,10 +241,10 @@ def test_several_locks_of_which_one_stays_are_found() -> None:
     [
         Release(X0, 4),
         Release(X1, 3),
-        Revoke(X1, 4, "", ""),
-        EndHold(X0, 3, 1),
+        Revoke(X1, czxid=4, by="", reason=""),
+        EndHold(X0, czxid=3, term=1),
         CloseSession(OTHER),
-        Note(X0, 3, b""),
+        Note(X0, czxid=3, note=b""),
     ],
     ids=["other token", "other path", "other grant", "without bound", "other session", "note"],
 )
@@ -233,7 +264,7 @@ def test_a_grant_that_goes_by_a_command_about_another_is_found(operation: Operat
 )
 def test_a_bounded_hold_that_ends_early_is_found(at_s: float, found: set[str]) -> None:
     """It lasts for its bound, or what a clock 1 % fast takes for it."""
-    assert promises(log_of(enter(max_hold_ms=500), at_s, EndHold(X0, 3, 1))) == found
+    assert promises(log_of(enter(max_hold_ms=500), at_s, EndHold(X0, czxid=3, term=1))) == found
 
 
 LOST = (enter(lock_delay_ms=1_000), enter(session_id=OTHER), ExpireSession(ONE, 1))
@@ -260,7 +291,7 @@ def test_a_grant_within_the_lock_delay_is_found(spoil: Callable[[Log], Log]) -> 
 @pytest.mark.parametrize(("at_s", "found"), [(1.0, set()), (0.9, {"lock-delay"})])
 def test_a_lock_delay_that_is_over_early_is_found(at_s: float, found: set[str]) -> None:
     """It lasts for as long as the holder that was lost had asked for."""
-    log = log_of(*LOST, at_s, Reopen(f"{A}/delay-0000000000", 5, 1))
+    log = log_of(*LOST, at_s, Reopen(f"{A}/delay-0000000000", czxid=5, term=1))
 
     assert promises(log) == found
 
@@ -268,7 +299,7 @@ def test_a_lock_delay_that_is_over_early_is_found(at_s: float, found: set[str]) 
 def test_a_delay_after_a_clean_end_is_found() -> None:
     """Whoever gives back lets the next one in at once."""
     log = log_of(enter(lock_delay_ms=1_000), Release(X0, 3))
-    closing = Event(EventType.CREATED, f"{A}/delay-0000000000", 0, 4)
+    closing = Event(EventType.CREATED, path=f"{A}/delay-0000000000", version=0, czxid=4)
     log = last(log, events=(*log[-1].outcome.events, closing))
 
     assert promises(log) == {"lock-delay"}
@@ -278,7 +309,13 @@ def test_a_delay_after_a_clean_end_is_found() -> None:
 
 
 def fenced(token: int) -> Command:
-    return Command(Create("/h", b"c1:1"), 1_000, None, NOBODY, (HeldCondition(A, token),))
+    return Command(
+        Create("/h", b"c1:1"),
+        wall_ms=1_000,
+        request=None,
+        caller=NOBODY,
+        if_held=(HeldCondition(A, token),),
+    )
 
 
 def done(log: Log) -> Log:
@@ -289,7 +326,7 @@ def done(log: Log) -> Log:
     "log",
     [
         done(log_of(*WAITING, Release(X0, 3), fenced(3))),
-        done(log_of(*WAITING, Revoke(X0, 3, "me", "so"), fenced(3))),
+        done(log_of(*WAITING, Revoke(X0, czxid=3, by="me", reason="so"), fenced(3))),
         done(log_of(*WAITING, fenced(4))),
         refused(log_of(enter(), fenced(3)), "LockLost"),
     ],
@@ -405,7 +442,7 @@ def test_a_wrong_word_of_the_grant_before_is_found(
     previous: tuple[int, str, bytes, int] | None,
 ) -> None:
     """The next holder is told the token, the end and the note of the one before."""
-    locks = modelled(log_of(*WAITING, Note(X0, 3, b"n"), Release(X0, 3)))
+    locks = modelled(log_of(*WAITING, Note(X0, czxid=3, note=b"n"), Release(X0, 3)))
     right = Told("c2", A, X1, 4, "exclusive", 6, (3, "released", b"n", 6))
     assert list(properties.check_told(locks, [right])) == []
 
@@ -449,7 +486,7 @@ def test_a_heartbeat_that_keeps_a_loss_to_itself_is_found(
     arrived_s: float, lost: list[int], found: set[str]
 ) -> None:
     """Whoever is told that its session lives is told what it does not hold any more."""
-    record, _ = recorded(log_of(enter(), 1.0, Revoke(X0, 3, "me", "so")))
+    record, _ = recorded(log_of(enter(), 1.0, Revoke(X0, czxid=3, by="me", reason="so")))
 
     record.note_lease(ONE, arrived_s, {}, lost)
 
@@ -462,7 +499,7 @@ def test_a_hold_that_is_promised_for_too_long_is_found(
     left_ms: int, found: set[str], is_told_late: bool
 ) -> None:
     """What is left of a bounded hold, as a heartbeat says, is left; whoever hears of it."""
-    log = log_of(enter(max_hold_ms=500), 0.5, EndHold(X0, 3, 1))
+    log = log_of(enter(max_hold_ms=500), 0.5, EndHold(X0, czxid=3, term=1))
     record, _ = recorded(log if is_told_late else log[:-1])
 
     record.note_lease(ONE, 0.0, {X0: left_ms}, [3] if is_told_late else [])

@@ -45,7 +45,7 @@ def log_of(*operations: Operation | tuple[Operation, int]) -> Log:
     for index, asked in enumerate(operations, 2):
         operation, number = asked if isinstance(asked, tuple) else (asked, None)
         request = None if number is None else RequestId("client", number)
-        command = Command(operation, 1_000, request)
+        command = Command(operation, wall_ms=1_000, request=request)
         outcome = machine.apply(command, index, 1)
         log.append(Entry(index, 0, 1, encode_command(command), command, outcome, 0.0))
     return log
@@ -61,7 +61,7 @@ def a_log() -> Log:
         (SetData("/r", b"c1:2"), 1),
         changed(queue, parents=CreateMode.CONTAINER),
         queue,
-        Create("/e", b"c1:3", CreateMode.EPHEMERAL, SESSION),
+        Create("/e", data=b"c1:3", mode=CreateMode.EPHEMERAL, session_id=SESSION),
         Release("/locks/a/lock-0000000000", 4),
         Create("/r", b"c1:4"),
         Delete("/r"),
@@ -85,7 +85,11 @@ def watched(log: Log) -> Watching:
 
 def _told(event: Event) -> watches.Event:
     return watches.Event(
-        event.type.value, event.path, event.version, event.czxid, event.ephemeral_owner
+        event.type.value,
+        path=event.path,
+        version=event.version,
+        czxid=event.czxid,
+        ephemeral_owner=event.ephemeral_owner,
     )
 
 
@@ -167,7 +171,7 @@ def test_an_ephemeral_that_goes_by_itself_is_found() -> None:
     """Only its session's end and a deletion by name may take it."""
     log = log_of(
         OpenSession(SESSION, 5_000),
-        Create("/e", b"c1:1", CreateMode.EPHEMERAL, SESSION),
+        Create("/e", data=b"c1:1", mode=CreateMode.EPHEMERAL, session_id=SESSION),
         SetData("/e", b"c1:2"),
         Delete("/e"),
     )
@@ -260,7 +264,7 @@ def test_an_attempt_that_was_undone_and_is_made_after_that_is_found(
 
 def read_of(order: ReadOrder, called_at: int, zxid: int, target: str = "/v1/tree/r") -> set[str]:
     """Return what is wrong with this answer to a read, heard at moment 4."""
-    response = Response(200, {"coordinator-zxid": str(zxid)}, b"")
+    response = Response(status=200, headers={"coordinator-zxid": str(zxid)}, body=b"")
     return promises(order.heard(Request("GET", target), response, called_at=called_at, now=4))
 
 
@@ -270,7 +274,7 @@ def an_order_that_was_shown(zxid: int, request: Request | None = None) -> ReadOr
     if request is None:
         order.note_shown(2, zxid)
     else:
-        response = Response(200, {"coordinator-zxid": str(zxid)}, b"")
+        response = Response(status=200, headers={"coordinator-zxid": str(zxid)}, body=b"")
         assert not promises(order.heard(request, response, called_at=1, now=2))
     return order
 
@@ -318,7 +322,7 @@ def test_a_read_that_shows_less_than_was_asked_for_is_found(
     zxid: int, found: set[str], status: int
 ) -> None:
     """Whoever asks for a zxid is shown that one or a later one, also that nothing is there."""
-    response = Response(status, {"coordinator-zxid": str(zxid)}, b"")
+    response = Response(status=status, headers={"coordinator-zxid": str(zxid)}, body=b"")
     request = Request("GET", "/v1/tree/r?at_least_zxid=7")
 
     assert promises(ReadOrder().heard(request, response, called_at=1, now=2)) == found

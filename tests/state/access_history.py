@@ -47,10 +47,10 @@ class AccessHistory(MixedHistory):
             self._add(Command(PutRole(name, (Rule("/", tuple(Verb)),)), 0))
             self._add(Command(PutIdentity(name, (name,)), 0))
             self._add(Command(self._add_token(name), 0))
-        self._add(Command(InitAccess("ops", "opstoken1", DIGEST), 0))
+        self._add(Command(InitAccess("ops", token_id="opstoken1", digest=DIGEST), 0))
         for _ in range(3):
             opening = self.open_session()
-            self._add(Command(opening, 0, None, self.caller_of(opening)))
+            self._add(Command(opening, wall_ms=0, request=None, caller=self.caller_of(opening)))
 
     def weighted(self) -> list[tuple[Action, int]]:
         return [
@@ -76,7 +76,9 @@ class AccessHistory(MixedHistory):
         chance = self.chance
         if chance.randrange(4) == 0:
             return PutIdentity(
-                chance.choice(NAMES), (chance.choice(NAMES),), chance.choice([(), ("cert:a",)])
+                chance.choice(NAMES),
+                roles=(chance.choice(NAMES),),
+                subjects=chance.choice([(), ("cert:a",)]),
             )
         rules = [
             Rule(prefix, tuple(chance.sample(list(Verb), chance.randrange(1, 6))))
@@ -91,7 +93,7 @@ class AccessHistory(MixedHistory):
     def _add_token(self, name: str = "") -> AddToken:
         self._token_count += 1
         token_id = f"token{self._token_count % 5:04}"  # some come again
-        return AddToken(name or self.chance.choice(NAMES), token_id, DIGEST)
+        return AddToken(name or self.chance.choice(NAMES), token_id=token_id, digest=DIGEST)
 
     def _drop_token(self) -> Operation:
         tokens = [each for each in self._seen if self.machine.access.is_current(each)]

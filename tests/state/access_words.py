@@ -42,7 +42,9 @@ def caller_of(text: str) -> Caller:
     name, token_id, since = [*text.split(":"), "", ""][:3]
     if not text:
         return NOBODY
-    return Caller(name, BY_TOKEN + token_id, int(since)) if token_id else Caller(name)
+    return (
+        Caller(name, credential=BY_TOKEN + token_id, since=int(since)) if token_id else Caller(name)
+    )
 
 
 def digest_of(token_id: str) -> bytes:
@@ -59,7 +61,7 @@ def access_operation(verb: str, first: str, options: dict[str, str]) -> Operatio
     match verb:
         case "init":
             token_id = options.pop("token")
-            return InitAccess(first, token_id, digest_of(token_id))
+            return InitAccess(first, token_id=token_id, digest=digest_of(token_id))
         case "access":
             return SetAccess(is_on=first == "on")
         case "role":
@@ -74,14 +76,18 @@ def access_operation(verb: str, first: str, options: dict[str, str]) -> Operatio
         case "droprole":
             return DropRole(first)
         case "identity":
-            return PutIdentity(first, several("roles"), several("subjects"))
+            return PutIdentity(first, roles=several("roles"), subjects=several("subjects"))
         case "quota":
             named = [each for each in options if each in QUOTA_LIMITS]
             values = [(each, options.pop(each)) for each in named]
             return PutIdentity(
-                first, None, None,
-                tuple([(what, None if text == "none" else int(text)) for what, text in values]),
-            )  # fmt: skip
+                first,
+                roles=None,
+                subjects=None,
+                quota=tuple(
+                    [(what, None if text == "none" else int(text)) for what, text in values]
+                ),
+            )
         case "dropidentity":
             return DropIdentity(first)
         case "token":

@@ -115,10 +115,10 @@ class DrawnHistory:
                 operation = self.spoil(operation)
             command = Command(
                 operation,
-                chance.randrange(2**20),
-                self._request() if chance.randrange(3) == 0 else None,
-                self.caller_of(operation),
-                (self._condition(),) if chance.randrange(10) == 0 else (),
+                wall_ms=chance.randrange(2**20),
+                request=self._request() if chance.randrange(3) == 0 else None,
+                caller=self.caller_of(operation),
+                if_held=(self._condition(),) if chance.randrange(10) == 0 else (),
             )
         return self._add(command)
 
@@ -175,8 +175,12 @@ class DrawnHistory:
             session_id = self.session()
         sort = self.chance.randrange(5)
         if sort < 2:
-            return ExpireSession(session_id, TERM, self.chance.choice([0, 7]), at_once)
-        return CloseSession(session_id, "the probe failed" if sort > 2 else "", at_once)
+            return ExpireSession(
+                session_id, term=TERM, silent_ms=self.chance.choice([0, 7]), at_once=at_once
+            )
+        return CloseSession(
+            session_id, failure="the probe failed" if sort > 2 else "", at_once=at_once
+        )
 
     def finish_session(self) -> FinishSession:
         """Go on with the end of a session that goes in pieces, or of one that does not."""
@@ -199,14 +203,20 @@ class DrawnHistory:
         directory = ""
         if isinstance(command.operation, Enter) and command.operation.directories:
             directory = chance.choice(["", command.operation.directories[0], "/locks/b"])
-        return Abandon(client_id, number, floor_index, directory, chance.randrange(3) == 0)
+        return Abandon(
+            client_id,
+            number=number,
+            floor_index=floor_index,
+            directory=directory,
+            spares_holder=chance.randrange(3) == 0,
+        )
 
     def reap(self) -> Reap | None:
         idle = [each for path in self.machine.idle_paths() if (each := self.machine.idle(path))]
         if not idle:
             return None
         each = self.chance.choice(idle)
-        return Reap(each.path, each.mzxid, each.pzxid, TERM)
+        return Reap(each.path, mzxid=each.mzxid, pzxid=each.pzxid, term=TERM)
 
     # --- around the operation
 
@@ -241,7 +251,7 @@ class DrawnHistory:
         number = self.numbers.get(client_id, 0) + self.chance.choice([1, 1, 1, 1, 2, 0])
         number = max(number, 1)
         self.numbers[client_id] = number
-        return RequestId(client_id, number, 1_000)
+        return RequestId(client_id, number=number, floor_index=1_000)
 
     def _condition(self) -> HeldCondition:
         """Ask that somebody holds: mostly one who does, or did, or waits."""

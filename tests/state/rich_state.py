@@ -44,7 +44,9 @@ A, B, R, S = "/locks/a", "/locks/b", "/locks/rw", "/locks/sem"
 
 
 def _enter(queues: tuple[str, ...], session_id: str, **more: object) -> Enter:
-    return Enter(queues, "lock-", Kind.EXCLUSIVE, session_id, b"who", **more)  # type: ignore[arg-type]
+    return Enter(
+        queues, prefix="lock-", kind=Kind.EXCLUSIVE, session_id=session_id, data=b"who", **more
+    )  # type: ignore[arg-type]
 
 
 def rich_history() -> list[Command]:
@@ -73,43 +75,61 @@ def rich_history() -> list[Command]:
         (Create("/app", b"data"), None),
         (Create("/app/config", b"first"), None),
         (SetData("/app/config", b"second"), None),
-        (Create("/app/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL), None),
-        (Create("/app/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL), None),
-        (Create("/app/mine", b"e", CreateMode.EPHEMERAL, "s1"), None),
-        (Create("/box", b"", CreateMode.CONTAINER), None),
+        (Create("/app/n-", data=b"", mode=CreateMode.PERSISTENT_SEQUENTIAL), None),
+        (Create("/app/n-", data=b"", mode=CreateMode.PERSISTENT_SEQUENTIAL), None),
+        (Create("/app/mine", data=b"e", mode=CreateMode.EPHEMERAL, session_id="s1"), None),
+        (Create("/box", data=b"", mode=CreateMode.CONTAINER), None),
         (Create("/box/child"), None),
         (Delete("/box/child"), None),
-        (Create("/late", b"", CreateMode.TTL, None, 5_000), None),
+        (Create("/late", data=b"", mode=CreateMode.TTL, session_id=None, ttl_ms=5_000), None),
         (Create("/gone"), None),
-        *[(Create("/gone/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL), None)] * 9,
+        *[(Create("/gone/n-", data=b"", mode=CreateMode.PERSISTENT_SEQUENTIAL), None)] * 9,
         (Delete("/gone", is_recursive=True), None),
-        *[(SetData("/app", b"x"), RequestId(f"old{n}", 1, 99)) for n in range(6)],
-        (Multi((SetData("/app", b"y"), Read("/app/config"))), RequestId("c1", 2, 99)),
-        (Guarded((), (SetData("/app", b"z"),)), RequestId("c1", 3, 99)),
-        (Delete("/nowhere"), RequestId("c1", 4, 99)),
-        (_enter((A,), "s1", owner="t1", lock_delay_ms=9, max_hold_ms=8), RequestId("s1", 1, 99)),
-        (_enter((A,), "s2", owner="t2"), RequestId("s2", 1, 99)),
-        (_enter((A,), "s2", owner="t2"), RequestId("s2", 1, 99)),
-        (_enter((A, B), "s3"), RequestId("s3", 1, 99)),
-        (_enter((B,), "s2"), RequestId("s2", 2, 99)),
+        *[
+            (SetData("/app", b"x"), RequestId(f"old{n}", number=1, floor_index=99))
+            for n in range(6)
+        ],
+        (
+            Multi((SetData("/app", b"y"), Read("/app/config"))),
+            RequestId("c1", number=2, floor_index=99),
+        ),
+        (Guarded((), (SetData("/app", b"z"),)), RequestId("c1", number=3, floor_index=99)),
+        (Delete("/nowhere"), RequestId("c1", number=4, floor_index=99)),
+        (
+            _enter((A,), "s1", owner="t1", lock_delay_ms=9, max_hold_ms=8),
+            RequestId("s1", number=1, floor_index=99),
+        ),
+        (_enter((A,), "s2", owner="t2"), RequestId("s2", number=1, floor_index=99)),
+        (_enter((A,), "s2", owner="t2"), RequestId("s2", number=1, floor_index=99)),
+        (_enter((A, B), "s3"), RequestId("s3", number=1, floor_index=99)),
+        (_enter((B,), "s2"), RequestId("s2", number=2, floor_index=99)),
         (Enter((R,), session_id="s1", data=b"", lock_delay_ms=7, **shared), None),  # type: ignore[arg-type]
         (Enter((R,), session_id="s2", data=b"", **shared), None),  # type: ignore[arg-type]
-        (Enter((S,), "slot-", Kind.SLOT, "s1", b"", size=2), None),
-        (Enter((S,), "slot-", Kind.SLOT, "s2", b"", size=2), None),
-        (Note(A, 0, b"note"), None),
-        (ExtendHold(A, 0, 3, 0), None),
-        (_enter(("/locks/r",), "s1"), RequestId("s1", 5, 99)),
+        (Enter((S,), prefix="slot-", kind=Kind.SLOT, session_id="s1", data=b"", size=2), None),
+        (Enter((S,), prefix="slot-", kind=Kind.SLOT, session_id="s2", data=b"", size=2), None),
+        (Note(A, czxid=0, note=b"note"), None),
+        (ExtendHold(A, czxid=0, by_ms=3, to_ms=0), None),
+        (_enter(("/locks/r",), "s1"), RequestId("s1", number=5, floor_index=99)),
         (Release("/locks/r", 0), None),
         (_enter(("/locks/f",), "s2"), None),
-        (Revoke("/locks/f", 0, "ops", "stuck"), None),
-        (_enter(("/locks/d",), "s4", lock_delay_ms=1_000), RequestId("s4", 1, 99)),
-        (ExpireSession("s4", 1, 12), None),
+        (Revoke("/locks/f", czxid=0, by="ops", reason="stuck"), None),
+        (
+            _enter(("/locks/d",), "s4", lock_delay_ms=1_000),
+            RequestId("s4", number=1, floor_index=99),
+        ),
+        (ExpireSession("s4", term=1, silent_ms=12), None),
         (OpenSession("s5", 80), None),
         (CloseSession("s5"), None),
-        (Abandon("c1", 5, 99), None),
-        *[(Check("/"), RequestId(session_id, 6, 99)) for session_id in ("s1", "s2", "s3")],
+        (Abandon("c1", number=5, floor_index=99), None),
+        *[
+            (Check("/"), RequestId(session_id, number=6, floor_index=99))
+            for session_id in ("s1", "s2", "s3")
+        ],
     ]
-    return [Command(operation, 1_000 + n, request) for n, (operation, request) in enumerate(steps)]
+    return [
+        Command(operation, wall_ms=1_000 + n, request=request)
+        for n, (operation, request) in enumerate(steps)
+    ]
 
 
 def rich_machine(limits: MachineLimits = LIMITS) -> StateMachine:
@@ -139,7 +159,9 @@ def rich_machine_with_rights() -> StateMachine:
     def do(operation: Operation, name: str = "", request: RequestId | None = None) -> None:
         token = machine.access.token(f"{name}token01")
         caller = NOBODY if token is None else token.caller
-        command = Command(operation, 2_000 + machine.applied_index, request, caller)
+        command = Command(
+            operation, wall_ms=2_000 + machine.applied_index, request=request, caller=caller
+        )
         machine.apply(command, machine.applied_index + 1, 1).unwrap()
 
     everything = (Rule("/", tuple(Verb)), Rule("@", tuple(Verb)))
@@ -157,9 +179,16 @@ def rich_machine_with_rights() -> StateMachine:
                     label="label",
                 )
             )
-    do(PutIdentity("pay", ("spare", "all"), ("cert:pay",), (("sessions", 5), ("bytes", 90_000))))
-    do(PutIdentity("web", None, None, (("znodes", 50), ("waiters", 5))))
-    do(InitAccess("ops", "opstoken01", b"d" * 32))
+    do(
+        PutIdentity(
+            "pay",
+            roles=("spare", "all"),
+            subjects=("cert:pay",),
+            quota=(("sessions", 5), ("bytes", 90_000)),
+        )
+    )
+    do(PutIdentity("web", roles=None, subjects=None, quota=(("znodes", 50), ("waiters", 5))))
+    do(InitAccess("ops", token_id="opstoken01", digest=b"d" * 32))
     for number, name in enumerate(("web", "pay", "gone", "gone")):
         do(
             OpenSession(
@@ -171,7 +200,11 @@ def rich_machine_with_rights() -> StateMachine:
             ),
             name,
         )
-        do(Create(f"/app/of-{name}-{number}", b"12"), name, RequestId(f"c-{name}", number + 1, 99))
+        do(
+            Create(f"/app/of-{name}-{number}", b"12"),
+            name,
+            RequestId(f"c-{name}", number=number + 1, floor_index=99),
+        )
         do(_enter(("/locks/r",), f"r{number}", owner="t1"), name)
     do(_enter(("/locks/r1", "/locks/r2"), "r0"), "web")
     do(SetData("/app/of-web-0", b"1234"), "pay")

@@ -93,11 +93,11 @@ def fitting_creates(draw: st.DrawFn) -> Create:
     mode = draw(modes)
     return Create(
         draw(good_paths),
-        draw(data),
-        mode,
-        draw(session_ids) if mode.is_ephemeral else None,
-        draw(st.integers(1, 9)) if mode.is_ttl else None,
-        draw(st.sampled_from([None, CreateMode.CONTAINER, CreateMode.PERSISTENT])),
+        data=draw(data),
+        mode=mode,
+        session_id=draw(session_ids) if mode.is_ephemeral else None,
+        ttl_ms=draw(st.integers(1, 9)) if mode.is_ttl else None,
+        parents=draw(st.sampled_from([None, CreateMode.CONTAINER, CreateMode.PERSISTENT])),
     )
 
 

@@ -56,7 +56,7 @@ from coordinator.state.commands import (
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 
-OPS = Caller("ops", "token:opstoken1", 1)
+OPS = Caller("ops", credential="token:opstoken1", since=1)
 EVERY_OPERATION = get_args(Operation)
 
 
@@ -65,19 +65,19 @@ class Room:
 
     def __init__(self) -> None:
         self.machine = StateMachine()
-        self.do(InitAccess("ops", "opstoken1", b"d" * 32), NOBODY)
+        self.do(InitAccess("ops", token_id="opstoken1", digest=b"d" * 32), NOBODY)
 
     def do(
         self, operation: Operation, caller: Caller = OPS, request: RequestId | None = None
     ) -> Outcome:
-        command = Command(operation, 0, request, caller)
+        command = Command(operation, wall_ms=0, request=request, caller=caller)
         return self.machine.apply(command, self.machine.applied_index + 1, 1)
 
     def identity(self, name: str, *rules: Rule) -> Caller:
         """Make an identity with one role of these rules, and a token."""
         self.do(PutRole(name, rules)).unwrap()
         self.do(PutIdentity(name, (name,))).unwrap()
-        self.do(AddToken(name, f"{name}token001", b"d" * 32)).unwrap()
+        self.do(AddToken(name, token_id=f"{name}token001", digest=b"d" * 32)).unwrap()
         token = self.machine.access.token(f"{name}token001")
         assert token is not None
         return token.caller
@@ -98,32 +98,32 @@ EXAMPLES: dict[type, Operation] = {
         Delete("/x"),
         Check("/x"),
         Multi((Read("/x"),)),
-        Guarded((), (), (Delete("/x"),)),
+        Guarded((), then=(), otherwise=(Delete("/x"),)),
         OpenSession("s9", 10_000),
         CloseSession("s1"),
         RenewCredential("s1"),
-        Enter(("/locks/new",), "lock-", Kind.EXCLUSIVE, "s1", b""),
+        Enter(("/locks/new",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b""),
         Downgrade(LOCK, 0),
-        Note(LOCK, 0, b"note"),
-        ExtendHold(LOCK, 0, 0, 60_000),
+        Note(LOCK, czxid=0, note=b"note"),
+        ExtendHold(LOCK, czxid=0, by_ms=0, to_ms=60_000),
         Release(LOCK, 0),
         Abandon("c1", 1),
         Resize(SEMAPHORE, 9),
-        Revoke(LOCK, 0, "me", "mine"),
+        Revoke(LOCK, czxid=0, by="me", reason="mine"),
         SetLimits((("znodes_max", 9_000),)),
-        InitAccess("me", "metoken001", b"d" * 32),
+        InitAccess("me", token_id="metoken001", digest=b"d" * 32),
         SetAccess(is_on=False),
         PutRole("mine", (Rule("/", (Verb.ADMIN,)),)),
         DropRole("free"),
         PutIdentity("none", ("admin",)),
         DropIdentity("none"),
-        AddToken("ops", "metoken001", b"d" * 32),
+        AddToken("ops", token_id="metoken001", digest=b"d" * 32),
         DropToken("nonetoken001"),
         ExpireSession("s1", 1),
         FinishSession("s1", 1),
-        Reap("/x", 1, 1, 1),
-        EndHold(LOCK, 0, 1),
-        Reopen(LOCK, 0, 1),
+        Reap("/x", mzxid=1, pzxid=1, term=1),
+        EndHold(LOCK, czxid=0, term=1),
+        Reopen(LOCK, czxid=0, term=1),
         FinishGrants(),
         TakeOut((LOCK,)),
     )
@@ -138,8 +138,17 @@ def furnished() -> tuple[Room, Caller]:
     room.do(PutRole("free", ())).unwrap()
     room.do(Create("/x")).unwrap()
     room.do(OpenSession("s1", 10_000)).unwrap()
-    room.do(Enter((SEMAPHORE,), "slot-", Kind.SLOT, "s1", b"", size=2)).unwrap()
-    enter = Enter(("/locks/held",), "lock-", Kind.EXCLUSIVE, "s1", b"", max_hold_ms=9_000)
+    room.do(
+        Enter((SEMAPHORE,), prefix="slot-", kind=Kind.SLOT, session_id="s1", data=b"", size=2)
+    ).unwrap()
+    enter = Enter(
+        ("/locks/held",),
+        prefix="lock-",
+        kind=Kind.EXCLUSIVE,
+        session_id="s1",
+        data=b"",
+        max_hold_ms=9_000,
+    )
     room.do(enter, request=RequestId("c1", 1)).unwrap()
     return room, nobody
 
@@ -161,7 +170,7 @@ def test_without_a_right_no_command_does_anything(kind: type) -> None:
     operation = fitting(room, EXAMPLES[kind])
     before = room.machine.digest()
 
-    for caller in (NOBODY, nobody, Caller("ops", "token:opstoken1", 99)):
+    for caller in (NOBODY, nobody, Caller("ops", credential="token:opstoken1", since=99)):
         if kind not in BY_MEMBERS or caller != NOBODY:
             refusal = room.do(operation, caller).refusal
             assert refusal is not None

@@ -41,8 +41,8 @@ def test_a_capture_copies_no_znode_no_contender_and_no_client() -> None:
     """Counted by who is who: however many there are."""
     machine = StateMachine()
     for number in range(100):
-        request = RequestId(f"c{number}", 1, number)
-        machine.apply(Command(Create(f"/n{number}"), 0, request), number + 1, 1)
+        request = RequestId(f"c{number}", number=1, floor_index=number)
+        machine.apply(Command(Create(f"/n{number}"), wall_ms=0, request=request), number + 1, 1)
 
     capture = machine._capture()
 
@@ -50,7 +50,11 @@ def test_a_capture_copies_no_znode_no_contender_and_no_client() -> None:
     assert [id(part) for part in capture.znodes.parts] == [id(part) for part in parts]
     clients = machine._requests.free._base
     assert not isinstance(capture.requests.free, tuple)
-    machine.apply(Command(Create("/later"), 0, RequestId("c7", 2, 0)), 200, 1)
+    machine.apply(
+        Command(Create("/later"), wall_ms=0, request=RequestId("c7", number=2, floor_index=0)),
+        200,
+        1,
+    )
     assert "/later" not in capture.znodes
     assert [client_id for client_id, _ in capture.requests.free] == list(clients)
     assert next(reversed(machine._requests.free)) == "c7"
@@ -70,8 +74,8 @@ def test_clients_that_come_and_go_while_it_is_drawn_are_not_in_it(seed: int) -> 
     for index in range(1, 600):
         client = chance.randrange(60)
         numbers[client] += 1
-        request = RequestId(f"c{client}", numbers[client], index)
-        command = Command(Check("/"), 0, request)
+        request = RequestId(f"c{client}", number=numbers[client], floor_index=index)
+        command = Command(Check("/"), wall_ms=0, request=request)
         if index % 40 == 3:
             held.append((drawing.snapshot(), b"".join(drawing.snapshot())))
         if index % 40 == 25:

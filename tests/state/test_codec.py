@@ -241,7 +241,10 @@ def test_what_has_no_encoding_is_a_value_error_and_spoils_nothing() -> None:
     """Lone surrogates and huge numbers are refused; the next command is encoded as ever."""
     good = Command(Create("/a"), 0)
     expected = encode_command(good)
-    for bad in (Create("/\ud800"), Create("/a", b"", CreateMode.TTL, None, 2**70)):
+    for bad in (
+        Create("/\ud800"),
+        Create("/a", data=b"", mode=CreateMode.TTL, session_id=None, ttl_ms=2**70),
+    ):
         with pytest.raises(ValueError):  # noqa: PT011 # the library's words differ
             encode_command(Command(bad, 0))
 
@@ -251,7 +254,7 @@ def test_what_has_no_encoding_is_a_value_error_and_spoils_nothing() -> None:
 def test_a_read_stands_only_among_several() -> None:
     """A read is an operation of a multi, not a command."""
     several = Command(Multi((Read("/a"),)), 0)
-    guarded = Command(Guarded((Check("/a"),), (Read("/a"),), ()), 0)
+    guarded = Command(Guarded((Check("/a"),), then=(Read("/a"),), otherwise=()), 0)
 
     assert decode_command(encode_command(several)) == several
     assert decode_command(encode_command(guarded)) == guarded
@@ -298,39 +301,56 @@ def test_a_wrong_outcome_is_a_value_error(row: Any) -> None:
 
 def test_outcome_with_everything_round_trips() -> None:
     """Results, refusals with facts of every plain type, and events of each kind survive."""
-    events = tuple(Event(kind, "/ü", 1, 2, "s1") for kind in EventType)
+    events = tuple(
+        Event(kind, path="/ü", version=1, czxid=2, ephemeral_owner="s1") for kind in EventType
+    )
     facts = {"a": 1, "b": "text", "c": None, "d": True, "e": b"bytes", "f": (1, "x"), "g": ()}
     cycle = {"cycle": ({"owner": "t1", "waits_for": "a"}, {"owner": "t2", "waits_for": "b"})}
 
     for outcome in (
-        Outcome(3, SessionOpened("s1", 10), None, events, True),
-        Outcome(3, None, Refusal("NoNode", "text", facts)),
-        Outcome(3, None, Refusal("Deadlock", "text", cycle)),
+        Outcome(
+            zxid=3, result=SessionOpened("s1", 10), refusal=None, events=events, is_repeat=True
+        ),
+        Outcome(zxid=3, result=None, refusal=Refusal("NoNode", message="text", fields=facts)),
+        Outcome(zxid=3, result=None, refusal=Refusal("Deadlock", message="text", fields=cycle)),
         Outcome(3, MultiDone(())),
-        Outcome(3, Entered((Created("/a", STAT),), True, 0), None, (), False, ("/a", "/b")),
+        Outcome(
+            zxid=3,
+            result=Entered((Created("/a", STAT),), is_granted=True, position=0),
+            refusal=None,
+            events=(),
+            is_repeat=False,
+            granted=("/a", "/b"),
+        ),
         Outcome(3, Entered((), is_granted=False, position=4, is_entered=False)),
         Outcome(3, LimitsSet(2, (("znodes_max", 10, 20),))),
-        Outcome(3, Revoked("/a", 5, ("/a", "/b"), was_holder=True)),
+        Outcome(3, Revoked("/a", czxid=5, paths=("/a", "/b"), was_holder=True)),
     ):
         assert decode_outcome(encode_outcome(outcome)) == outcome
 
 
 FORMER_COMMANDS = {
     "95019701ae2f6c6f636b732f612f6c6f636b2dc4017803a27331c004cf0000018bcfe56800c0a0": Command(
-        Create("/locks/a/lock-", b"x", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None,
-               CreateMode.CONTAINER).as_former(),
+        Create(
+            "/locks/a/lock-",
+            data=b"x",
+            mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+            session_id="s1",
+            ttl_ms=None,
+            parents=CreateMode.CONTAINER,
+        ).as_former(),
         1_700_000_000_000,
     ),
     "9501930aa273310705c0a0": Command(ExpireSession("s1", 7), 5),
     "96029209a2733105c0a090": Command(CloseSession("s1"), 5),
-    "9602940ca26331030705c0a090": Command(Abandon("c1", 3, 7), 5),
+    "9602940ca26331030705c0a090": Command(Abandon("c1", number=3, floor_index=7), 5),
     "9603930bac2f6c6f636b732f612f6c2d310705c0a090": Command(Release("/locks/a/l-1", 7), 5),
-    "9603950ca263310307a82f6c6f636b732f6105c0a090": Command(Abandon("c1", 3, 7, "/locks/a"), 5),
-    "9604940ba76c6f636b732f6107c305c0a090": Command(
-        Release("locks/a", 7, spares_repeated=True), 5
+    "9603950ca263310307a82f6c6f636b732f6105c0a090": Command(
+        Abandon("c1", number=3, floor_index=7, directory="/locks/a"), 5
     ),
-    "9602940aa27331070905c0a090": Command(ExpireSession("s1", 7, 9), 5),
-}  # fmt: skip
+    "9604940ba76c6f636b732f6107c305c0a090": Command(Release("locks/a", 7, spares_repeated=True), 5),
+    "9602940aa27331070905c0a090": Command(ExpireSession("s1", term=7, silent_ms=9), 5),
+}
 
 
 def test_commands_of_former_formats_are_still_read() -> None:
@@ -349,7 +369,12 @@ def test_outcomes_of_format_1_are_still_read() -> None:
 
     outcome = decode_outcome(former)
 
-    assert outcome == Outcome(3, Checked("/a"), None, (Event(EventType.CREATED, "/a", 0, 3),))
+    assert outcome == Outcome(
+        zxid=3,
+        result=Checked("/a"),
+        refusal=None,
+        events=(Event(EventType.CREATED, path="/a", version=0, czxid=3),),
+    )
 
 
 def test_encoded_commands_keep_their_bytes() -> None:
@@ -359,7 +384,15 @@ def test_encoded_commands_keep_their_bytes() -> None:
         "cf0000018bcfe56800c0c09192a82f6c6f636b732f6207"
     )
     command = Command(
-        Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"x", "t1", lock_delay_ms=1000),
+        Enter(
+            ("/locks/a",),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id="s1",
+            data=b"x",
+            owner="t1",
+            lock_delay_ms=1000,
+        ),
         1_700_000_000_000,
         if_held=(HeldCondition("/locks/b", 7),),
     )
@@ -375,7 +408,9 @@ def test_encoded_commands_keep_their_bytes() -> None:
 def test_an_end_of_a_former_format_knows_of_no_extension() -> None:
     """A log of format 8 has ends without a count, and extends no hold."""
     old = pack((8, (19, "/locks/a/lock-0000000000", 3, 1), 5, None, None, ()))
-    assert decode_command(old).operation == EndHold("/locks/a/lock-0000000000", 3, 1, 0)
+    assert decode_command(old).operation == EndHold(
+        "/locks/a/lock-0000000000", czxid=3, term=1, extensions=0
+    )
 
     for row in ((19, "/locks/a/lock-0000000000", 3, 1, 0), (37, "/locks/a", 3, 1, 0)):
         with pytest.raises(ValueError, match="expected"):
@@ -395,7 +430,9 @@ def test_what_stood_in_a_queue_by_a_former_format_still_does(number: int) -> Non
     only commands of today are refused."""
     made = Create("/locks/a/lock-", mode=CreateMode.PERSISTENT_SEQUENTIAL)
     parent = Create("/locks/a", parents=CreateMode.PERSISTENT)
-    guarded = Guarded((), (Create("/locks/a/deep/x", parents=CreateMode.CONTAINER),), ())
+    guarded = Guarded(
+        (), then=(Create("/locks/a/deep/x", parents=CreateMode.CONTAINER),), otherwise=()
+    )
     for former in (True, False):
         machine = StateMachine()
         for index, operation in enumerate((parent, made, Multi((made,)), guarded), 1):
@@ -409,12 +446,14 @@ def test_what_stood_in_a_queue_by_a_former_format_still_does(number: int) -> Non
 def test_the_largest_multi_that_may_be_allowed_is_read_from_another_member() -> None:
     """Whatever an operator sets ``operations_per_multi_max`` to, a follower can forward it."""
     _, most = bounds_of("operations_per_multi_max")
-    create = Create("/a/b-", b"x", CreateMode.EPHEMERAL_SEQUENTIAL, "s1")
+    create = Create("/a/b-", data=b"x", mode=CreateMode.EPHEMERAL_SEQUENTIAL, session_id="s1")
     checks, creates = (Check("/a"),) * (most // 2), (create,) * (most // 2)
-    for operation in (Multi((create,) * most), Guarded(checks, creates, ())):
+    for operation in (Multi((create,) * most), Guarded(checks, then=creates, otherwise=())):
         command = Command(operation, 1)
         assert decode_command(encode_command(command), is_bounded=True) == command
-    done = Outcome(7, MultiDone((Created("/a/b-0000000001", STAT),) * most), None)
+    done = Outcome(
+        zxid=7, result=MultiDone((Created("/a/b-0000000001", STAT),) * most), refusal=None
+    )
     assert decode_outcome(encode_outcome(done), is_bounded=True) == done
 
 

@@ -37,8 +37,10 @@ class Member:
         self, operation: Operation, client_id: str = "", number: int = 1, floor_index: int = 0
     ) -> Outcome:
         self.index += 1
-        request = RequestId(client_id, number, floor_index) if client_id else None
-        return self.machine.apply(Command(operation, 0, request), self.index, 1)
+        request = (
+            RequestId(client_id, number=number, floor_index=floor_index) if client_id else None
+        )
+        return self.machine.apply(Command(operation, wall_ms=0, request=request), self.index, 1)
 
 
 def code_of(outcome: Outcome) -> str:
@@ -50,7 +52,12 @@ def test_a_lost_reply_of_acquire_gets_the_same_grant() -> None:
     member = Member()
     member.apply(OpenSession("s1", 5000))
     acquire = Create(
-        "/locks/a/lock-", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None, CreateMode.CONTAINER
+        "/locks/a/lock-",
+        data=b"",
+        mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+        session_id="s1",
+        ttl_ms=None,
+        parents=CreateMode.CONTAINER,
     )
 
     first = member.apply(acquire, "c1", 7)
@@ -223,7 +230,9 @@ def test_the_estimate_is_the_same_everywhere() -> None:
     assert remembered(member, Multi((Read("/a"), Check("/b")))) == PLAIN + 256 + 4 + 5
     assert remembered(member, Guarded((), (Read("/a"),))) == PLAIN + 2 + 5
     member.apply(OpenSession("s", 5_000))
-    wish = Enter(("/locks/a", "/locks/b"), "lock-", Kind.EXCLUSIVE, "s", b"")
+    wish = Enter(
+        ("/locks/a", "/locks/b"), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s", data=b""
+    )
     assert remembered(member, wish) == PLAIN + 256 + 2 * len("/locks/a/lock-0000000000")
 
 

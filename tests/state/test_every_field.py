@@ -115,7 +115,7 @@ class Prober:
         self.asked: list[Command] = []
 
     def ask(self, operation: Operation, request: RequestId | None = None) -> None:
-        self.asked.append(Command(operation, 5_000, request))
+        self.asked.append(Command(operation, wall_ms=5_000, request=request))
         self.machine.apply(self.asked[-1], self.machine.applied_index + 1, 1)
 
     @property
@@ -126,7 +126,9 @@ class Prober:
         """Ask as clients that may be ones that were forgotten, or just may not."""
         for number in range(count):
             for floor_index in (self.dropped_index - 1, self.dropped_index):
-                self.ask(Check("/"), RequestId(f"{word}{number}", 1, floor_index))
+                self.ask(
+                    Check("/"), RequestId(f"{word}{number}", number=1, floor_index=floor_index)
+                )
 
 
 def of_everything() -> list[Command]:
@@ -136,41 +138,68 @@ def of_everything() -> list[Command]:
     for client_id, record in {**requests.free, **requests.bound}.items():
         numbers = range(1, record.highest + 2)  # the last one moves the window by one
         for number in (*numbers, *numbers):
-            ask(Check("/"), RequestId(client_id, number, 0))
+            ask(Check("/"), RequestId(client_id, number=number, floor_index=0))
     for session_id in ("s1", "s2", "s3", "s4", "s5"):
         ask(OpenSession(session_id, 50))
-        ask(Check("/"), RequestId(session_id, 9, 0))
-    ask(OpenSession("s6", 50, "", "10.0.0.1"))
+        ask(Check("/"), RequestId(session_id, number=9, floor_index=0))
+    ask(OpenSession("s6", timeout_ms=50, label="", address="10.0.0.1"))
     for name in ("s7", "s8"):
         ask(OpenSession(session_id=name, timeout_ms=50, label="", address="", client_id="k1"))
     for parent in ("/gone", "/app", "/box"):
         ask(Create(parent))
-        ask(Create(f"{parent}/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL))
+        ask(Create(f"{parent}/n-", data=b"", mode=CreateMode.PERSISTENT_SEQUENTIAL))
     for idle in filter(None, map(probe.machine.idle, probe.machine.idle_paths())):
-        ask(Reap(idle.path, idle.mzxid, idle.pzxid, 1))
+        ask(Reap(idle.path, mzxid=idle.mzxid, pzxid=idle.pzxid, term=1))
     for directory in locks.directories():
         for session_id in ("s1", "s2"):
-            ask(Enter((directory,), "lock-", Kind.EXCLUSIVE, session_id, b"", owner="t1"))
-            ask(Enter((directory,), "slot-", Kind.SLOT, session_id, b"", owner="t3"))
+            ask(
+                Enter(
+                    (directory,),
+                    prefix="lock-",
+                    kind=Kind.EXCLUSIVE,
+                    session_id=session_id,
+                    data=b"",
+                    owner="t1",
+                )
+            )
+            ask(
+                Enter(
+                    (directory,),
+                    prefix="slot-",
+                    kind=Kind.SLOT,
+                    session_id=session_id,
+                    data=b"",
+                    owner="t3",
+                )
+            )
     for closing in locks.closings():
-        ask(Reopen(closing.path, closing.czxid, 1))
+        ask(Reopen(closing.path, czxid=closing.czxid, term=1))
     for session_id in ("s1", "s2"):
-        ask(Abandon(session_id, 1, 0, spares_holder=True))
+        ask(Abandon(session_id, number=1, floor_index=0, spares_holder=True))
     for directory in list(locks.directories()):
         for one in locks.contenders(directory):
             ask(Downgrade(one.path, one.czxid))
-            ask(EndHold(one.path, one.czxid, 1, one.extensions))
-            ask(ExtendHold(one.path, one.czxid, 1, 0))
+            ask(EndHold(one.path, czxid=one.czxid, term=1, extensions=one.extensions))
+            ask(ExtendHold(one.path, czxid=one.czxid, by_ms=1, to_ms=0))
             ask(Release(one.path, one.czxid, spares_repeated=True))
     for path, czxid in list(probe.machine._released.latest_first()):
         ask(Release(path, czxid))
     ask(CloseSession("s1", "unwell"))
     for session_id in ("s2", "s3"):
-        ask(Abandon(session_id, 1, 0))
+        ask(Abandon(session_id, number=1, floor_index=0))
         ask(CloseSession(session_id))
     ask(Delete("/app", is_recursive=True))
     ask(Delete("/locks", is_recursive=True))
-    ask(Create("/locks/z/n-", b"", CreateMode.PERSISTENT_SEQUENTIAL, None, None, CONTAINER))
+    ask(
+        Create(
+            "/locks/z/n-",
+            data=b"",
+            mode=CreateMode.PERSISTENT_SEQUENTIAL,
+            session_id=None,
+            ttl_ms=None,
+            parents=CONTAINER,
+        )
+    )
     return probe.asked
 
 

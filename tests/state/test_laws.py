@@ -297,7 +297,7 @@ def test_law_7_ephemerals_belong_to_sessions(history: list[Command]) -> None:
     for session in machine.sessions():
         zxid, expected = machine.zxid, set(machine.ephemerals_of(session.session_id))
 
-        close = Command(CloseSession(session.session_id), 0, None, MEMBER)
+        close = Command(CloseSession(session.session_id), wall_ms=0, request=None, caller=MEMBER)
         ended = machine.apply(close, len(history) + 1, 1)
 
         gone = {event.path for event in ended.events}
@@ -480,13 +480,17 @@ def test_an_abandoned_request_never_runs_afterwards(history: list[Command], numb
     """After Abandon the request is refused, or was known to have run and left nothing."""
     machine = machine_after(history)
     index = len(history) + 1
-    abandon = Command(Abandon("c1", number, 1_000), 0)
-    late = Create("/late", b"", CreateMode.EPHEMERAL, "s9")
+    abandon = Command(Abandon("c1", number=number, floor_index=1_000), 0)
+    late = Create("/late", data=b"", mode=CreateMode.EPHEMERAL, session_id="s9")
     abandoned = machine.apply(abandon, index, 1)
     assume(abandoned.refusal is None)
     before = truth(machine)
 
-    outcome = machine.apply(Command(late, 0, RequestId("c1", number, 1_000)), index, 1)
+    outcome = machine.apply(
+        Command(late, wall_ms=0, request=RequestId("c1", number=number, floor_index=1_000)),
+        index,
+        1,
+    )
 
     assert outcome.is_repeat
     assert truth(machine) == before

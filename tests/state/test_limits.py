@@ -45,7 +45,7 @@ def replayed(log: list[Operation], *, snapshot_at: int = 0) -> StateMachine:
         if index == snapshot_at:
             pieces, machine = machine.snapshot(), StateMachine()
             machine.restore(pieces)
-        machine.apply(Command(operation, index, RequestId("c1", index)), index, 1)
+        machine.apply(Command(operation, wall_ms=index, request=RequestId("c1", index)), index, 1)
     return machine
 
 
@@ -80,7 +80,9 @@ def test_a_log_that_has_set_more_than_is_proposed_now_is_read_as_it_was() -> Non
     machine = StateMachine()
     values = tuple([(name, bounds_of(name)[1]) for name in PROPOSED_MAX])
 
-    machine.apply(Command(SetLimits(values, 0, (), "ops"), 5), 1, 1).unwrap()
+    machine.apply(
+        Command(SetLimits(values, expected_version=0, rules=(), by="ops"), 5), 1, 1
+    ).unwrap()
 
     assert {name: getattr(machine.limits, name) for name in PROPOSED_MAX} == dict(values)
 
@@ -164,7 +166,9 @@ def test_every_limit_is_in_a_snapshot() -> None:
     """A member that begins with a snapshot knows all limits, their version and who set them."""
     machine = StateMachine()
     values = tuple([(name, min(7_000, bounds_of(name)[1])) for name in NAMES])
-    machine.apply(Command(SetLimits(values, 0, (("rule", "1"),), "ops"), 5), 1, 1)
+    machine.apply(
+        Command(SetLimits(values, expected_version=0, rules=(("rule", "1"),), by="ops"), 5), 1, 1
+    )
 
     restored = StateMachine()
     restored.restore(machine.snapshot())
@@ -180,7 +184,12 @@ def test_only_the_first_command_stamps_the_rules() -> None:
     machine = StateMachine()
     for number in (1, 2):
         machine.apply(
-            Command(SetLimits((("znodes_max", number),), -1, (("rule", str(number)),)), 0),
+            Command(
+                SetLimits(
+                    (("znodes_max", number),), expected_version=-1, rules=(("rule", str(number)),)
+                ),
+                0,
+            ),
             number,
             1,
         )
@@ -196,21 +205,21 @@ def test_a_lower_limit_cuts_what_is_remembered_little_by_little() -> None:
     count = DROPPED_AT_ONCE + 100
     for number in range(count):
         request = RequestId(f"c{number}", 1)
-        enter = Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"")
-        outcome = machine.apply(Command(enter, 0, request), 2 * number + 2, 1)
+        enter = Enter(("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
+        outcome = machine.apply(Command(enter, wall_ms=0, request=request), 2 * number + 2, 1)
         release = Release(f"/locks/a/lock-{number:010d}", outcome.zxid)
         assert machine.apply(Command(release, 0), 2 * number + 3, 1).refusal is None
     low = (("clients_max", 2), ("released_grants_max", 2), ("grant_history_max", 2))
     machine.apply(Command(SetLimits(low), 0), 9_000, 1)
     assert (len(machine._requests), len(machine.locks.ended())) == (count, count)
 
-    machine.apply(Command(Create("/a"), 0, RequestId("c", 1)), 9_001, 1)
+    machine.apply(Command(Create("/a"), wall_ms=0, request=RequestId("c", 1)), 9_001, 1)
     left = count + 1 - DROPPED_AT_ONCE
     assert (len(machine._requests), len(machine.locks.ended())) == (left, count)
     restored = StateMachine()
     restored.restore(machine.snapshot())
-    machine.apply(Command(Create("/b"), 0, RequestId("c", 2)), 9_002, 1)
-    restored.apply(Command(Create("/b"), 0, RequestId("c", 2)), 9_002, 1)
+    machine.apply(Command(Create("/b"), wall_ms=0, request=RequestId("c", 2)), 9_002, 1)
+    restored.apply(Command(Create("/b"), wall_ms=0, request=RequestId("c", 2)), 9_002, 1)
     assert len(machine._requests) == 2
     assert restored.digest() == machine.digest()
 

@@ -73,7 +73,9 @@ class QuotaHistory(AccessHistory):
         for what in chance.sample(sorted(QUOTA_LIMITS), 2):
             value = chance.randrange(5) * (600 if what == "bytes" else 1)
             changes.append((what, value if chance.randrange(3) else None))
-        return PutIdentity(chance.choice((*NAMES, ANONYMOUS)), None, None, tuple(changes))
+        return PutIdentity(
+            chance.choice((*NAMES, ANONYMOUS)), roles=None, subjects=None, quota=tuple(changes)
+        )
 
     def _put_role(self) -> Operation:
         """Take a right away more rarely: it is to be refused for its quota."""

@@ -32,7 +32,7 @@ from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, Refusal
 from coordinator.state.tree import state_bytes_of
 
-OPS = Caller("ops", "token:opstoken1", 1)
+OPS = Caller("ops", credential="token:opstoken1", since=1)
 LOCK = ("/locks/a",)
 EVERYTHING = (Rule("/", (Verb.READ, Verb.WRITE, Verb.LOCK)), Rule("@sessions", (Verb.ADMIN,)))
 
@@ -42,23 +42,23 @@ class Room:
 
     def __init__(self) -> None:
         self.machine = StateMachine()
-        self.do(InitAccess("ops", "opstoken1", b"d" * 32), NOBODY)
+        self.do(InitAccess("ops", token_id="opstoken1", digest=b"d" * 32), NOBODY)
         self.do(PutRole("all", EVERYTHING))
         self.web, self.pay = self.identity("web"), self.identity("pay")
 
     def identity(self, name: str) -> Caller:
         self.do(PutIdentity(name, ("all",))).unwrap()
-        self.do(AddToken(name, f"{name}token001", b"d" * 32)).unwrap()
+        self.do(AddToken(name, token_id=f"{name}token001", digest=b"d" * 32)).unwrap()
         token = self.machine.access.token(f"{name}token001")
         assert token is not None
         return token.caller
 
     def do(self, operation: Operation, caller: Caller = OPS, *, is_former: bool = False) -> Outcome:
-        command = Command(operation, 0, None, caller, is_former=is_former)
+        command = Command(operation, wall_ms=0, request=None, caller=caller, is_former=is_former)
         return self.machine.apply(command, self.machine.applied_index + 1, 1)
 
     def quota(self, name: str, **values: int | None) -> Outcome:
-        return self.do(PutIdentity(name, None, None, tuple(values.items())))
+        return self.do(PutIdentity(name, roles=None, subjects=None, quota=tuple(values.items())))
 
     def refused(self, operation: Operation, caller: Caller) -> Refusal:
         before = self.machine.digest()
@@ -79,7 +79,7 @@ class Room:
 
 
 def _enter(session_id: str, *queues: str) -> Enter:
-    return Enter(queues, "lock-", Kind.EXCLUSIVE, session_id, b"")
+    return Enter(queues, prefix="lock-", kind=Kind.EXCLUSIVE, session_id=session_id, data=b"")
 
 
 def test_a_znode_counts_against_who_created_it_whoever_writes_it() -> None:
@@ -240,7 +240,7 @@ def test_a_change_of_the_quota_leaves_the_rest_alone() -> None:
 def test_what_is_no_quota_is_refused(changes: tuple[tuple[str, int], ...]) -> None:
     """By apply, whatever the door lets through."""
     room = Room()
-    outcome = room.do(PutIdentity("web", None, None, changes))
+    outcome = room.do(PutIdentity("web", roles=None, subjects=None, quota=changes))
     assert outcome.refusal is not None
     assert outcome.refusal.code == "BadArguments"
     assert room.quota("nobody", znodes=1).refusal.code == "NoNode"  # type: ignore[union-attr]
@@ -288,7 +288,9 @@ def test_a_delay_after_a_lost_lock_is_nobodys() -> None:
     """The cluster makes it, and no quota stands in its way."""
     room = Room()
     room.do(OpenSession("s1", 10_000), room.web).unwrap()
-    enter = Enter(LOCK, "lock-", Kind.EXCLUSIVE, "s1", b"", lock_delay_ms=1_000)
+    enter = Enter(
+        LOCK, prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"", lock_delay_ms=1_000
+    )
     room.do(enter, room.web).unwrap()
     before = room.used("web")[1]
     room.quota("web", znodes=0).unwrap()
@@ -302,7 +304,11 @@ def test_a_place_by_hand_is_counted() -> None:
     room = Room()
     room.do(OpenSession("s1", 10_000), OPS).unwrap()
     by_hand = Create(
-        "/locks/a/lock-", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", parents=CreateMode.CONTAINER
+        "/locks/a/lock-",
+        data=b"",
+        mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+        session_id="s1",
+        parents=CreateMode.CONTAINER,
     )
     room.do(by_hand, OPS).unwrap()
     room.do(by_hand, OPS).unwrap()

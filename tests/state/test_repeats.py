@@ -78,7 +78,12 @@ EXCLUSIVE = Kind.EXCLUSIVE
 
 
 def entered(*paths: str, is_entered: bool = True) -> Entered:
-    return Entered(tuple([Created(each, STAT) for each in paths]), True, 0, is_entered)
+    return Entered(
+        tuple([Created(each, STAT) for each in paths]),
+        is_granted=True,
+        position=0,
+        is_entered=is_entered,
+    )
 
 
 ROWS: tuple[tuple[Operation, Result, tuple[Operation, ...]], ...] = (
@@ -102,11 +107,11 @@ ROWS: tuple[tuple[Operation, Result, tuple[Operation, ...]], ...] = (
         ),
     ),
     (
-        Guarded((), (Create("/a"),), (Read("/b"),)),
-        GuardedDone(False, (ReadDone("/b", b"", STAT),)),
+        Guarded((), then=(Create("/a"),), otherwise=(Read("/b"),)),
+        GuardedDone(False, (ReadDone("/b", data=b"", stat=STAT),)),
         (
-            Guarded((), (Create("/a"),), (Read("/c"),)),
-            Guarded((), (Read("/b"),), (Create("/a"),)),
+            Guarded((), then=(Create("/a"),), otherwise=(Read("/c"),)),
+            Guarded((), then=(Read("/b"),), otherwise=(Create("/a"),)),
             Multi((Create("/a"),)),
         ),
     ),
@@ -116,35 +121,57 @@ ROWS: tuple[tuple[Operation, Result, tuple[Operation, ...]], ...] = (
     (Release(L, 7), Released(L, 7), (Release(M, 7), Release(L, 8), Downgrade(L, 7))),
     (Abandon("c", 1), Abandoned(L), (Release(L, 7),)),
     (Downgrade(L, 7), Downgraded(L, 7), (Downgrade(M, 7), Downgrade(L, 8), Release(L, 7))),
-    (Note(L, 7, b"n"), Noted(L, 7), (Note(M, 7, b"n"), Note(L, 8, b"n"), Downgrade(L, 7))),
     (
-        ExtendHold(L, 7, 5, 0),
-        HoldExtended(L, 7, 10, 1),
-        (ExtendHold(M, 7, 5, 0), ExtendHold(L, 8, 5, 0), Note(L, 7, b"n")),
+        Note(L, czxid=7, note=b"n"),
+        Noted(L, 7),
+        (Note(M, czxid=7, note=b"n"), Note(L, czxid=8, note=b"n"), Downgrade(L, 7)),
     ),
     (
-        Revoke(L, 7, "ann", ""),
-        Revoked(L, 7, (L,), True),
-        (Revoke(M, 7, "ann", ""), Revoke(L, 8, "ann", ""), Release(L, 7)),
-    ),
-    (
-        Resize("/locks/a", 2),
-        Resized("/locks/a", 2, 1),
-        (Resize("/locks/a", 3), Resize("/locks/b", 2), SetData("/locks/a", b"")),
-    ),
-    (
-        Enter(("/locks/a", "/locks/b"), "lock-", EXCLUSIVE, "s1", b""),
-        entered(L, M),
+        ExtendHold(L, czxid=7, by_ms=5, to_ms=0),
+        HoldExtended(L, czxid=7, max_hold_ms=10, extensions=1),
         (
-            Enter(("/locks/a",), "lock-", EXCLUSIVE, "s1", b""),
-            Enter(("/locks/a", "/locks/c"), "lock-", EXCLUSIVE, "s1", b""),
-            Enter(("/locks/a", "/locks/b"), "read-", Kind.SHARED, "s1", b""),
+            ExtendHold(M, czxid=7, by_ms=5, to_ms=0),
+            ExtendHold(L, czxid=8, by_ms=5, to_ms=0),
+            Note(L, czxid=7, note=b"n"),
         ),
     ),
     (
-        Enter(("/locks/a",), "lock-", EXCLUSIVE, "s1", b"", is_try=True),
+        Revoke(L, czxid=7, by="ann", reason=""),
+        Revoked(L, czxid=7, paths=(L,), was_holder=True),
+        (
+            Revoke(M, czxid=7, by="ann", reason=""),
+            Revoke(L, czxid=8, by="ann", reason=""),
+            Release(L, 7),
+        ),
+    ),
+    (
+        Resize("/locks/a", 2),
+        Resized("/locks/a", size=2, size_before=1),
+        (Resize("/locks/a", 3), Resize("/locks/b", 2), SetData("/locks/a", b"")),
+    ),
+    (
+        Enter(("/locks/a", "/locks/b"), prefix="lock-", kind=EXCLUSIVE, session_id="s1", data=b""),
+        entered(L, M),
+        (
+            Enter(("/locks/a",), prefix="lock-", kind=EXCLUSIVE, session_id="s1", data=b""),
+            Enter(
+                ("/locks/a", "/locks/c"), prefix="lock-", kind=EXCLUSIVE, session_id="s1", data=b""
+            ),
+            Enter(
+                ("/locks/a", "/locks/b"),
+                prefix="read-",
+                kind=Kind.SHARED,
+                session_id="s1",
+                data=b"",
+            ),
+        ),
+    ),
+    (
+        Enter(
+            ("/locks/a",), prefix="lock-", kind=EXCLUSIVE, session_id="s1", data=b"", is_try=True
+        ),
         entered(is_entered=False),
-        (Enter(("/locks/a",), "lock-", EXCLUSIVE, "s1", b""),),
+        (Enter(("/locks/a",), prefix="lock-", kind=EXCLUSIVE, session_id="s1", data=b""),),
     ),
     (
         SetLimits((("znodes_max", 7), ("sessions_max", 9))),
@@ -156,18 +183,42 @@ ROWS: tuple[tuple[Operation, Result, tuple[Operation, ...]], ...] = (
         LimitsSet(3, (("znodes_max", 5, 7),)),
         (SetLimits((("znodes_max", 5),)),),
     ),
-    (InitAccess("a", "t", b""), AccessChanged("init a", 1, True), (InitAccess("b", "t", b""),)),
-    (SetAccess(True), AccessChanged("set on", 1, True), (SetAccess(False),)),
+    (
+        InitAccess("a", token_id="t", digest=b""),
+        AccessChanged("init a", revision=1, was_changed=True),
+        (InitAccess("b", token_id="t", digest=b""),),
+    ),
+    (SetAccess(True), AccessChanged("set on", revision=1, was_changed=True), (SetAccess(False),)),
     (
         PutRole("a", (Rule("/x", (Verb.READ,)),)),
-        AccessChanged("put role a", 1, True),
+        AccessChanged("put role a", revision=1, was_changed=True),
         (PutRole("b", ()), DropRole("a"), PutIdentity("a", ())),
     ),
-    (DropRole("a"), AccessChanged("drop role a", 1, True), (DropRole("b"), PutRole("a", ()))),
-    (PutIdentity("a", ()), AccessChanged("put identity a", 1, True), (PutIdentity("b", ()),)),
-    (DropIdentity("a"), AccessChanged("drop identity a", 1, True), (DropIdentity("b"),)),
-    (AddToken("a", "t1", b""), AccessChanged("add token t1", 1, True), (AddToken("a", "t2", b""),)),
-    (DropToken("t1"), AccessChanged("drop token t1", 1, True), (DropToken("t2"),)),
+    (
+        DropRole("a"),
+        AccessChanged("drop role a", revision=1, was_changed=True),
+        (DropRole("b"), PutRole("a", ())),
+    ),
+    (
+        PutIdentity("a", ()),
+        AccessChanged("put identity a", revision=1, was_changed=True),
+        (PutIdentity("b", ()),),
+    ),
+    (
+        DropIdentity("a"),
+        AccessChanged("drop identity a", revision=1, was_changed=True),
+        (DropIdentity("b"),),
+    ),
+    (
+        AddToken("a", token_id="t1", digest=b""),
+        AccessChanged("add token t1", revision=1, was_changed=True),
+        (AddToken("a", token_id="t2", digest=b""),),
+    ),
+    (
+        DropToken("t1"),
+        AccessChanged("drop token t1", revision=1, was_changed=True),
+        (DropToken("t2"),),
+    ),
 )
 
 
@@ -193,7 +244,9 @@ def test_an_outcome_answers_its_operation_and_no_other(
 
 def test_places_of_another_kind_are_of_another_attempt() -> None:
     """In any of the queues."""
-    both = Enter(("/locks/a", "/locks/b"), "lock-", EXCLUSIVE, "s1", b"")
+    both = Enter(
+        ("/locks/a", "/locks/b"), prefix="lock-", kind=EXCLUSIVE, session_id="s1", data=b""
+    )
     mixed = Outcome(9, entered(L, "/locks/b/read-0000000001"), is_repeat=True)
 
     with pytest.raises(BadArgumentsError):
@@ -204,4 +257,4 @@ def test_a_refusal_is_compared_with_nothing() -> None:
     """It says what was refused, and that nothing happened."""
     refusal = Refusal("NoNode", "set /b: there is no such znode")
 
-    check_answers(SetData("/a", b""), Outcome(9, None, refusal, is_repeat=True))
+    check_answers(SetData("/a", b""), Outcome(zxid=9, result=None, refusal=refusal, is_repeat=True))

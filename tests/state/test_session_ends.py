@@ -44,7 +44,9 @@ class Room:
 
     def apply(self, operation: Operation, *if_held: HeldCondition) -> Outcome:
         self.index += 1
-        command = Command(operation, self.index, None, NOBODY, if_held)
+        command = Command(
+            operation, wall_ms=self.index, request=None, caller=NOBODY, if_held=if_held
+        )
         again = StateMachine()
         again.restore(self.restored.snapshot())
         self.restored = again
@@ -55,7 +57,14 @@ class Room:
 
     def enter(self, session_id: str, *names: str, **options: object) -> tuple[str, int]:
         directories = tuple([f"/locks/{name}" for name in names])
-        entry = Enter(directories, "lock-", Kind.EXCLUSIVE, session_id, b"", **options)  # type: ignore[arg-type]
+        entry = Enter(
+            directories,
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id=session_id,
+            data=b"",
+            **options,
+        )  # type: ignore[arg-type]
         result = self.apply(entry).unwrap()
         assert isinstance(result, Entered)
         return result.contenders[0].path, result.contenders[0].stat.czxid
@@ -106,7 +115,9 @@ def test_nothing_is_done_in_the_name_of_a_session_that_is_leaving() -> None:
     ephemeral = room.apply(Create("/e", mode=CreateMode.EPHEMERAL, session_id="s1"))
     again = room.apply(OpenSession("s1", 5_000))
     downgraded = room.apply(Downgrade(path, token))
-    entered = room.apply(Enter(("/locks/b",), "lock-", Kind.EXCLUSIVE, "s1", b""))
+    entered = room.apply(
+        Enter(("/locks/b",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
+    )
 
     assert [
         each.refusal and each.refusal.code
@@ -124,7 +135,7 @@ def test_no_session_comes_again_while_one_of_its_id_is_leaving() -> None:
 
     do(OpenSession("s1", 50))
     for name in "abc":
-        do(Create(f"/{name}", b"", CreateMode.EPHEMERAL, "s1"))
+        do(Create(f"/{name}", data=b"", mode=CreateMode.EPHEMERAL, session_id="s1"))
     do(CloseSession("s1", at_once=1))
     for number in range(SMALL_LIMITS.clients_max + 1):
         do(OpenSession(f"t{number}", 50))
@@ -153,7 +164,7 @@ def test_the_history_says_of_every_grant_how_its_session_ended() -> None:
     """Also of those that went by a later command."""
     room = _room(4)
 
-    room.apply(ExpireSession("s1", 1, 700, at_once=1))
+    room.apply(ExpireSession("s1", term=1, silent_ms=700, at_once=1))
     room.apply(FinishSession("s1", 9))
 
     ended = room.machine.locks.history(GrantQuery())
@@ -167,7 +178,7 @@ def test_a_lock_delay_holds_for_what_goes_later_too() -> None:
     room = _room(1)
     room.enter("s1", "slow", lock_delay_ms=500)
 
-    room.apply(ExpireSession("s1", 1, 700, at_once=1))
+    room.apply(ExpireSession("s1", term=1, silent_ms=700, at_once=1))
     assert room.machine.locks.closed("/locks/slow") == ()
     room.apply(FinishSession("s1", 1))
 
@@ -197,7 +208,16 @@ def test_a_session_that_is_leaving_closes_no_circle() -> None:
     room.apply(CloseSession("s1", at_once=1))
     assert room.holder("x") == "s1"
 
-    waiting = room.apply(Enter(("/locks/x",), "lock-", Kind.EXCLUSIVE, "s2", b"", "two"))
+    waiting = room.apply(
+        Enter(
+            ("/locks/x",),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id="s2",
+            data=b"",
+            owner="two",
+        )
+    )
     room.apply(FinishSession("s1", 9))
 
     assert waiting.refusal is None
@@ -208,7 +228,7 @@ def test_what_others_take_away_meanwhile_is_not_counted() -> None:
     """The end is through when nothing is left, whoever deleted it."""
     room = _room(2)
     room.apply(Create("/d", mode=CreateMode.PERSISTENT))
-    room.apply(Create("/d/e", b"", CreateMode.EPHEMERAL, "s1"))
+    room.apply(Create("/d/e", data=b"", mode=CreateMode.EPHEMERAL, session_id="s1"))
     room.apply(CloseSession("s1", at_once=2))
     room.apply(SetData("/d/e", b"anybody may"))
     room.apply(Delete("/d/e"))

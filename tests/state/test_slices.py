@@ -186,7 +186,9 @@ def test_long_data_are_cut_and_seen_to_the_last_byte() -> None:
         machine = StateMachine(limits)
         machine.apply(Command(Create("/long", data), 1), 1, 1)
         read = Multi((Read("/long"),))
-        machine.apply(Command(read, 1, RequestId("c", 1, 0)), 2, 1)
+        machine.apply(
+            Command(read, wall_ms=1, request=RequestId("c", number=1, floor_index=0)), 2, 1
+        )
         return machine
 
     before = slices_of(machine_with(b"x" * length), bytes_max=slices.BYTES_MAX)
@@ -198,10 +200,14 @@ def test_long_data_are_cut_and_seen_to_the_last_byte() -> None:
 
 def test_a_place_that_is_none_is_refused() -> None:
     """Another member may ask for anything."""
-    for bad in (Cursor(99), Cursor(-1), Cursor(0, -2), Cursor(1, -1, "", -1)):
+    for bad in (Cursor(99), Cursor(-1), Cursor(0, -2), Cursor(part=1, left=-1, key="", number=-1)):
         with pytest.raises(ValueError, match="expected a place"):
             StateMachine().slice_at(bad)
-    for odd in (Cursor(1, 5, "no path"), Cursor(2, 10**9), Cursor(3, 1, "nobody", 9)):
+    for odd in (
+        Cursor(part=1, left=5, key="no path"),
+        Cursor(2, 10**9),
+        Cursor(part=3, left=1, key="nobody", number=9),
+    ):
         assert StateMachine().slice_at(odd).digest
 
 

@@ -31,25 +31,59 @@ def small_machine() -> StateMachine:
     """Return a machine that has something in every table."""
     machine = StateMachine()
     steps: list[tuple[Operation, RequestId | None]] = [
-        (OpenSession("s1", 5000, "worker"), RequestId("c1", 1)),
+        (OpenSession("s1", timeout_ms=5000, label="worker"), RequestId("c1", 1)),
         (OpenSession("s2", 5000), None),
         (OpenSession("s3", 5000), None),
         (
-            Create("/locks/a/l-", b"me", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None,
-                   CreateMode.CONTAINER),
+            Create(
+                "/locks/a/l-",
+                data=b"me",
+                mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+                session_id="s1",
+                ttl_ms=None,
+                parents=CreateMode.CONTAINER,
+            ),
             RequestId("s1", 1),
         ),
-        (Create("/locks/a/l-", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s2"), RequestId("c2", 1)),
+        (
+            Create("/locks/a/l-", data=b"", mode=CreateMode.EPHEMERAL_SEQUENTIAL, session_id="s2"),
+            RequestId("c2", 1),
+        ),
         (Release("/locks/a/l-0000000001", 5), RequestId("c2", 2)),
-        (Create("/t", b"", CreateMode.TTL, None, 500), None),
+        (Create("/t", data=b"", mode=CreateMode.TTL, session_id=None, ttl_ms=500), None),
         (SetData("/none", b""), RequestId("c1", 2)),
-        (Enter(("/locks/b", "/locks/c"), "lock-", Kind.EXCLUSIVE, "s2", b"us", "t1"), None),
-        (Enter(("/locks/d",), "lock-", Kind.EXCLUSIVE, "s3", b"", "", False, 500), None),
-        (Enter(("/locks/p",), "slot-", Kind.SLOT, "s2", b"", size=3), RequestId("c2", 3)),
-        (ExpireSession("s3", 1, 700), None),
-    ]  # fmt: skip
+        (
+            Enter(
+                ("/locks/b", "/locks/c"),
+                prefix="lock-",
+                kind=Kind.EXCLUSIVE,
+                session_id="s2",
+                data=b"us",
+                owner="t1",
+            ),
+            None,
+        ),
+        (
+            Enter(
+                ("/locks/d",),
+                prefix="lock-",
+                kind=Kind.EXCLUSIVE,
+                session_id="s3",
+                data=b"",
+                owner="",
+                is_try=False,
+                lock_delay_ms=500,
+            ),
+            None,
+        ),
+        (
+            Enter(("/locks/p",), prefix="slot-", kind=Kind.SLOT, session_id="s2", data=b"", size=3),
+            RequestId("c2", 3),
+        ),
+        (ExpireSession("s3", term=1, silent_ms=700), None),
+    ]
     for index, (operation, request) in enumerate(steps, 1):
-        machine.apply(Command(operation, index * 1000, request), index, 1)
+        machine.apply(Command(operation, wall_ms=index * 1000, request=request), index, 1)
     return machine
 
 
@@ -79,8 +113,14 @@ def test_commands_applied_after_the_capture_do_not_show() -> None:
 
     pieces = machine.snapshot()
     for number in range(3, 40):
-        machine.apply(Command(Create(f"/n{number}"), 0, RequestId("c1", number)), 12 + number, 1)
-        machine.apply(Command(SetData("/t", b"x"), 0, RequestId("s1", number)), 12 + number, 1)
+        machine.apply(
+            Command(Create(f"/n{number}"), wall_ms=0, request=RequestId("c1", number)),
+            12 + number,
+            1,
+        )
+        machine.apply(
+            Command(SetData("/t", b"x"), wall_ms=0, request=RequestId("s1", number)), 12 + number, 1
+        )
 
     assert b"".join(pieces) == expected
 
@@ -286,8 +326,10 @@ def test_a_snapshot_of_format_1_is_still_read() -> None:
         "read-0000000001",
     ]
     assert [each.granted_zxid for each in locks.holders("/locks/b")] == [5, 6]
-    create = Create("/locks/a/lock-", b"me", CreateMode.EPHEMERAL_SEQUENTIAL, "s1")
-    again = machine.apply(Command(create, 0, RequestId("s1", 1)), 7, 1)
+    create = Create(
+        "/locks/a/lock-", data=b"me", mode=CreateMode.EPHEMERAL_SEQUENTIAL, session_id="s1"
+    )
+    again = machine.apply(Command(create, wall_ms=0, request=RequestId("s1", 1)), 7, 1)
     assert again.is_repeat
     released = machine.apply(Command(Release("/locks/a/lock-0000000000", 3), 0), 8, 1)
     assert released.granted == ("/locks/a/read-0000000001",)
@@ -317,9 +359,9 @@ def test_a_snapshot_says_whose_request_was_repeated() -> None:
     """A member that begins from it spares the same grants as the others."""
     machine, restored = StateMachine(), StateMachine()
     machine.apply(Command(OpenSession("s1", 10_000), 0), 1, 1)
-    enter = Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"")
+    enter = Enter(("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
     for index in (2, 3):
-        machine.apply(Command(enter, 0, RequestId("c1", 1)), index, 1)
+        machine.apply(Command(enter, wall_ms=0, request=RequestId("c1", 1)), index, 1)
 
     restored.restore(machine.snapshot())
 
@@ -366,7 +408,7 @@ def test_digest_ignores_the_order_of_creation() -> None:
     machine.apply(Command(Create("/a"), 0), 1, 1)
     digest_before = machine.digest()
 
-    refused = machine.apply(Command(SetData("/a", b"", 7), 0), 2, 1)
+    refused = machine.apply(Command(SetData("/a", data=b"", expected_version=7), 0), 2, 1)
     other.apply(Command(Create("/a"), 0), 5, 1)
 
     assert refused.refusal is not None

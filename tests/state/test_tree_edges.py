@@ -32,7 +32,7 @@ class Room:
     def reap(self, path: str) -> bool:
         stat = self.machine.stat(path)
         assert stat is not None
-        result = self.do(Reap(path, stat.mzxid, stat.pzxid, 1)).result
+        result = self.do(Reap(path, mzxid=stat.mzxid, pzxid=stat.pzxid, term=1)).result
         assert isinstance(result, Reaped)
         return result.was_deleted
 
@@ -100,7 +100,10 @@ def test_each_znode_says_in_which_indexes_it_is() -> None:
     """Members compare these numbers, so they are the same in every release."""
     room = Room()
     room.do(OpenSession("s1", 5_000))
-    for create in (Create("/n"), Create("/e", b"", CreateMode.EPHEMERAL, "s1")):
+    for create in (
+        Create("/n"),
+        Create("/e", data=b"", mode=CreateMode.EPHEMERAL, session_id="s1"),
+    ):
         room.do(create)
     room.do(Multi((Create("/c", mode=CreateMode.CONTAINER), Create("/c/x"), Delete("/c/x"))))
     tree = room.machine._tree

@@ -12,7 +12,12 @@ def test_a_thousand_contenders_leave_in_any_order() -> None:
     machine = StateMachine()
     machine.apply(Command(OpenSession("s1", 5000), 0), 1, 1)
     acquire = Create(
-        "/locks/a/lock-", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None, CreateMode.CONTAINER
+        "/locks/a/lock-",
+        data=b"",
+        mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+        session_id="s1",
+        ttl_ms=None,
+        parents=CreateMode.CONTAINER,
     )
     grants = []
     for index in range(1000):

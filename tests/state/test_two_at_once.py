@@ -18,7 +18,7 @@ from coordinator.state.commands import (
 from coordinator.state.machine import StateMachine
 
 A = "/locks/a"
-ENDS = (ExpireSession("s1", 1, 9), CloseSession("s1", "unwell"))
+ENDS = (ExpireSession("s1", term=1, silent_ms=9), CloseSession("s1", "unwell"))
 
 
 class Cluster:
@@ -35,7 +35,17 @@ class Cluster:
 
     def enter(self, session_id: str, delay_ms: int, kind: Kind = Kind.SHARED, **more: int) -> None:
         prefix = {Kind.SHARED: "read-", Kind.SLOT: "slot-", Kind.EXCLUSIVE: "lock-"}[kind]
-        self.apply(Enter((A,), prefix, kind, session_id, b"", lock_delay_ms=delay_ms, **more))
+        self.apply(
+            Enter(
+                (A,),
+                prefix=prefix,
+                kind=kind,
+                session_id=session_id,
+                data=b"",
+                lock_delay_ms=delay_ms,
+                **more,
+            )
+        )
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -71,7 +81,14 @@ def test_a_lost_session_with_grants_of_several_queues_closes_each(end: Operation
     for name, delay_ms in (("a", 5_000), ("b", 0), ("c", 9_000)):
         directory = f"/locks/{name}"
         cluster.apply(
-            Enter((directory,), "lock-", Kind.EXCLUSIVE, "s1", b"", lock_delay_ms=delay_ms)
+            Enter(
+                (directory,),
+                prefix="lock-",
+                kind=Kind.EXCLUSIVE,
+                session_id="s1",
+                data=b"",
+                lock_delay_ms=delay_ms,
+            )
         )
 
     cluster.apply(end)

@@ -121,31 +121,35 @@ def znode_operation(words: Words) -> ZnodeOperation:
         parents = words.maybe_text("parents")
         return Create(
             path,
-            words.text("data").encode(),
-            CreateMode(words.text("mode", "persistent")),
-            words.maybe_text("session"),
-            words.maybe_number("ttl"),
-            None if parents is None else CreateMode(parents),
+            data=words.text("data").encode(),
+            mode=CreateMode(words.text("mode", "persistent")),
+            session_id=words.maybe_text("session"),
+            ttl_ms=words.maybe_number("ttl"),
+            parents=None if parents is None else CreateMode(parents),
         )
     if words.verb == "set":
-        return SetData(path, words.text("data").encode(), words.number("version", ANY_VERSION))
+        return SetData(
+            path,
+            data=words.text("data").encode(),
+            expected_version=words.number("version", ANY_VERSION),
+        )
     if words.verb == "delete":
         return Delete(
             path,
-            words.number("version", ANY_VERSION),
-            words.maybe_number("czxid"),
-            words.has("recursive"),
+            expected_version=words.number("version", ANY_VERSION),
+            expected_czxid=words.maybe_number("czxid"),
+            is_recursive=words.has("recursive"),
         )
     if words.verb == "read":
         return Read(path)
     assert words.verb in {"check", "if"}, f"unknown command: {words.line}"
     return Check(
         path,
-        words.maybe_answer("exists"),
-        words.number("version", ANY_VERSION),
-        words.maybe_number("czxid"),
-        words.maybe_answer("children"),
-        words.maybe_text("owner"),
+        exists=words.maybe_answer("exists"),
+        expected_version=words.number("version", ANY_VERSION),
+        expected_czxid=words.maybe_number("czxid"),
+        has_children=words.maybe_answer("children"),
+        expected_owner=words.maybe_text("owner"),
     )
 
 
@@ -166,8 +170,8 @@ def guarded(lines: list[str]) -> Guarded:
     conditions = several(parts["if"])
     return Guarded(
         tuple(each for each in conditions if isinstance(each, Check)),
-        several(parts["then"]),
-        several(parts["else"]),
+        then=several(parts["then"]),
+        otherwise=several(parts["else"]),
     )
 
 
@@ -179,24 +183,38 @@ def operation_of(words: Words, more: list[str]) -> Operation:
         case "guarded":
             return guarded(more)
         case "open":
-            return OpenSession(words.first, words.number("timeout", 10_000), words.text("label"))
+            return OpenSession(
+                words.first, timeout_ms=words.number("timeout", 10_000), label=words.text("label")
+            )
         case "close":
             return CloseSession(words.first, words.text("failure"))
         case "expire":
-            return ExpireSession(words.first, words.number("term", TERM), words.number("silent", 0))
+            return ExpireSession(
+                words.first, term=words.number("term", TERM), silent_ms=words.number("silent", 0)
+            )
         case "release":
-            return Release(words.first, words.number("czxid", 0), words.has("spares_repeated"))
+            return Release(
+                words.first,
+                czxid=words.number("czxid", 0),
+                spares_repeated=words.has("spares_repeated"),
+            )
         case "abandon":
             client_id, _, number = words.first.partition(":")
             floor_index = words.number("floor", 0)
             spares = words.has("spares_holder")
-            return Abandon(client_id, int(number), floor_index, words.text("at"), spares)
+            return Abandon(
+                client_id,
+                number=int(number),
+                floor_index=floor_index,
+                directory=words.text("at"),
+                spares_holder=spares,
+            )
         case "reap":
             return Reap(
                 words.first,
-                words.number("mzxid", 0),
-                words.number("pzxid", 0),
-                words.number("term", TERM),
+                mzxid=words.number("mzxid", 0),
+                pzxid=words.number("pzxid", 0),
+                term=words.number("term", TERM),
             )
     if words.verb in access_words.VERBS:
         return words.access()
@@ -224,16 +242,16 @@ def lock_operation(words: Words) -> Operation:
         session_id, timeout_ms = words.text("session"), words.maybe_number("opening")
         return Enter(
             tuple(first.split(",")),
-            words.text("prefix", PREFIXES[kind]),
-            kind,
-            session_id,
-            words.text("data").encode(),
-            words.text("owner"),
-            words.has("try"),
-            words.number("lock_delay", 0),
-            words.number("max_hold", 0),
-            words.maybe_number("size"),
-            None if timeout_ms is None else OpenSession(session_id, timeout_ms),
+            prefix=words.text("prefix", PREFIXES[kind]),
+            kind=kind,
+            session_id=session_id,
+            data=words.text("data").encode(),
+            owner=words.text("owner"),
+            is_try=words.has("try"),
+            lock_delay_ms=words.number("lock_delay", 0),
+            max_hold_ms=words.number("max_hold", 0),
+            size=words.maybe_number("size"),
+            opening=None if timeout_ms is None else OpenSession(session_id, timeout_ms),
         )
     if words.verb == "resize":
         return Resize(first, words.number("size", 1))
@@ -241,15 +259,17 @@ def lock_operation(words: Words) -> Operation:
     if words.verb == "downgrade":
         return Downgrade(first, czxid)
     if words.verb == "note":
-        return Note(first, czxid, words.text("text").encode())
+        return Note(first, czxid=czxid, note=words.text("text").encode())
     if words.verb == "extend":
-        return ExtendHold(first, czxid, words.number("later", 0), words.number("to", 0))
+        return ExtendHold(
+            first, czxid=czxid, by_ms=words.number("later", 0), to_ms=words.number("to", 0)
+        )
     if words.verb == "revoke":
-        return Revoke(first, czxid, words.text("who"), words.text("reason"))
+        return Revoke(first, czxid=czxid, by=words.text("who"), reason=words.text("reason"))
     term = words.number("term", TERM)
     if words.verb == "reopen":
-        return Reopen(first, czxid, term)
-    return EndHold(first, czxid, term, words.number("extensions", 0))
+        return Reopen(first, czxid=czxid, term=term)
+    return EndHold(first, czxid=czxid, term=term, extensions=words.number("extensions", 0))
 
 
 # --- what is printed
@@ -382,15 +402,17 @@ class Trace:
         request = None
         if (by := words.maybe_text("by")) is not None:
             client_id, number, *floor = by.split(":")
-            request = RequestId(client_id, int(number), int(floor[0]) if floor else 0)
+            request = RequestId(
+                client_id, number=int(number), floor_index=int(floor[0]) if floor else 0
+            )
         held = [each.split(":") for each in words.text("held").split(",") if each]
         operation = operation_of(words, more)
         command = Command(
             operation,
-            self.entry * 1000,
-            request,
-            caller_of(words.text("as")),
-            tuple([HeldCondition(directory, int(token)) for directory, token in held]),
+            wall_ms=self.entry * 1000,
+            request=request,
+            caller=caller_of(words.text("as")),
+            if_held=tuple([HeldCondition(directory, int(token)) for directory, token in held]),
         )
         command = decode_command(encode_command(command))
         outcome = self.machine.apply(command, self.entry, TERM)

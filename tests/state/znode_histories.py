@@ -73,21 +73,30 @@ class ZnodeHistory(DrawnHistory):
         mode = chance.choice(_MODES)
         return Create(
             path,
-            chance.choice([b"", b"data"]),
-            mode,
-            self.session() if mode.is_ephemeral else None,
-            chance.choice([1, 9]) if mode.is_ttl else None,
-            chance.choice(_PARENT_MODES),
+            data=chance.choice([b"", b"data"]),
+            mode=mode,
+            session_id=self.session() if mode.is_ephemeral else None,
+            ttl_ms=chance.choice([1, 9]) if mode.is_ttl else None,
+            parents=chance.choice(_PARENT_MODES),
         )
 
     def _set(self) -> SetData:
         path, stat = self._znode()
-        return SetData(path, self.chance.choice([b"", b"x", b"12345678"]), self._version(stat))
+        return SetData(
+            path,
+            data=self.chance.choice([b"", b"x", b"12345678"]),
+            expected_version=self._version(stat),
+        )
 
     def _delete(self) -> Delete:
         path, stat = self._znode()
         czxid = self.chance.choice([None, None, stat.czxid, stat.czxid + 1])
-        return Delete(path, self._version(stat), czxid, self.chance.randrange(3) == 0)
+        return Delete(
+            path,
+            expected_version=self._version(stat),
+            expected_czxid=czxid,
+            is_recursive=self.chance.randrange(3) == 0,
+        )
 
     def _release_znode(self) -> Release:
         path, stat = self._znode()
@@ -100,11 +109,11 @@ class ZnodeHistory(DrawnHistory):
             return Check(f"{path.rstrip('/')}/none", exists=False)
         return Check(
             path,
-            chance.choice([None, True]),
-            chance.choice([ANY_VERSION, stat.version]),
-            chance.choice([None, stat.czxid]),
-            chance.choice([None, stat.num_children > 0]),
-            chance.choice([None, stat.ephemeral_owner]),
+            exists=chance.choice([None, True]),
+            expected_version=chance.choice([ANY_VERSION, stat.version]),
+            expected_czxid=chance.choice([None, stat.czxid]),
+            has_children=chance.choice([None, stat.num_children > 0]),
+            expected_owner=chance.choice([None, stat.ephemeral_owner]),
         )
 
     def _branch(self) -> tuple[ZnodeOperation, ...]:
@@ -129,7 +138,7 @@ class ZnodeHistory(DrawnHistory):
         conditions = [self._check() for _ in range(self.chance.randrange(3))]
         if conditions and self.chance.randrange(3) == 0:
             conditions[0] = self.spoil(conditions[0])
-        return Guarded(tuple(conditions), self._branch(), self._branch())
+        return Guarded(tuple(conditions), then=self._branch(), otherwise=self._branch())
 
 
 class MixedHistory(LockHistory, ZnodeHistory):

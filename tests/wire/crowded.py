@@ -83,7 +83,7 @@ class Crowded:
         await self.do(Create("/binary", b"\xff" * 1_048_576))
         for number in range(MANY):
             session_id = f"s{number}"
-            await self.do(OpenSession(session_id, 3_600_000, "l" * 200))
+            await self.do(OpenSession(session_id, timeout_ms=3_600_000, label="l" * 200))
             await self.do(Create(f"/wide/c{number:05}"))
             await self.enter(session_id, f"/locks/l{number:05}")
             await self.enter(session_id, "/locks/queue")
@@ -93,13 +93,19 @@ class Crowded:
             await self.do(Release(first.path, first.stat.czxid))
         for number in range(MANY):
             await self.do(
-                Create(f"/d/e{number:05}", b"x" * 100, CreateMode.EPHEMERAL, session_id="s0")
+                Create(
+                    f"/d/e{number:05}", data=b"x" * 100, mode=CreateMode.EPHEMERAL, session_id="s0"
+                )
             )
 
     async def enter(
         self, session_id: str, directory: str, prefix: str = "lock-", data: bytes = b"{}"
     ) -> Any:
-        return await self.do(Enter((directory,), prefix, Kind.EXCLUSIVE, session_id, data))
+        return await self.do(
+            Enter(
+                (directory,), prefix=prefix, kind=Kind.EXCLUSIVE, session_id=session_id, data=data
+            )
+        )
 
     def made(self, *operations: Operation) -> None:
         """Have these done, each by itself, before what is measured."""

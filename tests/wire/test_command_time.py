@@ -88,7 +88,7 @@ Row = Callable[[Crowded, int], Operation]
 
 def _owner(scene: Crowded, number: int) -> str:
     session_id = f"owner-{next(_NUMBERS)}-{number}"
-    scene.made(OpenSession(session_id, 3_600_000, ""))
+    scene.made(OpenSession(session_id, timeout_ms=3_600_000, label=""))
     return session_id
 
 
@@ -104,13 +104,23 @@ def _held_before_many(
     session_id = session_id or _owner(scene, number)
     directory = f"/locks/moved-{kind.value}-{session_id}"
     held = _entered(
-        scene, Enter((directory,), "lock-", Kind.EXCLUSIVE, session_id, b"{}", **options)
+        scene,
+        Enter(
+            (directory,),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id=session_id,
+            data=b"{}",
+            **options,
+        ),
     )
 
     async def queue() -> None:
         for _ in range(BEHIND):
             prefix = "read-" if kind is Kind.SHARED else "lock-"
-            await scene.do(Enter((directory,), prefix, kind, session_id, b"{}"))
+            await scene.do(
+                Enter((directory,), prefix=prefix, kind=kind, session_id=session_id, data=b"{}")
+            )
 
     scene.loop.run(queue())
     return held
@@ -122,7 +132,14 @@ def _slots_with_many(scene: Crowded, number: int) -> Operation:
 
     async def queue() -> None:
         for _ in range(BEHIND):
-            entry = Enter((directory,), "slot-", Kind.SLOT, session_id, b"{}", size=1)
+            entry = Enter(
+                (directory,),
+                prefix="slot-",
+                kind=Kind.SLOT,
+                session_id=session_id,
+                data=b"{}",
+                size=1,
+            )
             await scene.do(entry)
 
     scene.loop.run(queue())
@@ -132,8 +149,8 @@ def _slots_with_many(scene: Crowded, number: int) -> Operation:
 def _closed_queue(scene: Crowded, number: int) -> Operation:
     path, czxid = _held_before_many(scene, number, Kind.SHARED, lock_delay_ms=60_000)
     directory = path.rpartition("/")[0]
-    scene.made(Revoke(path, czxid, "", ""))
-    return Reopen(f"{directory}/delay-0000000000", czxid, 1)
+    scene.made(Revoke(path, czxid=czxid, by="", reason=""))
+    return Reopen(f"{directory}/delay-0000000000", czxid=czxid, term=1)
 
 
 def _with_many_ephemerals(scene: Crowded, number: int) -> str:
@@ -160,7 +177,7 @@ def _taking_out(scene: Crowded, number: int) -> Operation:
     scene.member._in_pieces[-1].stop()  # or the leader would have been quicker
     scene.made(SetAccess(is_on=False))
     session_id = f"nobody-{next(_NUMBERS)}"
-    scene.loop.run(scene.do(OpenSession(session_id, 3_600_000, ""), NOBODY))
+    scene.loop.run(scene.do(OpenSession(session_id, timeout_ms=3_600_000, label=""), NOBODY))
     path, _ = _held_before_many(scene, number, Kind.EXCLUSIVE, session_id)
     _with_access(scene)
     locks = scene.member._replica.machine.locks
@@ -206,7 +223,13 @@ def _shared_by_many(scene: Crowded, number: int) -> Operation:
         for each in range(LIMITS.recursive_delete_max - 1):
             owner, session_id = f"o{each}", sessions[each % 4]
             entry = Enter(
-                (directory,), "read-", Kind.SHARED, session_id, b"{}", owner, max_hold_ms=3_600_000
+                (directory,),
+                prefix="read-",
+                kind=Kind.SHARED,
+                session_id=session_id,
+                data=b"{}",
+                owner=owner,
+                max_hold_ms=3_600_000,
             )
             await scene.do(entry)
 
@@ -223,8 +246,8 @@ def _abandoned(scene: Crowded, number: int) -> Operation:
 
 
 def _reaped(scene: Crowded, number: int) -> Operation:
-    scene.made(Create(f"/ttl{number}", b"", CreateMode.TTL, ttl_ms=3_600_000))
-    return Reap(f"/ttl{number}", 1, 1, 1)
+    scene.made(Create(f"/ttl{number}", data=b"", mode=CreateMode.TTL, ttl_ms=3_600_000))
+    return Reap(f"/ttl{number}", mzxid=1, pzxid=1, term=1)
 
 
 # --- access rights, on, with as many roles and identities as there may be
@@ -241,7 +264,7 @@ def _with_access(scene: Crowded) -> None:
             roles = tuple([f"r{number}" for number in range(ROLES_PER_IDENTITY_MAX)])
             for number in range(table.identity_count, IDENTITIES_MAX - 10):
                 await scene.do(PutIdentity(f"i{number}", roles))
-            await scene.do(InitAccess("operator", "operator", bytes(32)))
+            await scene.do(InitAccess("operator", token_id="operator", digest=bytes(32)))
         await scene.do(SetAccess(is_on=True))
 
     scene.loop.run(fill())
@@ -255,7 +278,9 @@ def _identity_of_many(scene: Crowded, number: int) -> str:
     """Return an identity with a token, which has opened many sessions, each with a lock."""
     _with_access(scene)
     identity, token_id = f"owner{number}", f"owner{next(_NUMBERS):08d}"
-    scene.made(PutIdentity(identity, ("admin",)), AddToken(identity, token_id, bytes(32)))
+    scene.made(
+        PutIdentity(identity, ("admin",)), AddToken(identity, token_id=token_id, digest=bytes(32))
+    )
     token = scene.member._replica.machine.access.token(token_id)
     assert token is not None, "it was added"
 
@@ -263,7 +288,13 @@ def _identity_of_many(scene: Crowded, number: int) -> str:
         for each in range(BEHIND):
             session_id = f"{token_id}-{each}"
             await scene.do(OpenSession(session_id, 3_600_000), token.caller)
-            wanted = Enter((f"/locks/{session_id}",), "lock-", Kind.EXCLUSIVE, session_id, b"{}")
+            wanted = Enter(
+                (f"/locks/{session_id}",),
+                prefix="lock-",
+                kind=Kind.EXCLUSIVE,
+                session_id=session_id,
+                data=b"{}",
+            )
             await scene.do(wanted, token.caller)
 
     scene.loop.run(open_many())
@@ -273,7 +304,7 @@ def _identity_of_many(scene: Crowded, number: int) -> str:
 def _init_access(scene: Crowded, number: int) -> Operation:
     _with_access(scene)
     scene.made(SetAccess(is_on=False))
-    return InitAccess("operator", f"operator{number}", bytes(32))
+    return InitAccess("operator", token_id=f"operator{number}", digest=bytes(32))
 
 
 def _set_access(scene: Crowded, _number: int) -> Operation:
@@ -301,7 +332,7 @@ def _put_identity(scene: Crowded, number: int) -> Operation:
     subjects = tuple(
         [f"cert:{number}-{each}" + "s" * 400 for each in range(SUBJECTS_PER_IDENTITY_MAX)]
     )
-    return PutIdentity(f"i{number}", roles, subjects)
+    return PutIdentity(f"i{number}", roles=roles, subjects=subjects)
 
 
 def _drop_token(scene: Crowded, number: int) -> Operation:
@@ -329,12 +360,14 @@ ROWS: dict[type, Row] = {
     Check: lambda scene, number: Check("/wide"),
     Multi: _multi,
     Guarded: _guarded,
-    OpenSession: lambda scene, number: OpenSession(f"new-{number}", 60_000, "l" * 256),
+    OpenSession: lambda scene, number: OpenSession(
+        f"new-{number}", timeout_ms=60_000, label="l" * 256
+    ),
     CloseSession: lambda scene, number: CloseSession(
-        _with_many_ephemerals(scene, number), "", ENDED_AT_ONCE
+        _with_many_ephemerals(scene, number), failure="", at_once=ENDED_AT_ONCE
     ),
     ExpireSession: lambda scene, number: ExpireSession(
-        _with_many_ephemerals(scene, number), 1, 0, ENDED_AT_ONCE
+        _with_many_ephemerals(scene, number), term=1, silent_ms=0, at_once=ENDED_AT_ONCE
     ),
     FinishSession: _finishing,
     FinishGrants: _granting_on,
@@ -342,21 +375,27 @@ ROWS: dict[type, Row] = {
     Abandon: _abandoned,
     Reap: _reaped,
     Enter: lambda scene, number: Enter(
-        _multi_lock(number), "lock-", Kind.EXCLUSIVE, _owner(scene, number), b"x" * 4_096
+        _multi_lock(number),
+        prefix="lock-",
+        kind=Kind.EXCLUSIVE,
+        session_id=_owner(scene, number),
+        data=b"x" * 4_096,
     ),
     Downgrade: lambda scene, number: Downgrade(*_held_before_many(scene, number, Kind.SHARED)),
     Resize: _slots_with_many,
     Note: lambda scene, number: Note(
-        *_held_before_many(scene, number, Kind.EXCLUSIVE), b"n" * 1_024
+        *_held_before_many(scene, number, Kind.EXCLUSIVE), data=b"n" * 1_024
     ),
     ExtendHold: lambda scene, number: ExtendHold(
-        *_held_before_many(scene, number, Kind.SHARED, max_hold_ms=3_600_000), 0, 7_200_000
+        *_held_before_many(scene, number, Kind.SHARED, max_hold_ms=3_600_000),
+        by_ms=0,
+        to_ms=7_200_000,
     ),
     Revoke: lambda scene, number: Revoke(
-        *_held_before_many(scene, number, Kind.SHARED), "b" * 256, "r" * 512
+        *_held_before_many(scene, number, Kind.SHARED), by="b" * 256, reason="r" * 512
     ),
     EndHold: lambda scene, number: EndHold(
-        *_held_before_many(scene, number, Kind.SHARED, max_hold_ms=3_600_000), 1
+        *_held_before_many(scene, number, Kind.SHARED, max_hold_ms=3_600_000), term=1
     ),
     Reopen: _closed_queue,
     SetLimits: lambda scene, number: SetLimits((("znodes_max", 1_000_000 - number),)),
@@ -407,17 +446,31 @@ def test_the_most_grants_that_may_be_set_for_one_command_do_not_hold_the_loop() 
         def act(repetition: int) -> None:
             session_id = _owner(scene, repetition)
             directory = f"/locks/most-{session_id}"
-            first = _entered(scene, Enter((directory,), "lock-", Kind.EXCLUSIVE, session_id, b"{}"))
+            first = _entered(
+                scene,
+                Enter(
+                    (directory,),
+                    prefix="lock-",
+                    kind=Kind.EXCLUSIVE,
+                    session_id=session_id,
+                    data=b"{}",
+                ),
+            )
 
             async def queue() -> None:
                 for each in range(most):
                     owner = f"o{each}"
                     await scene.do(
                         Enter(
-                            (directory,), "read-", Kind.SHARED, session_id, b"{}", owner,
+                            (directory,),
+                            prefix="read-",
+                            kind=Kind.SHARED,
+                            session_id=session_id,
+                            data=b"{}",
+                            owner=owner,
                             max_hold_ms=3_600_000,
                         )
-                    )  # fmt: skip
+                    )
 
             scene.loop.run(queue())
             scene.loop.loop.longest_ms = 0.0

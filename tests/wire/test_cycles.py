@@ -89,7 +89,7 @@ def _streamed(
     headers = {"accept": accept} if accept else {}
     asked = (
         frames.Hello(frames.VERSION, frames.HelloSettings()),
-        frames.RequestFrame(1, method, path, headers, data),
+        frames.RequestFrame(1, method=method, target=path, headers=headers, body=data),
     )
     connection.sendall(frames.PREFACE + b"".join(map(frames.encoded, asked)))
     connection.settimeout(max(waits, 0.001))

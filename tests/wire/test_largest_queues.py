@@ -57,8 +57,8 @@ def fill(scene: Crowded) -> None:
         for number in range(LONG):
             session_id = f"{prefix}{number // _EACH}"
             if number % _EACH == 0:
-                do(OpenSession(session_id, 3_600_000, "l" * 200))
-            do(Enter((directory,), prefix, kind, session_id, _DATA))
+                do(OpenSession(session_id, timeout_ms=3_600_000, label="l" * 200))
+            do(Enter((directory,), prefix=prefix, kind=kind, session_id=session_id, data=_DATA))
 
 
 async def restore(scene: Crowded) -> None:

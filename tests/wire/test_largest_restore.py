@@ -45,12 +45,16 @@ Do = Callable[..., object]
 
 def _sessions(do: Do) -> None:
     for number in range(NEW_CLUSTER.sessions_max):
-        do(OpenSession(f"s{number}", 60_000, "l" * 100, address=f"10.0.{number % 9}.1"))
+        do(
+            OpenSession(
+                f"s{number}", timeout_ms=60_000, label="l" * 100, address=f"10.0.{number % 9}.1"
+            )
+        )
 
 
 def _enter(do: Do, directory: str, kind: Kind, session_id: str) -> Release:
     prefix = "read-" if kind is Kind.SHARED else "lock-"
-    entered = do(Enter((directory,), prefix, kind, session_id, b"{}"))
+    entered = do(Enter((directory,), prefix=prefix, kind=kind, session_id=session_id, data=b"{}"))
     path, stat = entered.contenders[0].path, entered.contenders[0].stat  # type: ignore[attr-defined]
     return Release(path, stat.czxid)
 
@@ -58,7 +62,7 @@ def _enter(do: Do, directory: str, kind: Kind, session_id: str) -> Release:
 def _queue(do: Do) -> None:
     for number in range(NEW_CLUSTER.children_max):
         if number % NEW_CLUSTER.ephemerals_per_session_max == 0:
-            do(OpenSession(f"s{number}", 60_000, ""))
+            do(OpenSession(f"s{number}", timeout_ms=60_000, label=""))
             session_id = f"s{number}"
         _enter(do, "/locks/shared", Kind.SHARED, session_id)
 
@@ -68,15 +72,17 @@ def _many_values(do: Do) -> None:
     for parent in range(100):
         names = [f"/d{parent}/c{number:04}" for number in range(990)]
         do(Multi((Create(f"/d{parent}"), *[Create(name, b"x") for name in names])))
-    do(OpenSession("s", 60_000, ""))
+    do(OpenSession("s", timeout_ms=60_000, label=""))
     for number in range(NEW_CLUSTER.ephemerals_per_session_max):
         _enter(do, f"/locks/l{number}", Kind.EXCLUSIVE, "s")
-    do(OpenSession("t", 60_000, ""))
+    do(OpenSession("t", timeout_ms=60_000, label=""))
     for number in range(30_000):
         do(_enter(do, f"/locks/m{number % 7}", Kind.EXCLUSIVE, "t"))
     do(Create("/a"))
     for number in range(2 * NEW_CLUSTER.clients_max):
-        request = RequestId(f"client-{number % NEW_CLUSTER.clients_max}", 1 + number // 20_000, 0)
+        request = RequestId(
+            f"client-{number % NEW_CLUSTER.clients_max}", number=1 + number // 20_000, floor_index=0
+        )
         do(SetData("/a", b"x"), request)
 
 
@@ -101,7 +107,7 @@ def _fill(machine: StateMachine, fill: Callable[[Do], None]) -> None:
         NEW_CLUSTER, grant_history_max=200_000, grant_history_bytes_max=1 << 30,
         sessions_per_client_max=1_000_000, ordinary_percent_max=100,
     )  # fmt: skip
-    do(SetLimits(limits.items(), 0, (), "ops"))
+    do(SetLimits(limits.items(), expected_version=0, rules=(), by="ops"))
     fill(do)
 
 

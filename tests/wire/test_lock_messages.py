@@ -48,28 +48,36 @@ VALUES: tuple[Any, ...] = (
     ),
     views.LockView(lock="daily", holder=None, holders=(), queue=(), zxid=9),
     views.LockView(
-        lock="daily", holder=HOLDER, holders=(HOLDER,), queue=(), zxid=9, size=3,
+        lock="daily",
+        holder=HOLDER,
+        holders=(HOLDER,),
+        queue=(),
+        zxid=9,
+        size=3,
         closed=views.Closed(5, 2),
-        waits=views.Spread(9, 1, 2, 3), holds=views.Spread(9, 4, 5, 6),
-        denied=views.Denied(1, 2, 3),
+        waits=views.Spread(count=9, p50_ms=1, p95_ms=2, p99_ms=3),
+        holds=views.Spread(count=9, p50_ms=4, p95_ms=5, p99_ms=6),
+        denied=views.Denied(1, left=2, since_ms=3),
     ),
     replace(HOLDER, kind="slot", is_holder=True, note=b"\xff", lease_ms=9, safe_ms=3, granted_ms=8),
-    views.LockList((views.LockSummary("daily", HOLDER, 3, 0),), "daily"),
-    views.ElectionView("e", ELECTED, (replace(ELECTED, value=None),), 9),
+    views.LockList(
+        (views.LockSummary("daily", holder=HOLDER, queue_length=3, held_ms=0),), "daily"
+    ),
+    views.ElectionView("e", elected=ELECTED, candidates=(replace(ELECTED, value=None),), zxid=9),
     views.Elected(ELECTED, 9),
     history.GrantPage((RECORD, replace(RECORD, is_election=True, how="")), 7),
-    history.GrantStory(RECORD, None, "It was forced."),
-    history.GrantStory(RECORD, RECORD, ""),
+    history.GrantStory(RECORD, next=None, summary="It was forced."),
+    history.GrantStory(RECORD, next=RECORD, summary=""),
     SEVERAL,
     replace(GRANT, is_election=True, lease_ms=9, safe_ms=3),
     grants.AcquireReply(GRANT),
     grants.NoteReply("42-1337", 9),
-    grants.SizeReply("daily", 3, 9),
+    grants.SizeReply("daily", size=3, zxid=9),
     grants.RevokeReply(RECORD, 1338),
     grants.ReleaseReply("42-1337"),
     grants.AbandonReply(None),
-    grants.Proclaimed("42-1337", 1337, 1340),
-)  # fmt: skip
+    grants.Proclaimed("42-1337", epoch=1337, zxid=1340),
+)
 
 
 def over_the_wire(body: Any, encoding: Encoding) -> Any:
@@ -86,12 +94,21 @@ def test_replies_survive(encoding: Encoding) -> None:
 def test_requests_survive() -> None:
     """What a client asks is what the server reads."""
     for wish in (
-        acquire.Acquire("me", "h", 7, "t", session_id="aa", timeout_ms=0, on_disconnect="stay"),
         acquire.Acquire(
-            session_id="aa", kind="slot", owner="o", size=3, lock_delay_ms=1, max_hold_ms=2,
-            when_unsure="continue", purpose="correctness", guard="postgresql",
+            "me", host="h", pid=7, trace_id="t", session_id="aa", timeout_ms=0, on_disconnect="stay"
         ),
-    ):  # fmt: skip
+        acquire.Acquire(
+            session_id="aa",
+            kind="slot",
+            owner="o",
+            size=3,
+            lock_delay_ms=1,
+            max_hold_ms=2,
+            when_unsure="continue",
+            purpose="correctness",
+            guard="postgresql",
+        ),
+    ):
         assert read_acquire(to_body(wish)) == wish
     several = acquire.AcquireSeveral(session_id="aa", names=("b", "a"))
     assert read_acquire_several(to_body(several)) == several
@@ -139,8 +156,9 @@ def test_what_is_asked_of_a_held_grant_survives() -> None:
     ):
         assert from_body(type(asked), to_body(asked)) == asked
     for revoke in (
-        grants.RevokeBody("ann", "stuck"), grants.RevokeBody("ann", "stuck", "42-1337")
-    ):  # fmt: skip
+        grants.RevokeBody("ann", "stuck"),
+        grants.RevokeBody("ann", reason="stuck", grant_id="42-1337"),
+    ):
         assert read_revoke(to_body(revoke)) == revoke
 
 

@@ -50,14 +50,16 @@ class Past:
         return machine.apply(Command(operation, 1), machine.applied_index, 1).unwrap()
 
     def _enter(self, directory: str, prefix: str, kind: Kind) -> Release:
-        entered = self._do(Enter((directory,), prefix, kind, "s", b"{}"))
+        entered = self._do(
+            Enter((directory,), prefix=prefix, kind=kind, session_id="s", data=b"{}")
+        )
         path, stat = entered.contenders[0].path, entered.contenders[0].stat  # type: ignore[attr-defined]
         return Release(path, stat.czxid)
 
     def _fill(self) -> None:
         limits = replace(NEW_CLUSTER, grant_history_max=LONGEST, grant_history_bytes_max=1 << 30)
-        self._do(SetLimits(limits.items(), 0, (), "ops"))
-        self._do(OpenSession("s", 3_600_000, ""))
+        self._do(SetLimits(limits.items(), expected_version=0, rules=(), by="ops"))
+        self._do(OpenSession("s", timeout_ms=3_600_000, label=""))
         for _ in range(LONGEST // 2 // _TOGETHER):
             shared = [self._enter("/locks/shared", "read-", Kind.SHARED) for _ in range(_TOGETHER)]
             for each in reversed(shared):

@@ -75,7 +75,7 @@ def _head(path: str) -> Row:
 def _deadlocked(scene: Crowded, repetition: int) -> None:
     """As many refusals as are kept, each of a request that would wait for itself."""
     if repetition == 0:
-        scene.made(OpenSession("again", 3_600_000, ""))
+        scene.made(OpenSession("again", timeout_ms=3_600_000, label=""))
         body = {"session_id": "again", "owner": "o" * 128}
         scene.call("POST", "/v1/locks/again", body)
         for _ in range(KEPT_MAX):
@@ -121,7 +121,10 @@ def _deleted(scene: Crowded, repetition: int) -> None:
 def _closed(scene: Crowded, repetition: int) -> None:
     """End a session with many locks, and somebody behind it in some: far more than go at once."""
     session_id, other_id = f"closing{repetition}", f"heir{repetition}"
-    scene.made(OpenSession(session_id, 3_600_000, ""), OpenSession(other_id, 3_600_000, ""))
+    scene.made(
+        OpenSession(session_id, timeout_ms=3_600_000, label=""),
+        OpenSession(other_id, timeout_ms=3_600_000, label=""),
+    )
 
     async def fill() -> None:
         for number in range(_LOCKS_OF_ONE):
@@ -174,14 +177,17 @@ def _session_with_many(scene: Crowded, _repetition: int) -> None:
     if scene.member._replica.machine.session("owner") is None:
         top = "/" + "/".join(["p" * 200] * 4)
         parents = [top[: 201 * (each + 1)] for each in range(4)]
-        scene.made(OpenSession("owner", 3_600_000, ""), *[Create(each) for each in parents])
+        scene.made(
+            OpenSession("owner", timeout_ms=3_600_000, label=""),
+            *[Create(each) for each in parents],
+        )
         names = [f"{top}/{each:05}" for each in range(LIMITS.ephemerals_per_session_max)]
         scene.made_at_once([_owned(name + "e" * 200) for name in names])
     scene.call("GET", "/v1/sessions/owner")
 
 
 def _owned(path: str) -> Create:
-    return Create(path, b"", CreateMode.EPHEMERAL, session_id="owner")
+    return Create(path, data=b"", mode=CreateMode.EPHEMERAL, session_id="owner")
 
 
 def _with_page(scene: Crowded) -> None:
@@ -195,7 +201,7 @@ def _with_page(scene: Crowded) -> None:
         subjects = tuple(
             [f"cert:{number}-{each}{'s' * 400}" for each in range(SUBJECTS_PER_IDENTITY_MAX)]
         )
-        scene.made(PutIdentity(f"i{number}", roles, subjects))
+        scene.made(PutIdentity(f"i{number}", roles=roles, subjects=subjects))
         scene.made(
             *[
                 AddToken(
@@ -428,11 +434,13 @@ def test_no_delete_of_an_ephemeral_crowd_holds_the_loop(scene: Crowded) -> None:
 
     def act(repetition: int) -> None:
         top, session_id = f"/crowd{repetition}", f"owner{repetition}"
-        scene.made(Create(top), OpenSession(session_id, 60_000, ""))
+        scene.made(Create(top), OpenSession(session_id, timeout_ms=60_000, label=""))
         count = LIMITS.recursive_delete_max - 1
         scene.made(
             *[
-                Create(f"{top}/e{number}", b"", CreateMode.EPHEMERAL, session_id=session_id)
+                Create(
+                    f"{top}/e{number}", data=b"", mode=CreateMode.EPHEMERAL, session_id=session_id
+                )
                 for number in range(count)
             ]
         )

@@ -52,16 +52,27 @@ def over_the_wire(body: Any, encoding: Encoding) -> Any:
 def test_operations_survive(encoding: Encoding) -> None:
     """A multi and a guarded write are read as what was written."""
     every: tuple[operations.Operation, ...] = (
-        operations.Create("/a", b"\x00\xff", "ttl", None, 5, "container"),
-        operations.Create("/e", b"text", "ephemeral", "aa"),
-        operations.SetData("/a", b"", 3),
-        operations.Delete("/a", 2, 9, True),
-        operations.Check("/a", True, 1, 2, False, "aa"),
+        operations.Create(
+            "/a", data=b"\x00\xff", mode="ttl", session_id=None, ttl_ms=5, parents="container"
+        ),
+        operations.Create("/e", data=b"text", mode="ephemeral", session_id="aa"),
+        operations.SetData("/a", data=b"", expected_version=3),
+        operations.Delete("/a", expected_version=2, expected_czxid=9, is_recursive=True),
+        operations.Check(
+            "/a",
+            exists=True,
+            expected_version=1,
+            expected_czxid=2,
+            has_children=False,
+            expected_owner="aa",
+        ),
         operations.Check("/b", exists=False),
         operations.Read("/a"),
     )
     multi = operations.Multi(every)
-    guarded = operations.Guarded((operations.Check("/b", exists=False),), every, (every[-1],))
+    guarded = operations.Guarded(
+        (operations.Check("/b", exists=False),), then=every, otherwise=(every[-1],)
+    )
 
     assert read_multi(over_the_wire(to_body(multi, encoding), encoding)) == multi
     assert read_multi(over_the_wire(to_body(guarded, encoding), encoding)) == guarded
@@ -73,8 +84,8 @@ def test_replies_survive(encoding: Encoding) -> None:
     values: list[Any] = [
         sessions.SessionLease("aa", 10),
         sessions.SessionLease(
-            "aa", 10, {"/locks/daily/lock-0000000042": 5},
-            (LOST,),
+            "aa", timeout_ms=10, holds={"/locks/daily/lock-0000000042": 5},
+            lost=(LOST,),
         ),
         sessions.SessionClosed("aa", False),
         replace(SESSION, ephemerals=("/a",)),
@@ -94,13 +105,17 @@ def test_requests_survive() -> None:
     """What a client asks is what the server reads."""
     opening = sessions.SessionRequest(5_000, "me")
     assert from_body(sessions.SessionRequest, to_body(opening)) == opening
-    watch = watches.WatchRequest((watches.WatchSelector("/a", watches.WatchKind.SUBTREE),), 7, True)
+    watch = watches.WatchRequest(
+        (watches.WatchSelector("/a", watches.WatchKind.SUBTREE),), from_zxid=7, is_one_shot=True
+    )
     assert from_body(watches.WatchRequest, to_body(watch)) == watch
 
 
 def test_stream_lines_survive() -> None:
     """Every kind of line is read as what was said, errors as their class."""
-    event = watches.Event(watches.EventType.CREATED, "/a", 0, 3, "aa")
+    event = watches.Event(
+        watches.EventType.CREATED, path="/a", version=0, czxid=3, ephemeral_owner="aa"
+    )
     for line in (
         watches.Watching(1),
         watches.Change(3, (event,)),
@@ -117,7 +132,7 @@ def test_a_client_lives_with_fields_of_a_later_server() -> None:
     """A response may grow; a request may not."""
     grown = {"path": "/a", "data": "x", "stat": {**to_body(STAT), "new": 1}, "new": [1]}
 
-    assert from_body(Znode, grown) == Znode("/a", b"x", STAT)
+    assert from_body(Znode, grown) == Znode("/a", data=b"x", stat=STAT)
     with pytest.raises(BadArgumentsError, match="unknown field 'new'"):
         read_multi({"operations": [{"op": "read", "path": "/a", "new": 1}]})
 

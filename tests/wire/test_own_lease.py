@@ -63,7 +63,7 @@ class Face:
         elif self.is_msgpack:
             headers["Accept"] = kind
         encoded = msgpack.packb(body) if self.is_msgpack else json.dumps(body).encode()
-        return Request("POST", self.target, headers, encoded)
+        return Request("POST", target=self.target, headers=headers, body=encoded)
 
     async def ask(self, network: Network, **fields: Any) -> dict[str, Any]:
         """Return the grant, or the problem."""

@@ -84,7 +84,7 @@ async def serving(
     app.router.add_route(
         "*",
         "/x",
-        adapted(Route("*", "/x", route, "x", is_open=True), door),
+        adapted(Route("*", template="/x", handler=route, operation_id="x", is_open=True), door),
         expect_handler=continuing(door),
     )
     server = HttpServer(app, config, SystemClock(), client_urls=client_urls)

@@ -168,7 +168,7 @@ async def test_what_is_safe_is_less_by_what_the_answer_took(world: MemoryCluster
 
     async def asked(target: str, body: Any) -> Any:
         headers = {"content-type": "application/msgpack"}
-        request = Request("POST", target, headers, body and msgpack.packb(body))
+        request = Request("POST", target=target, headers=headers, body=body and msgpack.packb(body))
         return msgpack.unpackb((await transport.request("http://late:1", request, 60_000)).body)
 
     opened = await asked("/v1/sessions", {"timeout_ms": 10_000})

@@ -86,6 +86,6 @@ def echo(peer: Peer, frame: FromClient) -> None:
         case frames.Hello():
             welcome(peer)
         case frames.RequestFrame(number, _, target, _, _):
-            peer.send(frames.AnswerFrame(number, 200, {}, target.encode()))
+            peer.send(frames.AnswerFrame(number, status=200, headers={}, body=target.encode()))
         case frames.PingFrame(number):
             peer.send(frames.Pong(number))

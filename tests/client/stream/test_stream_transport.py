@@ -39,7 +39,7 @@ class Http:
 
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         self.asked.append(request.target)
-        return Response(200, {}, b"by HTTP")
+        return Response(status=200, headers={}, body=b"by HTTP")
 
     def stream(self, endpoint: str, request: Request, timeout_ms: int) -> Any:
         raise NotImplementedError
@@ -49,7 +49,7 @@ class Http:
 
 
 def get(target: str, body: bytes | None = None) -> Request:
-    return Request("GET", target, {"Accept": "application/msgpack"}, body)
+    return Request("GET", target=target, headers={"Accept": "application/msgpack"}, body=body)
 
 
 def linked(
@@ -82,7 +82,9 @@ def test_answers_go_to_whom_they_belong_in_any_order() -> None:
             welcome(peer)
         elif len(peer.requests()) == 5:
             for each in reversed(peer.requests()):
-                peer.send(frames.AnswerFrame(each.id, 200, {}, each.target.encode()))
+                peer.send(
+                    frames.AnswerFrame(each.id, status=200, headers={}, body=each.target.encode())
+                )
 
     async def scenario() -> None:
         network, transport = linked(backwards)
@@ -274,7 +276,7 @@ def test_a_member_that_is_only_slow_keeps_its_connection() -> None:
         network, transport = linked(slow)
         late = await ended(transport.request(A, get("/slow"), 100))
         await asyncio.sleep(3)
-        network.peer(A).send(frames.AnswerFrame(1, 200, {}, b"too late"))
+        network.peer(A).send(frames.AnswerFrame(1, status=200, headers={}, body=b"too late"))
         answer = await transport.request(A, get("/quick"), 100)
 
         assert isinstance(late, ConnectionLostError)
@@ -290,7 +292,7 @@ def test_a_cancelled_call_says_so() -> None:
 
     def late(peer: Peer, frame: FromClient) -> None:
         if isinstance(frame, frames.Cancel):
-            peer.send(frames.AnswerFrame(frame.id, 200, {}, b""))
+            peer.send(frames.AnswerFrame(frame.id, status=200, headers={}, body=b""))
         elif not isinstance(frame, frames.RequestFrame) or frame.target != "/a":
             echo(peer, frame)
 
@@ -329,7 +331,7 @@ def test_goaway_in_the_middle() -> None:
 
         assert (await transport.request(A, get("/next"), 1_000)).body == b"/next"
         assert len(network.peers[A]) == 2
-        first.send(frames.AnswerFrame(held[0].id, 200, {}, b"done"))
+        first.send(frames.AnswerFrame(held[0].id, status=200, headers={}, body=b"done"))
         assert (await under_way).body == b"done"
         await asyncio.sleep(0.1)
         assert first.is_lost
@@ -432,7 +434,7 @@ def test_requests_beyond_what_a_connection_takes_get_another() -> None:
         assert [len(each.requests()) for each in network.peers[A]] == [2, 2, 1]
         for peer in network.peers[A]:
             for each in peer.requests():
-                peer.send(frames.AnswerFrame(each.id, 200, {}, b""))
+                peer.send(frames.AnswerFrame(each.id, status=200, headers={}, body=b""))
         await asyncio.gather(*calls)
         await asyncio.sleep(60)  # idle_ms: by then each was pinged, or closed as a spare one
         assert len(transport._connections[A]) == 1
@@ -467,7 +469,7 @@ def test_a_body_that_the_stream_does_not_take_goes_by_http() -> None:
     "mistake",
     [
         b"\0\0\0\1\xc0",
-        frames.encoded(frames.AnswerFrame(9, 200, {}, b"")),
+        frames.encoded(frames.AnswerFrame(9, status=200, headers={}, body=b"")),
         frames.encoded(frames.Welcome(1, frames.WelcomeSettings("n1"))),
         b"\xff\xff\xff\xff",
     ],
@@ -581,7 +583,7 @@ def test_a_leader_that_is_full_is_not_asked_again_soon(is_welcomed: bool) -> Non
         elif isinstance(frame, frames.RequestFrame):
             asked += 1
             body = encode(to_problem(error), Encoding.MSGPACK)
-            peer.send(frames.AnswerFrame(frame.id, 503, {}, body))
+            peer.send(frames.AnswerFrame(frame.id, status=503, headers={}, body=body))
             peer.send(frames.GoAway(to_problem(error)))
             peer.transport.close()
 
@@ -644,7 +646,7 @@ def test_lines_with_credit() -> None:
     def lines(peer: Peer, frame: FromClient) -> None:
         match frame:
             case frames.RequestFrame(number):
-                peer.send(frames.Head(number, 200, {"coordinator-zxid": "7"}))
+                peer.send(frames.Head(number, status=200, headers={"coordinator-zxid": "7"}))
                 peer.send(frames.Line(number, b""))
                 for _ in range(3):
                     peer.send(frames.Line(number, bytes(100_000)))
@@ -673,7 +675,7 @@ def test_lines_that_go_on_are_credited_and_given_up() -> None:
     def endless(peer: Peer, frame: FromClient) -> None:
         match frame:
             case frames.RequestFrame(number):
-                peer.send(frames.Head(number, 200, {}))
+                peer.send(frames.Head(number, status=200, headers={}))
                 peer.send(frames.Line(number, bytes(200_000)))
             case frames.Credit(number, amount):
                 peer.send(frames.Line(number, amount.to_bytes(4, "big")))
@@ -703,7 +705,7 @@ def test_a_stream_whose_member_falls_silent_breaks() -> None:
             if is_dead:
                 return
             if isinstance(frame, frames.RequestFrame):
-                peer.send(frames.Head(frame.id, 200, {}))
+                peer.send(frames.Head(frame.id, status=200, headers={}))
             else:
                 echo(peer, frame)
 
@@ -728,7 +730,7 @@ def test_a_problem_instead_of_lines_is_read_whole() -> None:
 
     def refuses(peer: Peer, frame: FromClient) -> None:
         if isinstance(frame, frames.RequestFrame):
-            peer.send(frames.AnswerFrame(frame.id, 410, {}, b"problem"))
+            peer.send(frames.AnswerFrame(frame.id, status=410, headers={}, body=b"problem"))
         else:
             echo(peer, frame)
 
@@ -790,7 +792,7 @@ def test_a_heartbeat_does_not_wait_behind_a_long_answer_for_ever() -> None:
                 drips.append(asyncio.create_task(drip(peer, frame.id)))
 
         async def drip(peer: Peer, number: int) -> None:
-            sent = frames.encoded(frames.AnswerFrame(number, 200, {}, long))
+            sent = frames.encoded(frames.AnswerFrame(number, status=200, headers={}, body=long))
             for at in range(0, len(sent), 1_000):
                 peer.transport.write(sent[at : at + 1_000])
                 await asyncio.sleep(0.05)

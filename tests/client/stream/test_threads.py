@@ -77,7 +77,7 @@ def scripted(respond: Respond) -> Any:
 
 def written(number: int, path: str = "/a") -> frames.AnswerFrame:
     body = msgpack.packb({"path": path, "stat": {**STAT, "ephemeral_owner": None}})
-    return frames.AnswerFrame(number, 200, {"coordinator-index": "9"}, body)
+    return frames.AnswerFrame(number, status=200, headers={"coordinator-index": "9"}, body=body)
 
 
 def serve(peer: Peer, frame: FromClient) -> None:
@@ -85,7 +85,11 @@ def serve(peer: Peer, frame: FromClient) -> None:
         case frames.Hello():
             welcome(peer)
         case frames.RequestFrame(number, "GET"):
-            peer.send(frames.AnswerFrame(number, 200, {"coordinator-index": "9"}, STATUS))
+            peer.send(
+                frames.AnswerFrame(
+                    number, status=200, headers={"coordinator-index": "9"}, body=STATUS
+                )
+            )
         case frames.RequestFrame(number, _, target):
             peer.send(written(number, target))
 
@@ -322,7 +326,9 @@ def connected() -> Iterator[tuple[BlockingConnection, socket.socket]]:
         ours = socket.create_connection(listener.getsockname())
         theirs, _ = listener.accept()
     theirs.settimeout(10)
-    connection = BlockingConnection(URL, ours, SystemClock(), ignored, ignored)
+    connection = BlockingConnection(
+        URL, connected=ours, clock=SystemClock(), on_leader=ignored, on_lost=ignored
+    )
     connection.begin("test")
     theirs.sendall(frames.encoded(frames.Welcome(1, frames.WelcomeSettings("n1"))))
     assert connection.began.wait(10)
@@ -355,11 +361,13 @@ def test_answers_are_read_while_the_server_reads_nothing() -> None:
             connection.conversation.ask(Request("GET", "/a"), asked)
         connection._send(0)
         with connection._guard:  # of a thread that goes on to send it only later
-            put = Request("PUT", "/b", {}, bytes(900_000))
+            put = Request("PUT", target="/b", headers={}, body=bytes(900_000))
             for _ in range(20):
                 connection.conversation.ask(put, AnswerWaiter())
         server.sendall(frames.encoded(frames.Pong(0)))
-        server.sendall(frames.encoded(frames.AnswerFrame(1, 200, {}, bytes(20_000_000))))
+        server.sendall(
+            frames.encoded(frames.AnswerFrame(1, status=200, headers={}, body=bytes(20_000_000)))
+        )
 
         assert asked.lock.acquire(timeout=10)
         assert asked.response is not None
@@ -370,14 +378,16 @@ def test_answers_are_read_while_the_server_reads_nothing() -> None:
 def test_a_mistake_of_the_server_does_not_stop_the_reading_alone() -> None:
     """A request that is answered twice over fails; the connection goes on, or ends as a whole."""
     with connected() as (connection, server):
-        head = frames.encoded(frames.Head(1, 200, {}))
-        twice = head + head + frames.encoded(frames.AnswerFrame(1, 200, {}, b""))
+        head = frames.encoded(frames.Head(1, status=200, headers={}))
+        twice = (
+            head + head + frames.encoded(frames.AnswerFrame(1, status=200, headers={}, body=b""))
+        )
 
         def answer() -> None:
             asked_of(server, 2)
             server.sendall(twice)
             assert isinstance(asked_after_hello(server), frames.RequestFrame)
-            server.sendall(frames.encoded(frames.AnswerFrame(2, 200, {}, b"2")))
+            server.sendall(frames.encoded(frames.AnswerFrame(2, status=200, headers={}, body=b"2")))
 
         answering = threading.Thread(target=answer)
         answering.start()
@@ -399,7 +409,7 @@ def asked_after_hello(server: socket.socket) -> FromClient:
 def test_a_call_ends_at_its_deadline_though_the_server_reads_nothing() -> None:
     """What it had sent in part is sent to the end by another thread; the connection goes on."""
     with connected() as (connection, server):
-        long = Request("PUT", "/a", {}, bytes(900_000))
+        long = Request("PUT", target="/a", headers={}, body=bytes(900_000))
         for _ in range(8):
             with pytest.raises(OutcomeUnknownError, match="no answer within"):
                 connection.ask(long, 50)
@@ -414,7 +424,9 @@ def test_a_call_ends_at_its_deadline_though_the_server_reads_nothing() -> None:
         answering = threading.Thread(
             target=lambda: (
                 asked_after_hello(server),
-                server.sendall(frames.encoded(frames.AnswerFrame(9, 200, {}, b"9"))),
+                server.sendall(
+                    frames.encoded(frames.AnswerFrame(9, status=200, headers={}, body=b"9"))
+                ),
             )
         )
         answering.start()

@@ -34,7 +34,12 @@ from tests.raft.simulated_loop import run
 
 def listing(*ids: str, port: int = 7170) -> ClusterConfig:
     return ClusterConfig(
-        members=tuple(MemberAddress(i, f"http://h:{i}", "127.0.0.1", port + int(i)) for i in ids)
+        members=tuple(
+            MemberAddress(
+                i, client_url=f"http://h:{i}", member_host="127.0.0.1", member_port=port + int(i)
+            )
+            for i in ids
+        )
     )
 
 
@@ -74,7 +79,7 @@ def test_the_first_difference_is_one_sentence_with_both_sides(
 
 def test_a_fact_that_one_side_does_not_show_is_a_difference() -> None:
     """Whoever runs another release shows other facts; an empty value is not known yet."""
-    fact, more = Fact("a", "1", "do this"), Fact("b", "2", "do that")
+    fact, more = Fact("a", value="1", advice="do this"), Fact("b", value="2", advice="do that")
 
     assert difference((fact, more), shown((fact,)), "1", "2").endswith(
         "differ in b: '2' on member 1, nothing on member 2; do that"
@@ -82,7 +87,7 @@ def test_a_fact_that_one_side_does_not_show_is_a_difference() -> None:
     assert difference((fact,), shown((fact, more)), "1", "2").endswith(
         "nothing on member 1, '2' on member 2; run the same release on all members"
     )
-    assert difference((Fact("a", "", ""),), shown((fact,)), "1", "2") == ""
+    assert difference((Fact("a", value="", advice=""),), shown((fact,)), "1", "2") == ""
     assert difference((fact,), (("a", ""),), "1", "2") == ""
 
 
@@ -96,14 +101,14 @@ def test_a_strangers_text_cannot_forge_a_line_of_the_log() -> None:
 
 def test_facts_are_bounded() -> None:
     """So many, so long, all different: more is refused before a member starts."""
-    facts = [Fact(str(number), "", "") for number in range(FACTS_MAX)]
+    facts = [Fact(str(number), value="", advice="") for number in range(FACTS_MAX)]
     check_facts(facts)
     for wrong in (
-        [*facts, Fact("more", "", "")],
-        [Fact("a", "", ""), Fact("a", "", "")],
-        [Fact("a", "x" * (VALUE_BYTES_MAX + 1), "")],
-        [Fact(str(number), "x" * VALUE_BYTES_MAX, "") for number in range(20)],
-        [Fact("", "x", "")],
+        [*facts, Fact("more", value="", advice="")],
+        [Fact("a", value="", advice=""), Fact("a", value="", advice="")],
+        [Fact("a", value="x" * (VALUE_BYTES_MAX + 1), advice="")],
+        [Fact(str(number), value="x" * VALUE_BYTES_MAX, advice="") for number in range(20)],
+        [Fact("", value="x", advice="")],
     ):
         with pytest.raises(ConfigError):
             check_facts(wrong)
@@ -112,11 +117,14 @@ def test_facts_are_bounded() -> None:
 def test_the_longest_list_of_members_fits() -> None:
     """Nine members with the longest names there may be."""
     members = tuple(
-        MemberAddress(f"{n}{'i' * 63}", "http://h", "h" * 253, 65_535) for n in range(9)
+        MemberAddress(
+            f"{n}{'i' * 63}", client_url="http://h", member_host="h" * 253, member_port=65_535
+        )
+        for n in range(9)
     )
     facts = (*facts_of_cluster(ClusterConfig(members=members)), *facts_of_raft(RaftConfig()))
     check_facts(facts)
-    identity = Identity("c", "1", SECRET, facts)
+    identity = Identity("c", member_id="1", secret=SECRET, facts=facts)
     dialer, acceptor = (
         Dialer(identity, "2", b"d" * 32),
         Acceptor(replace(identity, member_id="2"), b"a" * 32),
@@ -139,8 +147,11 @@ def test_only_a_list_of_names_and_values_is_shown(wrong: object) -> None:
 
 def test_facts_are_under_the_proofs() -> None:
     """Both sides come to the same end; a fact changed on the way breaks the proof."""
-    mine, theirs = (Fact("a", "1", "x"),), (Fact("a", "2", "y"),)
-    one, two = Identity("c", "1", SECRET, mine), Identity("c", "2", SECRET, theirs)
+    mine, theirs = (Fact("a", value="1", advice="x"),), (Fact("a", value="2", advice="y"),)
+    one, two = (
+        Identity("c", member_id="1", secret=SECRET, facts=mine),
+        Identity("c", member_id="2", secret=SECRET, facts=theirs),
+    )
     dialer, acceptor = Dialer(one, "2", b"d" * 32), Acceptor(two, b"a" * 32)
 
     shake(dialer, acceptor)
@@ -285,7 +296,7 @@ def test_a_member_that_differs_is_met_when_it_is_put_right() -> None:
         await cluster.leader()
         last = cluster.members[2]
         await last.kill(is_power_cut=False)
-        last.facts = (Fact("limits.znodes_max", "10", "change it with a command"),)
+        last.facts = (Fact("limits.znodes_max", value="10", advice="change it with a command"),)
         await last.start()
         await asyncio.sleep(5)
         assert last.engine.status().leader_id is None

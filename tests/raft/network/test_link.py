@@ -38,7 +38,7 @@ class Heard:
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.line: Any = Line()
-        acceptor = Acceptor(Identity("c", "1", b""), b"a" * 32)
+        acceptor = Acceptor(Identity("c", member_id="1", secret=b""), b"a" * 32)
         self.link = Link(Owner(), acceptor, self._note)
         self.link._stream = self.line
         self.link._received = Seals(KEY)

@@ -27,7 +27,14 @@ ENTRY = b"e" * (RAFT.append_batch_bytes // APPEND_ENTRIES_MAX)
 LARGE = b"p" * (RAFT.frame_bytes_max - 64 * 1024)
 GROWS = frozenset({"bytes", "str", "Sequence[tuple[int, bytes]]"})
 ROWS: dict[type, say.Message] = {
-    say.Append: say.Append(5, 1, 7, 9, 5, [(5, ENTRY)] * APPEND_ENTRIES_MAX),
+    say.Append: say.Append(
+        term=5,
+        epoch=1,
+        commit_index=7,
+        prev_index=9,
+        prev_term=5,
+        entries=[(5, ENTRY)] * APPEND_ENTRIES_MAX,
+    ),
     say.Incarnation: say.Incarnation(
         number=5,
         ids=b"i" * INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES,
@@ -45,8 +52,8 @@ ROWS: dict[type, say.Message] = {
         offset=0,
         data=b"d" * RAFT.snapshot_piece_bytes,
     ),
-    say.MemberRequest: say.MemberRequest(1, "propose", LARGE),
-    say.Reply: say.Reply(1, say.REPLY_OK, "", LARGE),
+    say.MemberRequest: say.MemberRequest(request_id=1, kind="propose", payload=LARGE),
+    say.Reply: say.Reply(request_id=1, status=say.REPLY_OK, code="", payload=LARGE),
 }
 FIXED = frozenset(
     {
@@ -120,7 +127,7 @@ BOMBS: dict[str, bytes] = {
         )
     ),
     "an id": say.encode(say.Vouch("2", b"l" * FRAME)),
-    "a kind": say.encode(say.MemberRequest(1, "k" * FRAME, b"")),
+    "a kind": say.encode(say.MemberRequest(request_id=1, kind="k" * FRAME, payload=b"")),
 }
 """What a member that knows the secret could send, and none of ours does."""
 
@@ -144,8 +151,15 @@ def test_one_more_than_a_message_holds_is_refused() -> None:
         proof_term=5,
         proof_index=9,
     )
-    largest = say.Append(5, 1, 7, 9, 5, (entry,) * APPEND_ENTRIES_MAX)
-    asked = say.MemberRequest(1, "k" * 128, b"")
+    largest = say.Append(
+        term=5,
+        epoch=1,
+        commit_index=7,
+        prev_index=9,
+        prev_term=5,
+        entries=(entry,) * APPEND_ENTRIES_MAX,
+    )
+    asked = say.MemberRequest(request_id=1, kind="k" * 128, payload=b"")
 
     for said in (largest, incarnation, asked):
         assert say.decode(say.encode(said)) == said

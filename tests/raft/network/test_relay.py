@@ -359,7 +359,11 @@ class Owner:
 def test_a_line_that_is_held_back_is_found_dead(every_ms: int | None, dead_after_ms: int) -> None:
     """No byte, or a byte of an endless frame now and then: it ends, and is dialled again."""
     owner = Owner()
-    link = Link(owner, Acceptor(Identity("c", "1", b""), b"a" * 32), lambda _link, _message: None)
+    link = Link(
+        owner,
+        Acceptor(Identity("c", member_id="1", secret=b""), b"a" * 32),
+        lambda _link, _message: None,
+    )
     while owner.clock.now_ms <= dead_after_ms:
         assert not link.is_silent()
         owner.clock.now_ms += 1
@@ -421,7 +425,14 @@ async def test_a_relay_cannot_change_what_members_hold(tmp_path: Path) -> None:
         if lie is say.Append:
             entries = ((status.term, b"\x00lie"),) if done else ()
             last = status.last_index
-            forgery = say.Append(status.term, 1, last + 1, last, status.term, entries)
+            forgery = say.Append(
+                term=status.term,
+                epoch=1,
+                commit_index=last + 1,
+                prev_index=last,
+                prev_term=status.term,
+                entries=entries,
+            )
         elif lie is say.CommitNotice:
             forgery = say.CommitNotice(status.term, status.last_index + 9)
         forgeries = list(forged(forgery))

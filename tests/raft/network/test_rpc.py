@@ -37,15 +37,15 @@ async def test_what_an_earlier_life_asked_is_not_answered_to_the_next_one() -> N
 
     desk.set_handler("propose", decide)
 
-    desk.on_request("2", MemberRequest(1, "propose", b"of the first life"))
+    desk.on_request("2", MemberRequest(request_id=1, kind="propose", payload=b"of the first life"))
     await asyncio.sleep(0)
     desk.on_connection_changed("2")
-    desk.on_request("2", MemberRequest(1, "propose", b"of the second life"))
+    desk.on_request("2", MemberRequest(request_id=1, kind="propose", payload=b"of the second life"))
     decided.set_result(b"not mine")
     for _ in range(5):
         await asyncio.sleep(0)
 
-    assert line.sent == [("2", Reply(1, REPLY_OK, "", b"mine"))]
+    assert line.sent == [("2", Reply(request_id=1, status=REPLY_OK, code="", payload=b"mine"))]
 
 
 async def test_a_member_that_failed_neither_asks_nor_answers() -> None:
@@ -57,7 +57,7 @@ async def test_a_member_that_failed_neither_asks_nor_answers() -> None:
         return payload
 
     desk.set_handler("propose", echo)
-    desk.on_request("2", MemberRequest(1, "propose", b"x"))
+    desk.on_request("2", MemberRequest(request_id=1, kind="propose", payload=b"x"))
 
     desk.silence()
     for _ in range(5):
@@ -91,12 +91,12 @@ async def test_another_members_connection_takes_no_answer_away() -> None:
 
     desk.set_handler("propose", echo)
 
-    desk.on_request("2", MemberRequest(7, "propose", b"x"))
+    desk.on_request("2", MemberRequest(request_id=7, kind="propose", payload=b"x"))
     desk.on_connection_changed("3")
     for _ in range(5):
         await asyncio.sleep(0)
 
-    assert line.sent == [("2", Reply(7, REPLY_OK, "", b"x"))]
+    assert line.sent == [("2", Reply(request_id=7, status=REPLY_OK, code="", payload=b"x"))]
 
 
 async def test_who_asked_over_a_lost_connection_is_told_that_nobody_knows() -> None:
@@ -125,9 +125,9 @@ async def test_of_thousands_of_questions_a_pass_begins_a_hundred() -> None:
     counts = []
 
     for number in range(250):
-        desk.on_request("2", MemberRequest(number, "light", b"%d" % number))
+        desk.on_request("2", MemberRequest(request_id=number, kind="light", payload=b"%d" % number))
     for number in range(250, 253):
-        desk.on_request("2", MemberRequest(number, "heavy", b"%d" % number))
+        desk.on_request("2", MemberRequest(request_id=number, kind="heavy", payload=b"%d" % number))
     while len(begun) < 253:
         before = len(begun)
         await asyncio.sleep(0)
@@ -153,7 +153,7 @@ async def test_long_questions_are_begun_by_their_bytes() -> None:
     counts = []
 
     for number, size in enumerate(sizes):
-        desk.on_request("2", MemberRequest(number, "propose", b"x" * size))
+        desk.on_request("2", MemberRequest(request_id=number, kind="propose", payload=b"x" * size))
     while len(begun) < len(sizes):
         before = len(begun)
         await asyncio.sleep(0)
@@ -174,7 +174,7 @@ async def test_what_was_asked_of_a_member_that_stops_is_not_begun() -> None:
 
     desk.set_handler("light", note)
     for number in range(150):
-        desk.on_request("2", MemberRequest(number, "light", b""))
+        desk.on_request("2", MemberRequest(request_id=number, kind="light", payload=b""))
 
     await desk.stop()
     for _ in range(5):

@@ -82,7 +82,12 @@ async def test_members_talk_over_tls_without_a_secret(network: TlsNetwork) -> No
     await until(lambda: one.is_connected("2") and two.is_connected("1"))
 
     blob = bytes(range(256)) * 4_096
-    sent = [say.Append(1, 2, 3, 4, 5, ((1, blob[:size]),)) for size in (1, 20_000, 1_000_000)]
+    sent = [
+        say.Append(
+            term=1, epoch=2, commit_index=3, prev_index=4, prev_term=5, entries=((1, blob[:size]),)
+        )
+        for size in (1, 20_000, 1_000_000)
+    ]
     for message in sent:
         assert one.send("2", message)
     assert two.send("1", say.TermNotice(7))
@@ -125,7 +130,17 @@ async def test_nothing_that_members_say_is_readable_on_the_way(network: TlsNetwo
     two.agree_on(facts)
     await until(lambda: one.is_connected("2") and two.is_connected("1"))
 
-    one.send("2", say.Append(1, 2, 3, 4, 5, ((1, b"the secret of a znode"),)))
+    one.send(
+        "2",
+        say.Append(
+            term=1,
+            epoch=2,
+            commit_index=3,
+            prev_index=4,
+            prev_term=5,
+            entries=((1, b"the secret of a znode"),),
+        ),
+    )
     await until(lambda: bool(two_ear.messages))
     assert b"secret of a znode" not in heard
     broken.set()
@@ -159,7 +174,9 @@ async def test_a_caller_without_the_right_certificate_is_refused(
         context.load_cert_chain(*network.made.member("2", cluster="prod"))
     with caplog.at_level(logging.WARNING):
         reader, writer = await asyncio.open_connection("127.0.0.1", network.port(1), ssl=context)
-        writer.write(frame(Dialer(Identity("test", "2", b""), "1", b"n" * 32).begin()))
+        writer.write(
+            frame(Dialer(Identity("test", member_id="2", secret=b""), "1", b"n" * 32).begin())
+        )
         with pytest.raises((ssl.SSLError, asyncio.IncompleteReadError, ConnectionError)):
             await reader.readexactly(1)
         await until(lambda: "connection refused" in caplog.text)
@@ -286,7 +303,7 @@ async def test_a_member_revoked_while_it_calls_is_not_let_in(network: TlsNetwork
     reader, writer = await asyncio.open_connection("127.0.0.1", network.port(1), ssl=context)
     network.made.revoke("member-2")
     network.tls[1].maybe_reload()
-    writer.write(frame(Dialer(Identity("test", "2", b""), "1", b"n" * 32).begin()))
+    writer.write(frame(Dialer(Identity("test", member_id="2", secret=b""), "1", b"n" * 32).begin()))
 
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await reader.readexactly(1)

@@ -66,7 +66,10 @@ class Network:
             secret_file=str(self.secret_file),
             members=tuple(
                 MemberAddress(
-                    str(number), "http://127.0.0.1:1", "127.0.0.1", bound.getsockname()[1]
+                    str(number),
+                    client_url="http://127.0.0.1:1",
+                    member_host="127.0.0.1",
+                    member_port=bound.getsockname()[1],
                 )
                 for number, bound in enumerate(self.sockets, 1)
             ),
@@ -177,11 +180,33 @@ async def test_two_members_meet_and_talk_both_ways(network: Network) -> None:
 
     for number in range(100):
         assert one.send("2", say.TermNotice(number))
-    assert two.send("1", say.Append(1, 2, 3, 4, 5, [(1, b"\x00x"), (2, b"\x01")]))
+    assert two.send(
+        "1",
+        say.Append(
+            term=1,
+            epoch=2,
+            commit_index=3,
+            prev_index=4,
+            prev_term=5,
+            entries=[(1, b"\x00x"), (2, b"\x01")],
+        ),
+    )
     await until(lambda: len(two_ear.messages) == 100 and len(one_ear.messages) == 1)
 
     assert [message for _, message in two_ear.messages] == [say.TermNotice(n) for n in range(100)]
-    assert one_ear.messages == [("2", say.Append(1, 2, 3, 4, 5, ((1, b"\x00x"), (2, b"\x01"))))]
+    assert one_ear.messages == [
+        (
+            "2",
+            say.Append(
+                term=1,
+                epoch=2,
+                commit_index=3,
+                prev_index=4,
+                prev_term=5,
+                entries=((1, b"\x00x"), (2, b"\x01")),
+            ),
+        )
+    ]
 
 
 @pytest.mark.parametrize("change", ["secret", "cluster", "member"])
@@ -312,7 +337,9 @@ async def test_a_peer_that_reads_nothing_is_dropped(network: Network) -> None:
     """Send buffers are bounded: over the limit the connection goes, not the memory."""
     network.raft = replace(network.raft, send_buffer_bytes_max=200_000)
     one, ear = await network.start(1)
-    identity = Identity("test", "2", SECRET, facts_of_cluster(network.cluster))
+    identity = Identity(
+        "test", member_id="2", secret=SECRET, facts=facts_of_cluster(network.cluster)
+    )
     reader, writer = await asyncio.open_connection("127.0.0.1", network.port(1))
     dialer, frames = Dialer(identity, "1", os.urandom(32)), PayloadReader(1024)
     writer.write(frame(dialer.begin()))
@@ -344,7 +371,7 @@ async def test_a_message_over_the_frame_limit_is_not_sent(network: Network) -> N
     two, _ear = await network.start(2)
     await until(lambda: one.is_connected("2") and two.is_connected("1"))
 
-    assert not one.send("2", say.MemberRequest(1, "kind", bytes(6_000)))
+    assert not one.send("2", say.MemberRequest(request_id=1, kind="kind", payload=bytes(6_000)))
     assert one.is_connected("2")
 
 
@@ -380,7 +407,10 @@ def shake(dialer: Dialer, acceptor: Acceptor) -> None:
 
 def test_a_proof_is_useless_in_the_other_direction() -> None:
     """What an acceptor proves cannot be taken for a dialer's proof, nor replayed later."""
-    one, two = Identity("c", "1", SECRET), Identity("c", "2", SECRET)
+    one, two = (
+        Identity("c", member_id="1", secret=SECRET),
+        Identity("c", member_id="2", secret=SECRET),
+    )
     dialer, acceptor = Dialer(one, "2", b"d" * 32), Acceptor(two, b"a" * 32)
     shake(dialer, acceptor)
     assert dialer.is_done
@@ -407,8 +437,8 @@ def test_a_proof_is_useless_in_the_other_direction() -> None:
 def test_a_stranger_gets_no_word_made_with_the_secret() -> None:
     """What an acceptor says before it was proved to is the same whatever the secret."""
     challenges = [
-        Acceptor(Identity("c", "2", secret), b"a" * 32).receive(
-            Dialer(Identity("c", "1", b""), "2", b"d" * 32).begin()
+        Acceptor(Identity("c", member_id="2", secret=secret), b"a" * 32).receive(
+            Dialer(Identity("c", member_id="1", secret=b""), "2", b"d" * 32).begin()
         )
         for secret in (SECRET, b"another-secret-of-22-b")
     ]
@@ -427,8 +457,17 @@ def test_mutated_messages_are_refused_or_are_messages() -> None:
     """Fifty thousand flips, cuts and insertions raise FrameError or decode to a valid message."""
     rng = random.Random(7)
     seeds = [
-        encode(say.Append(1, 2, 3, 4, 5, ((1, b"\x00abc"), (2, b"\x01")))),
-        encode(say.MemberRequest(1, "kind", b"payload")),
+        encode(
+            say.Append(
+                term=1,
+                epoch=2,
+                commit_index=3,
+                prev_index=4,
+                prev_term=5,
+                entries=((1, b"\x00abc"), (2, b"\x01")),
+            )
+        ),
+        encode(say.MemberRequest(request_id=1, kind="kind", payload=b"payload")),
         encode(
             say.SnapshotPiece(
                 term=1, snapshot_index=2, total_bytes=3, sha256=b"s" * 32, offset=4, data=b"data"

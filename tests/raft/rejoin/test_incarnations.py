@@ -47,7 +47,7 @@ def test_a_member_knows_its_own_incarnations(behind: int, expected: bool) -> Non
     ids = [draw.randbytes(8) for _ in range(10_000)]
     record = a_record(10_000)
     number = record.number - behind
-    met = Met(number, ids[number - 1], Proof(1, 1))
+    met = Met(number=number, incarnation_id=ids[number - 1], proof=Proof(1, 1))
 
     assert knows(record.number, record.ids, met) is expected
 
@@ -63,11 +63,19 @@ def test_ids_decide_as_far_as_they_are_kept_and_numbers_beyond(count: int) -> No
     oldest = count - kept + 1
 
     assert record.ids == ids[-kept:]
-    assert knows(count, record.ids, Met(oldest, ids[oldest - 1], Proof(1, 1)))
-    assert not knows(count, record.ids, Met(oldest, b"another!", Proof(1, 1)))
-    assert knows(count, record.ids, Met(oldest - 1, b"another!", Proof(1, 1)))
+    assert knows(
+        count, record.ids, Met(number=oldest, incarnation_id=ids[oldest - 1], proof=Proof(1, 1))
+    )
+    assert not knows(
+        count, record.ids, Met(number=oldest, incarnation_id=b"another!", proof=Proof(1, 1))
+    )
+    assert knows(
+        count, record.ids, Met(number=oldest - 1, incarnation_id=b"another!", proof=Proof(1, 1))
+    )
     for life_id, expected in ((ids[0], False), (b"another!", True)):
-        met = Met(oldest - 1, b"before!!", NO_PROOF_IS_LATER, life_id)
+        met = Met(
+            number=oldest - 1, incarnation_id=b"before!!", proof=NO_PROOF_IS_LATER, life_id=life_id
+        )
         assert is_older_copy(count, record.ids, ids[0], Proof(2, 2), met) is expected
 
 
@@ -76,7 +84,7 @@ def test_a_member_does_not_know_what_began_after_the_copy() -> None:
     copy = a_record(10)
     newest = IncarnationRecord(copy.number, list(copy.ids))
     newest.begin(b"newer one")
-    met = Met(newest.number, b"newer on", Proof(1, 1))
+    met = Met(number=newest.number, incarnation_id=b"newer on", proof=Proof(1, 1))
 
     for _ in range(INCARNATIONS_KEPT):
         assert not knows(copy.number, copy.ids, met)
@@ -101,7 +109,7 @@ def test_of_two_lives_the_one_proven_with_more_is_the_later(
     proof: tuple[int, int], met_proof: tuple[int, int], expected: bool
 ) -> None:
     """Where neither knows the incarnations of the other; who is not later is accused."""
-    met = Met(7, b"of then!", Proof(*met_proof))
+    met = Met(number=7, incarnation_id=b"of then!", proof=Proof(*met_proof))
 
     assert is_older_copy(2, [b"one now!", b"two now!"], b"life now", Proof(*proof), met) is expected
     is_less = proof < met_proof != NO_PROOF_IS_LATER
@@ -111,12 +119,42 @@ def test_of_two_lives_the_one_proven_with_more_is_the_later(
 @pytest.mark.parametrize(
     ("life_id", "proof", "met", "expected"),
     [
-        (b"life now", Proof(0, 0), Met(1, b"one now!", Proof(1, 8), b"of then!"), True),
-        (b"life now", Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER, b"of then!"), True),
-        (b"life now", Proof(1, 8), Met(1, b"one now!", Proof(1, 8), b"life now"), False),
-        (b"life now", Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER, b"life now"), False),
-        (b"life now", Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER), True),
-        (b"", Proof(0, 0), Met(1, b"one now!", NO_PROOF_IS_LATER), True),
+        (
+            b"life now",
+            Proof(0, 0),
+            Met(number=1, incarnation_id=b"one now!", proof=Proof(1, 8), life_id=b"of then!"),
+            True,
+        ),
+        (
+            b"life now",
+            Proof(0, 0),
+            Met(number=1, incarnation_id=b"one now!", proof=NO_PROOF_IS_LATER, life_id=b"of then!"),
+            True,
+        ),
+        (
+            b"life now",
+            Proof(1, 8),
+            Met(number=1, incarnation_id=b"one now!", proof=Proof(1, 8), life_id=b"life now"),
+            False,
+        ),
+        (
+            b"life now",
+            Proof(0, 0),
+            Met(number=1, incarnation_id=b"one now!", proof=NO_PROOF_IS_LATER, life_id=b"life now"),
+            False,
+        ),
+        (
+            b"life now",
+            Proof(0, 0),
+            Met(number=1, incarnation_id=b"one now!", proof=NO_PROOF_IS_LATER),
+            True,
+        ),
+        (
+            b"",
+            Proof(0, 0),
+            Met(number=1, incarnation_id=b"one now!", proof=NO_PROOF_IS_LATER),
+            True,
+        ),
     ],
 )
 def test_a_number_far_ahead_decides_within_one_life_only(
@@ -137,7 +175,10 @@ def test_what_was_noted_without_a_proof_or_a_life_is_read_as_of_a_first_life() -
 
     record = load(disk, "data")
 
-    assert record.met == {"2": Met(7, b"8 bytes?", Proof(0, 0)), "3": Met(8, *met["3"][1:])}
+    assert record.met == {
+        "2": Met(number=7, incarnation_id=b"8 bytes?", proof=Proof(0, 0)),
+        "3": Met(8, *met["3"][1:]),
+    }
     assert (record.life_id, record.begun(b"9 bytes!").life_id) == (b"", b"9 bytes!")
     assert record.begun(b"9 bytes!").begun(b"another ").life_id == b"9 bytes!"
 
@@ -146,8 +187,8 @@ def test_what_is_noted_is_there_again_and_damage_is_refused() -> None:
     """Every byte counts: a member that cannot tell what it has forgotten does not start."""
     disk = SimulatedDisk()
     disk.make_directory("data")
-    met = {"2": Met(7, b"8 bytes?", Proof(4, 900), b"its life")}
-    record = IncarnationRecord(3, [b"8 bytes!"] * 3, met, b"one life")
+    met = {"2": Met(number=7, incarnation_id=b"8 bytes?", proof=Proof(4, 900), life_id=b"its life")}
+    record = IncarnationRecord(number=3, ids=[b"8 bytes!"] * 3, met=met, life_id=b"one life")
     assert load(disk, "data") == IncarnationRecord()
     save(disk, "data", incarnations.packed(record))
     disk.crash()

@@ -35,8 +35,8 @@ def test_a_new_member_gives_no_vote_to_one_that_has_a_log() -> None:
     bench = Bench(is_new=True)
 
     said = [
-        *bench.receive("2", say.PreVoteRequest(5, 9, 4)),
-        *bench.receive("2", say.VoteRequest(5, 9, 4)),
+        *bench.receive("2", say.PreVoteRequest(term=5, last_index=9, last_term=4)),
+        *bench.receive("2", say.VoteRequest(term=5, last_index=9, last_term=4)),
     ]
 
     assert said == []
@@ -47,9 +47,9 @@ def test_new_members_elect_a_first_leader_among_themselves() -> None:
     """All logs are empty: votes are given as ever, and everybody who took part is proven."""
     bench = Bench(is_new=True)
 
-    before = bench.receive("2", say.PreVoteRequest(1, 1, 0, True))
+    before = bench.receive("2", say.PreVoteRequest(term=1, last_index=1, last_term=0, is_new=True))
     is_proven_before = bench.recovering.is_proven
-    vote = bench.receive("2", say.VoteRequest(1, 1, 0, True))
+    vote = bench.receive("2", say.VoteRequest(term=1, last_index=1, last_term=0, is_new=True))
 
     assert before == [("2", say.PreVoteGrant(1))]
     assert vote == [("2", say.VoteGrant(1))]
@@ -67,8 +67,8 @@ def test_a_proven_member_gives_a_new_one_its_vote_as_long_as_nothing_was_ever_wr
         bench.clock.advance(10_000)
 
     said = [
-        *bench.receive("2", say.PreVoteRequest(5, 1, 0, True)),
-        *bench.receive("2", say.VoteRequest(5, 1, 0, True)),
+        *bench.receive("2", say.PreVoteRequest(term=5, last_index=1, last_term=0, is_new=True)),
+        *bench.receive("2", say.VoteRequest(term=5, last_index=1, last_term=0, is_new=True)),
     ]
 
     expected = [] if has_log else [say.PreVoteGrant, say.VoteGrant]
@@ -101,14 +101,14 @@ def test_a_new_member_stands_only_with_the_pre_votes_of_all(
 def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() -> None:
     """Not after a restart either: it neither stands nor votes."""
     bench = Bench(is_new=True)
-    bench.receive("2", say.PreVoteRequest(5, 9, 4))
+    bench.receive("2", say.PreVoteRequest(term=5, last_index=9, last_term=4))
 
-    said = bench.receive("3", say.PreVoteRequest(6, 1, 0, True))
+    said = bench.receive("3", say.PreVoteRequest(term=6, last_index=1, last_term=0, is_new=True))
     bench.now.clear()
     for _ in range(20):
         bench.clock.advance(500)
         bench.consensus.tick()
-    again = Recovering(bench.disk, "data", "1", 3, is_new=False)
+    again = Recovering(bench.disk, directory="data", member_id="1", member_count=3, is_new=False)
 
     assert said == []
     assert not [message for _, message in bench.now if isinstance(message, say.PreVoteRequest)]
@@ -118,7 +118,9 @@ def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() 
 def test_a_new_member_acknowledges_nothing_before_it_knows_the_terms() -> None:
     """An older leader may not count on a member that has forgotten a newer one's term."""
     bench = a_new_member_of_some_age()
-    append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
+    append = say.Append(
+        term=3, epoch=1, commit_index=1, prev_index=1, prev_term=0, entries=[(3, b"\x01")]
+    )
 
     first = bench.receive("2", append)
     number = first[0][1].number  # type: ignore[union-attr]
@@ -153,7 +155,9 @@ def test_a_new_member_asks_for_terms_when_votes_of_its_life_before_count_nowhere
 def test_answers_to_a_question_of_another_life_do_not_count() -> None:
     """A late answer may have been given before the disk was lost."""
     bench = a_new_member_of_some_age()
-    append = say.Append(3, 1, 1, 1, 0, [(3, b"\x01")])
+    append = say.Append(
+        term=3, epoch=1, commit_index=1, prev_index=1, prev_term=0, entries=[(3, b"\x01")]
+    )
     number = bench.receive("2", append)[0][1].number  # type: ignore[union-attr]
 
     for other in ("2", "3"):
@@ -251,15 +255,18 @@ def test_the_mark_of_recovery_survives_any_crash_before_the_log_begins(seed: int
         disk.make_directory("data")
         disk.crash_at_step = steps
         try:
-            Recovering(disk, "data", "1", 3, is_new=True)
+            Recovering(disk, directory="data", member_id="1", member_count=3, is_new=True)
         except BaseException:  # the power went off
             disk.crash()
             disk.make_directory("data")
-            again = Recovering(disk, "data", "1", 3, is_new=True)
+            again = Recovering(disk, directory="data", member_id="1", member_count=3, is_new=True)
             assert again.stage is RecoveryStage.NEW
             continue
         disk.crash()
-        assert Recovering(disk, "data", "1", 3, is_new=False).stage is RecoveryStage.NEW
+        assert (
+            Recovering(disk, directory="data", member_id="1", member_count=3, is_new=False).stage
+            is RecoveryStage.NEW
+        )
         break
 
 
@@ -269,7 +276,7 @@ def test_with_what_it_was_proven_is_stable_before_it_votes_again(seed: int) -> N
     for steps in range(1, 50):
         disk = SimulatedDisk(seed)
         disk.make_directory("data")
-        recovering = Recovering(disk, "data", "1", 3, is_new=True)
+        recovering = Recovering(disk, directory="data", member_id="1", member_count=3, is_new=True)
         recovering.note_history()
         recovering.note_caught_up(Proof(3, 17))
         disk.crash_at_step = disk.step_count + steps
@@ -277,13 +284,13 @@ def test_with_what_it_was_proven_is_stable_before_it_votes_again(seed: int) -> N
             recovering.maybe_end(17, 0)
         except BaseException:  # the power went off
             disk.crash()
-            again = Recovering(disk, "data", "1", 3, is_new=False)
+            again = Recovering(disk, directory="data", member_id="1", member_count=3, is_new=False)
             assert again.proof == Proof(3, 17) or not again.is_proven
             continue
         break
     disk.crash()
 
-    again = Recovering(disk, "data", "1", 3, is_new=False)
+    again = Recovering(disk, directory="data", member_id="1", member_count=3, is_new=False)
 
     assert steps > 5
     assert (again.is_proven, again.proof) == (True, Proof(3, 17))
@@ -314,14 +321,14 @@ def test_a_damaged_proof_is_refused() -> None:
     """A greater one would let the others believe an older copy."""
     disk = SimulatedDisk()
     disk.make_directory("data")
-    recovering = Recovering(disk, "data", "1", 3, is_new=True)
+    recovering = Recovering(disk, directory="data", member_id="1", member_count=3, is_new=True)
     recovering.note_caught_up(Proof(3, 17))
     recovering.maybe_end(17, 0)
     for offset in range(len(disk.read("data/proof"))):
         damaged = disk.copy()
         damaged.flip("data/proof", offset)
         with pytest.raises(StorageError, match="must be replaced"):
-            Recovering(damaged, "data", "1", 3, is_new=False)
+            Recovering(damaged, directory="data", member_id="1", member_count=3, is_new=False)
 
 
 @pytest.mark.parametrize("late", ["1", "2", "3"])
@@ -436,7 +443,13 @@ def test_what_is_replaced_twice_is_proven_with_more_each_time_though_nobody_writ
                 await member.lose_disk()
                 await member.start()
                 await cluster.until(lambda each=member: not each.is_unproven)
-                stored = Recovering(member.disk, "data", member.member_id, 5, is_new=False)
+                stored = Recovering(
+                    member.disk,
+                    directory="data",
+                    member_id=member.member_id,
+                    member_count=5,
+                    is_new=False,
+                )
                 proofs[member.member_id].append(stored.proof)
             await asyncio.sleep(1)
             if away.is_up:
@@ -596,10 +609,17 @@ def test_a_leader_of_an_earlier_term_also_remembers_what_was_acknowledged() -> N
     said = []
     for _ in range(2):
         epoch = bench.consensus.replication.followers["3"].epoch
-        said += bench.receive("3", say.Appended(bench.core.term, epoch, 2, False))
+        said += bench.receive(
+            "3", say.Appended(term=bench.core.term, epoch=epoch, next_index=2, is_success=False)
+        )
 
     assert bench.core.role is Role.LEADER
-    assert ("3", say.LogLost(bench.core.term, 2, 1, 2, b"sealed by 3")) in said
+    assert (
+        "3",
+        say.LogLost(
+            term=bench.core.term, last_index=2, said_term=1, said_index=2, seal=b"sealed by 3"
+        ),
+    ) in said
 
 
 def test_a_false_alarm_takes_no_vote_away() -> None:
@@ -611,12 +631,21 @@ def test_a_false_alarm_takes_no_vote_away() -> None:
     genuine = bench.seals[-1]
 
     for leader_id, lost in (
-        ("2", say.LogLost(1, 3, 1, 3, genuine)),  # it is there
-        ("3", say.LogLost(1, 9, 1, 9, genuine)),  # not its leader
+        (
+            "2",
+            say.LogLost(term=1, last_index=3, said_term=1, said_index=3, seal=genuine),
+        ),  # it is there
+        (
+            "3",
+            say.LogLost(term=1, last_index=9, said_term=1, said_index=9, seal=genuine),
+        ),  # not its leader
         ("2", say.LogLost(1, 4)),
-        ("2", say.LogLost(1, 4, 1, 4, genuine)),
-        ("2", say.LogLost(1, 4, 1, 3, genuine)),  # more than what was said
-        ("2", say.LogLost(1, 4, 1, 4, bytes(16))),
+        ("2", say.LogLost(term=1, last_index=4, said_term=1, said_index=4, seal=genuine)),
+        (
+            "2",
+            say.LogLost(term=1, last_index=4, said_term=1, said_index=3, seal=genuine),
+        ),  # more than what was said
+        ("2", say.LogLost(term=1, last_index=4, said_term=1, said_index=4, seal=bytes(16))),
     ):
         bench.receive(leader_id, lost)
         assert bench.recovering.is_proven
@@ -631,7 +660,9 @@ def test_what_a_member_said_itself_takes_its_vote_away() -> None:
     bench.append(1, (1, 0), [1, 1, 1])
     copy.append(1, (1, 0), [1, 1])
 
-    copy.receive("2", say.LogLost(1, 4, 1, 4, bench.seals[-1]))
+    copy.receive(
+        "2", say.LogLost(term=1, last_index=4, said_term=1, said_index=4, seal=bench.seals[-1])
+    )
 
     assert bench.seals[-1] != copy.seals[-1]
     assert not copy.recovering.is_proven
@@ -646,8 +677,19 @@ def test_one_that_claims_to_lead_takes_no_vote_away() -> None:
         liar, *victims = cluster.members
         for victim in victims:
             term, last_index = victim.term + 1, victim.engine.status().last_index
-            victim.transport.listener.on_message(liar.member_id, say.Append(term, 1, 0, 1, 0, ()))
-            lost = say.LogLost(term, last_index + 5, term, last_index + 5, bytes(16))
+            victim.transport.listener.on_message(
+                liar.member_id,
+                say.Append(
+                    term=term, epoch=1, commit_index=0, prev_index=1, prev_term=0, entries=()
+                ),
+            )
+            lost = say.LogLost(
+                term=term,
+                last_index=last_index + 5,
+                said_term=term,
+                said_index=last_index + 5,
+                seal=bytes(16),
+            )
             victim.transport.listener.on_message(liar.member_id, lost)
             assert victim.engine.status().alarms
         await asyncio.sleep(3)

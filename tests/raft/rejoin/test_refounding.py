@@ -31,7 +31,7 @@ def found_again(member: Member) -> None:
     at = held.replay(replica)
     held.close()
     disk = SimulatedDisk(member.cluster.random.randrange(1 << 30))
-    owner = Owner("coordinator", member.member_id, NEW_ID)
+    owner = Owner("coordinator", member_id=member.member_id, cluster_id=NEW_ID)
     write(disk, "data", owner, at, replica.snapshot(), {"by": "a test"})
     disk.crash()
     member.disk = disk

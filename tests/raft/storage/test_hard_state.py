@@ -19,7 +19,7 @@ from tests.raft.simulated_cluster import with_full_follower
 from tests.raft.simulated_loop import run
 from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
 
-FIRST = TermState(1, None, 1, 1)
+FIRST = TermState(term=1, voted_for=None, first_sequence=1, last_sequence=1)
 
 
 def a_disk(seed: int = 0, *, is_orderly: bool = True) -> SimulatedDisk:
@@ -38,7 +38,11 @@ def stored(disk: SimulatedDisk) -> TermState | None:
 def test_what_was_saved_is_read() -> None:
     """Each field, a vote or none, on a disk with room and on one without."""
     disk = a_disk()
-    states = [TermState(7, None, 1, 3), TermState(7, "2", 2, 3), TermState(1 << 40, "é" * 32, 9, 9)]
+    states = [
+        TermState(term=7, voted_for=None, first_sequence=1, last_sequence=3),
+        TermState(term=7, voted_for="2", first_sequence=2, last_sequence=3),
+        TermState(term=1 << 40, voted_for="é" * 32, first_sequence=9, last_sequence=9),
+    ]
     for state in states:
         assert term.save(disk, "data", state) is True
         assert stored(disk) == state
@@ -53,7 +57,7 @@ def test_a_full_disk_takes_one_term_after_the_other() -> None:
     disk = a_disk()
     disk.fill()
     for number in range(2, 40):
-        state = TermState(number, str(number % 3), 1, 1)
+        state = TermState(term=number, voted_for=str(number % 3), first_sequence=1, last_sequence=1)
         term.save(disk, "data", state)
         if number % 3 == 0:
             capacity, disk.capacity_bytes = disk.capacity_bytes, None
@@ -78,7 +82,10 @@ def test_a_crash_at_any_step_leaves_what_was_saved_or_what_was_being_saved(
             disk.capacity_bytes = None
         if is_full:
             disk.fill()
-        before, after = stored(disk), TermState(5, "3", 1, 2)
+        before, after = (
+            stored(disk),
+            TermState(term=5, voted_for="3", first_sequence=1, last_sequence=2),
+        )
         disk.crash_at_step = disk.step_count + 1 + seed % 12
         with_crash = False
         try:
@@ -111,14 +118,17 @@ def test_where_the_spare_does_not_help_nothing_has_changed(operation: str) -> No
     disk.fail(operation, error=errno.ENOSPC, skip=skip)
 
     with pytest.raises(DiskFullError):
-        term.save(disk, "data", TermState(2, "2", 1, 1))
+        term.save(disk, "data", TermState(term=2, voted_for="2", first_sequence=1, last_sequence=1))
 
     assert stored(disk) == FIRST
     disk.copy().crash()
     assert stored(disk) == FIRST
-    assert term.save(disk, "data", TermState(2, "2", 1, 1)) is False
+    assert (
+        term.save(disk, "data", TermState(term=2, voted_for="2", first_sequence=1, last_sequence=1))
+        is False
+    )
     disk.crash()
-    assert stored(disk) == TermState(2, "2", 1, 1)
+    assert stored(disk) == TermState(term=2, voted_for="2", first_sequence=1, last_sequence=1)
 
 
 def test_files_of_one_name_have_no_spare() -> None:
@@ -128,7 +138,7 @@ def test_files_of_one_name_have_no_spare() -> None:
     disk.fill()
 
     with pytest.raises(DiskFullError):
-        term.save(disk, "data", TermState(2, "2", 1, 1))
+        term.save(disk, "data", TermState(term=2, voted_for="2", first_sequence=1, last_sequence=1))
 
     assert stored(disk) == FIRST
 
@@ -139,16 +149,22 @@ def test_a_lost_name_of_the_spare_is_no_failure() -> None:
     disk.fill()
     disk.fail("rename", error=errno.ENOSPC, skip=1)
 
-    assert term.save(disk, "data", TermState(2, "2", 1, 1)) is False
+    assert (
+        term.save(disk, "data", TermState(term=2, voted_for="2", first_sequence=1, last_sequence=1))
+        is False
+    )
     with pytest.raises(DiskFullError):
-        term.save(disk, "data", TermState(3, "2", 1, 1))
+        term.save(disk, "data", TermState(term=3, voted_for="2", first_sequence=1, last_sequence=1))
 
     disk.crash()
-    assert stored(disk) == TermState(2, "2", 1, 1)
+    assert stored(disk) == TermState(term=2, voted_for="2", first_sequence=1, last_sequence=1)
     disk.capacity_bytes = None
     term.prepare(disk, "data")
     disk.fill()
-    assert term.save(disk, "data", TermState(3, "2", 1, 1)) is False
+    assert (
+        term.save(disk, "data", TermState(term=3, voted_for="2", first_sequence=1, last_sequence=1))
+        is False
+    )
 
 
 def test_a_spare_without_room_for_it_is_left_out() -> None:
@@ -180,7 +196,7 @@ def test_a_failed_sync_of_the_spare_is_a_failed_sync() -> None:
     disk.fail("sync", path_part=SPARE)
 
     with pytest.raises(StorageError, match="made to fail") as failure:
-        term.save(disk, "data", TermState(2, "2", 1, 1))
+        term.save(disk, "data", TermState(term=2, voted_for="2", first_sequence=1, last_sequence=1))
 
     assert not isinstance(failure.value, DiskFullError)
 
@@ -196,7 +212,7 @@ def test_the_file_of_format_1_is_read() -> None:
     body += b"2"
     disk.create(f"data/{NAME}")
     disk.overwrite(f"data/{NAME}", b"COORDTRM" + crc32(body).to_bytes(4, "little") + body)
-    assert stored(disk) == TermState(6, "2", 2, 3)
+    assert stored(disk) == TermState(term=6, voted_for="2", first_sequence=2, last_sequence=3)
 
     longer = body + b"\0"
     disk.overwrite(f"data/{NAME}", b"COORDTRM" + crc32(longer).to_bytes(4, "little") + longer)
@@ -222,7 +238,7 @@ def test_the_same_on_a_real_disk(tmp_path: Path) -> None:
     term.prepare(disk, directory)
     disk.is_full = True
     for number in range(2, 9):
-        state = TermState(number, "2", 1, 1)
+        state = TermState(term=number, voted_for="2", first_sequence=1, last_sequence=1)
         assert term.save(disk, directory, state) is False
         assert term.load(OsDisk(), directory) == state
         assert sorted(path.name for path in tmp_path.iterdir()) == [NAME, SPARE]

@@ -209,7 +209,7 @@ def test_the_log_holds_no_loop_and_believes_no_sync_before_its_end(
         )
         kernel.result = None
         log.add(b"a", 1, 0)
-        log_sync.hold("2", say.Appended(1, 0, 2, True))
+        log_sync.hold("2", say.Appended(term=1, epoch=0, next_index=2, is_success=True))
         began = time.monotonic()
         log_sync.sync()
         assert time.monotonic() - began < patient(0.1)
@@ -219,7 +219,9 @@ def test_the_log_holds_no_loop_and_believes_no_sync_before_its_end(
         kernel.end(-errno.EIO if fails else 0)
         async with asyncio.timeout(10):
             await is_over.wait()
-        assert sent == ([] if fails else [say.Appended(1, 0, 2, True)])
+        assert sent == (
+            [] if fails else [say.Appended(term=1, epoch=0, next_index=2, is_success=True)]
+        )
         assert bool(failures) == fails
         assert (log.durable_index, log.failure is not None) == (0 if fails else 1, fails)
         if fails:
@@ -320,13 +322,13 @@ async def test_a_message_that_is_held_is_not_left_behind(tmp_path: Path) -> None
     """One that leads no more acknowledges what it wrote as a leader only when it is stable."""
     leader = Leader(tmp_path)
     await leader.write(1)
-    leader.log_sync.hold("2", say.Appended(1, 0, 2, True))
+    leader.log_sync.hold("2", say.Appended(term=1, epoch=0, next_index=2, is_success=True))
     leader.log_sync.sync()
     assert leader.sent == [say.ProbeReply(1, 0)]
     leader.kernel.end(0)
     await asyncio.wait_for(leader.woken.wait(), 10)
     leader.log_sync.sync()
-    assert leader.sent[1:] == [say.Appended(1, 0, 2, True)]
+    assert leader.sent[1:] == [say.Appended(term=1, epoch=0, next_index=2, is_success=True)]
     await leader.stop()
 
 

@@ -126,7 +126,7 @@ def test_what_is_held_never_leaves_after_a_failure_and_the_file_stays_open(tmp_p
         )
         disk.gate.clear()
         log.add(b"a", 1, 0)
-        log_sync.hold("2", say.Appended(1, 0, 2, True))
+        log_sync.hold("2", say.Appended(term=1, epoch=0, next_index=2, is_success=True))
         log_sync.sync()
 
         log_sync.drop()

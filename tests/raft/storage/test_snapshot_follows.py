@@ -88,7 +88,17 @@ def test_a_log_that_began_again_while_it_was_trimmed_keeps_what_it_has() -> None
         assert not trimming.done()
 
         entry = (NO_OP, 99_999, 2)
-        exchange._follow_on(SnapshotInfo(99_999, 2, 0, b"", "", entry, entry))
+        exchange._follow_on(
+            SnapshotInfo(
+                index=99_999,
+                term=2,
+                size_bytes=0,
+                sha256=b"",
+                path="",
+                last_entry=entry,
+                previous_entry=entry,
+            )
+        )
         await trimming
 
         assert exchange._log == [entry]

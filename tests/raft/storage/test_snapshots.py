@@ -439,7 +439,15 @@ async def test_a_stop_waits_for_the_thread_that_finishes_a_snapshot() -> None:
 
 async def test_a_newer_one_that_was_received_meanwhile_trims_nothing_yet() -> None:
     """The store keeps that one; until it is installed the log is all that leads up to it."""
-    received = SnapshotInfo(90, 2, 0, b"", "", (b"", 90, 2), (b"", 89, 2))
+    received = SnapshotInfo(
+        index=90,
+        term=2,
+        size_bytes=0,
+        sha256=b"",
+        path="",
+        last_entry=(b"", 90, 2),
+        previous_entry=(b"", 89, 2),
+    )
 
     class Writer:
         def write(self, _piece: bytes) -> None: ...

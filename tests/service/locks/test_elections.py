@@ -88,7 +88,7 @@ async def test_a_number_of_another_operation_proclaims_nothing_and_says_so() -> 
     """It would be answered with what that operation came to."""
     async with cluster() as world:
         session_id = await opened(world)
-        request = RequestId("c", 7, 0)
+        request = RequestId("c", number=7, floor_index=0)
         won = await soon(campaigned(world, session_id, b"old", request=request))
 
         with pytest.raises(BadArgumentsError, match="that of another operation"):

@@ -16,7 +16,9 @@ MANY = 2 * AT_ONCE + 50
 
 async def _readers(world: World, session_id: str) -> None:
     for _ in range(MANY - 1):
-        entry = Enter(("/locks/daily",), "read-", Kind.SHARED, session_id, b"{}")
+        entry = Enter(
+            ("/locks/daily",), prefix="read-", kind=Kind.SHARED, session_id=session_id, data=b"{}"
+        )
         await world.leader.proposer.submit(entry, request=None, deadline_ms=world.deadline())
 
 

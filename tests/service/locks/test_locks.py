@@ -620,7 +620,7 @@ async def test_a_lock_shows_who_holds_and_who_waits() -> None:
     """With host, pid, label and trace id: two acquisitions of one session are two grants."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
-        worker = AcquireRequest("worker", "host-1", 42, "trace-7")
+        worker = AcquireRequest("worker", host="host-1", pid=42, trace_id="trace-7")
         grant = await soon(acquired(world, session_id, wish=worker))
         second = acquiring(world, session_id, wish=AcquireRequest("other"))
         await settle()

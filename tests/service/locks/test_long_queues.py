@@ -31,7 +31,7 @@ class Reads:
         return 0
 
     def reply(self, value: Any, age_ms: int | None) -> ReadReply[Any]:
-        return ReadReply(value, 0, 0, age_ms)
+        return ReadReply(value, zxid=0, index=0, age_ms=age_ms)
 
 
 def long_queue(directory: str, prefix: str) -> StateMachine:
@@ -39,7 +39,13 @@ def long_queue(directory: str, prefix: str) -> StateMachine:
     for number in range(20):
         machine.apply(Command(OpenSession(f"{number:016x}", 60_000), 1), number + 1, 1).unwrap()
     for number in range(LONG):
-        enter = Enter((directory,), prefix, Kind.EXCLUSIVE, f"{number % 20:016x}", DATA)
+        enter = Enter(
+            (directory,),
+            prefix=prefix,
+            kind=Kind.EXCLUSIVE,
+            session_id=f"{number % 20:016x}",
+            data=DATA,
+        )
         machine.apply(Command(enter, 1), 21 + number, 1).unwrap()
     return machine
 
@@ -53,10 +59,14 @@ def test_no_look_at_a_long_queue_holds_the_loop(what: str) -> None:
         machine = long_queue("/locks/q", "lock-")
         replica = MachineReplica(machine)
         denials = Denials(ManualClock())
-        views = LockViews(reads, replica, nothing, denials, nothing)
+        views = LockViews(
+            reads, replica=replica, holds=nothing, denials=denials, remaining_times=nothing
+        )
     else:
         machine = long_queue("/elections/q", "candidate-")
-        elections = ElectionService(nothing, reads, MachineReplica(machine), nothing, nothing)
+        elections = ElectionService(
+            nothing, reads=reads, replica=MachineReplica(machine), queues=nothing, hub=nothing
+        )
 
     async def look() -> int:
         if what == "lock":

@@ -55,8 +55,8 @@ async def furnished(world: World) -> tuple[tuple[str, Caller], tuple[str, Caller
     for name in ("one", "two"):
         await submitted(world, PutRole(name, LOCKS))
         await submitted(world, PutIdentity(name, (name,)))
-        await submitted(world, AddToken(name, f"token{name}", DIGEST))
-    await submitted(world, InitAccess("ops", "opstoken1", DIGEST))
+        await submitted(world, AddToken(name, token_id=f"token{name}", digest=DIGEST))
+    await submitted(world, InitAccess("ops", token_id="opstoken1", digest=DIGEST))
     for name in ("one", "two"):
         caller = caller_of(world, f"token{name}")
         deadline_ms = world.deadline()
@@ -114,7 +114,9 @@ async def test_who_waits_behind_a_holder_is_told_that_it_never_will() -> None:
 
 async def many(world: World, who: tuple[str, Caller], count: int) -> None:
     for _ in range(count):
-        entry = Enter(("/locks/daily",), "lock-", Kind.EXCLUSIVE, who[0], b"{}")
+        entry = Enter(
+            ("/locks/daily",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id=who[0], data=b"{}"
+        )
         await submitted(world, entry, who[1])
 
 

@@ -93,7 +93,7 @@ def by(path: str, token: int) -> dict[str, Any]:
         "guarded, then": Guarded((Check(path),), then=(Delete(path),)),
         "guarded, otherwise": Guarded((Check("/no"),), otherwise=(SetData("/", b""), Delete(path))),
         "guarded, the queue": Guarded((), then=(Delete(directory, is_recursive=True),)),
-        "revoke": Revoke(path, token, "ops", "stuck"),
+        "revoke": Revoke(path, czxid=token, by="ops", reason="stuck"),
     }
 
 

@@ -88,7 +88,9 @@ class Refusals:
 
 
 def enter(session_id: str, directories: tuple[str, ...] = (A,), **more: Any) -> Enter:
-    return Enter(directories, "lock-", Kind.EXCLUSIVE, session_id, b"", **more)
+    return Enter(
+        directories, prefix="lock-", kind=Kind.EXCLUSIVE, session_id=session_id, data=b"", **more
+    )
 
 
 async def submit(world: World, operation: Any) -> Any:
@@ -135,21 +137,25 @@ async def silent_session(world: World) -> Callable[[], bool]:
 
 
 async def empty_container(world: World) -> Callable[[], bool]:
-    await submit(world, Create("/box", b"", CreateMode.CONTAINER))
+    await submit(world, Create("/box", data=b"", mode=CreateMode.CONTAINER))
     await submit(world, Create("/box/child"))
     await submit(world, Delete("/box/child"))
     return lambda: machine(world).stat("/box") is None
 
 
 async def ttl_znode(world: World) -> Callable[[], bool]:
-    await submit(world, Create("/late", b"", CreateMode.TTL, None, 1_000))
+    await submit(
+        world, Create("/late", data=b"", mode=CreateMode.TTL, session_id=None, ttl_ms=1_000)
+    )
     return lambda: machine(world).stat("/late") is None
 
 
 async def session_with_many_znodes(world: World) -> Callable[[], bool]:
     session_id = await opened(world)
     for number in range(ENDED_AT_ONCE + 10):
-        await submit(world, Create(f"/e{number}", b"", CreateMode.EPHEMERAL, session_id))
+        await submit(
+            world, Create(f"/e{number}", data=b"", mode=CreateMode.EPHEMERAL, session_id=session_id)
+        )
     # Nobody waits for the whole of it: that would make the leader look.
     await submit(world, CloseSession(session_id, at_once=ENDED_AT_ONCE))
     return lambda: machine(world).stat(f"/e{ENDED_AT_ONCE + 9}") is None
@@ -166,7 +172,9 @@ async def readers_beyond_a_command(world: World) -> Callable[[], bool]:
     writer = (await submit(world, enter(session_id))).contenders[0]
     readers = NEW_CLUSTER.grants_per_command_max + 10
     for _ in range(readers):
-        await submit(world, Enter((A,), "read-", Kind.SHARED, session_id, b""))
+        await submit(
+            world, Enter((A,), prefix="read-", kind=Kind.SHARED, session_id=session_id, data=b"")
+        )
     await submit(world, Release(writer.path, writer.stat.czxid))
     return lambda: machine(world).locks.holder_count(A) == readers
 
@@ -259,7 +267,12 @@ async def test_a_leave_that_is_refused_is_tried_again_by_the_same_member() -> No
         refusals = Refusals(world, Release, ThrottledError, count=3)
         refusals.begin()
         contender = waiting.contenders[0]
-        leave = Leave(Release(contender.path, contender.stat.czxid), waiter, "a", False)
+        leave = Leave(
+            Release(contender.path, contender.stat.czxid),
+            session_id=waiter,
+            word="a",
+            has_number=False,
+        )
         world.leader._queues._leaving.start(leave)
         await world.advance(10_000)
 

@@ -35,7 +35,7 @@ from tests.service.locks.lock_scenes import (
 )
 
 SMALL = Config(raft=RaftConfig(proposals_bytes_max=3_000))
-NUMBERED = RequestId("client", 7, 0)
+NUMBERED = RequestId("client", number=7, floor_index=0)
 
 
 class Failing:
@@ -69,7 +69,12 @@ async def test_what_may_succeed_later_is_tried_again(
     async with cluster(config=WITHOUT_LEASES) as world:
         leaving = world.leader._queues._leaving
         leaving._proposer = Failing(world.leader.proposer, errors)  # type: ignore[assignment]
-        leave = Leave(Abandon("client", 7, 0), await opened(world), "lock", has_number=True)
+        leave = Leave(
+            Abandon("client", number=7, floor_index=0),
+            session_id=await opened(world),
+            word="lock",
+            has_number=True,
+        )
 
         task = leaving.start(leave)
         await world.advance(5_000)
@@ -81,7 +86,12 @@ async def test_what_may_succeed_later_is_tried_again(
 async def test_a_member_that_stops_takes_nothing_back() -> None:
     """It could not; whoever waits for it is not held up."""
     async with cluster(config=WITHOUT_LEASES) as world:
-        leave = Leave(Abandon("client", 7, 0), await opened(world), "lock", has_number=False)
+        leave = Leave(
+            Abandon("client", number=7, floor_index=0),
+            session_id=await opened(world),
+            word="lock",
+            has_number=False,
+        )
         world.elect(None)
         task = world.members["1"]._queues._leaving.start(leave)
         await settle()

@@ -126,23 +126,25 @@ class LockHistory(DrawnHistory):
             session_id = opening.session_id
         return Enter(
             directories,
-            PREFIXES[kind],
-            kind,
-            session_id,
-            chance.choice([b"", b"me"]),
-            owner,
-            chance.randrange(6) == 0,
-            chance.choice([0, 1_000, 3_000]),
-            chance.choice([0, 0, 2_000]),
-            chance.choice([1, 2, 3]) if kind is Kind.SLOT else None,
-            opening,
+            prefix=PREFIXES[kind],
+            kind=kind,
+            session_id=session_id,
+            data=chance.choice([b"", b"me"]),
+            owner=owner,
+            is_try=chance.randrange(6) == 0,
+            lock_delay_ms=chance.choice([0, 1_000, 3_000]),
+            max_hold_ms=chance.choice([0, 0, 2_000]),
+            size=chance.choice([1, 2, 3]) if kind is Kind.SLOT else None,
+            opening=opening,
         )
 
     def _release(self) -> Release | None:
         contender = self.pick(lambda each: each.is_holder)
         if contender is None:
             return None
-        return Release(contender.path, contender.czxid, self.chance.randrange(4) == 0)
+        return Release(
+            contender.path, czxid=contender.czxid, spares_repeated=self.chance.randrange(4) == 0
+        )
 
     def _release_again(self) -> Release | None:
         return Release(*self.chance.choice(self.gone[-4:])) if self.gone else None
@@ -159,20 +161,20 @@ class LockHistory(DrawnHistory):
     def _note(self) -> Note | None:
         contender = self.pick(lambda each: each.is_holder)
         note = self.chance.choice([b"", b"note"])
-        return None if contender is None else Note(contender.path, contender.czxid, note)
+        return None if contender is None else Note(contender.path, czxid=contender.czxid, note=note)
 
     def _revoke(self) -> Revoke | None:
         contender = self.pick(lambda each: True)
         if contender is None:
             return None
-        return Revoke(contender.path, contender.czxid, "ops", "stuck")
+        return Revoke(contender.path, czxid=contender.czxid, by="ops", reason="stuck")
 
     def _end_hold(self) -> EndHold | None:
         contender = self.pick(lambda each: each.is_holder and each.max_hold_ms)
         if contender is None:
             return None
         seen = max(0, contender.extensions - (self.chance.randrange(8) == 0))
-        return EndHold(contender.path, contender.czxid, TERM, seen)
+        return EndHold(contender.path, czxid=contender.czxid, term=TERM, extensions=seen)
 
     def _extend_hold(self) -> ExtendHold | None:
         contender = self.pick(
@@ -180,15 +182,15 @@ class LockHistory(DrawnHistory):
         )
         if contender is None:
             return None
-        times = self.chance.choice([(1_000, 0), (0, 3_000), (0, 1), (0, 0)])
-        return ExtendHold(contender.path, contender.czxid, *times)
+        by_ms, to_ms = self.chance.choice([(1_000, 0), (0, 3_000), (0, 1), (0, 0)])
+        return ExtendHold(contender.path, czxid=contender.czxid, by_ms=by_ms, to_ms=to_ms)
 
     def _reopen(self) -> Reopen | None:
         closings = self.machine.locks.closings()
         if not closings:
             return None
         closing = self.chance.choice(closings)
-        return Reopen(closing.path, closing.czxid, TERM)
+        return Reopen(closing.path, czxid=closing.czxid, term=TERM)
 
     def _resize(self) -> Resize:
         sized = [each for each in DIRECTORIES if self.machine.locks.size(each) is not None]
@@ -199,7 +201,9 @@ class LockHistory(DrawnHistory):
 
     def _limit_grants(self) -> SetLimits:
         value = self.chance.choice(GRANTS_AT_ONCE)
-        return SetLimits((("grants_per_command_max", value),), ANY_VERSION, (), "ops")
+        return SetLimits(
+            (("grants_per_command_max", value),), expected_version=ANY_VERSION, rules=(), by="ops"
+        )
 
     # --- by hand, over the tree
 
@@ -213,7 +217,14 @@ class LockHistory(DrawnHistory):
             path, mode = f"{directory}/{prefix}{number:010d}", CreateMode.EPHEMERAL
         else:
             path, mode = f"{directory}/{prefix}", CreateMode.EPHEMERAL_SEQUENTIAL
-        return Create(path, b"", mode, self.session(), None, CreateMode.CONTAINER)
+        return Create(
+            path,
+            data=b"",
+            mode=mode,
+            session_id=self.session(),
+            ttl_ms=None,
+            parents=CreateMode.CONTAINER,
+        )
 
     def _delete_by_hand(self) -> Delete | None:
         children = [

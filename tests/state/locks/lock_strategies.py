@@ -55,16 +55,18 @@ def fitting_enters(draw: st.DrawFn) -> Enter:
     timeout_ms = draw(st.sampled_from([None, None, None, 50, 60, 5]))
     return Enter(
         tuple(sorted(several)),
-        PREFIXES[kind],
-        kind,
-        session_id,
-        draw(st.binary(max_size=9)),
-        draw(st.sampled_from(["", "t1", "t2"])),
-        draw(st.booleans()),
-        draw(st.sampled_from([0, 0, 1_000])),
-        draw(st.sampled_from([0, 0, 2_000])),
-        draw(st.sampled_from([None, 1, 2])) if kind is Kind.SLOT else None,
-        None if timeout_ms is None else OpenSession(session_id, timeout_ms, "opened"),
+        prefix=PREFIXES[kind],
+        kind=kind,
+        session_id=session_id,
+        data=draw(st.binary(max_size=9)),
+        owner=draw(st.sampled_from(["", "t1", "t2"])),
+        is_try=draw(st.booleans()),
+        lock_delay_ms=draw(st.sampled_from([0, 0, 1_000])),
+        max_hold_ms=draw(st.sampled_from([0, 0, 2_000])),
+        size=draw(st.sampled_from([None, 1, 2])) if kind is Kind.SLOT else None,
+        opening=None
+        if timeout_ms is None
+        else OpenSession(session_id, timeout_ms=timeout_ms, label="opened"),
     )
 
 
@@ -85,22 +87,29 @@ any_enters = st.builds(
 by_hand: st.SearchStrategy[Operation] = st.one_of(
     st.builds(
         lambda directory, prefix, session_id: Create(
-            f"{directory}/{prefix}", b"", CreateMode.EPHEMERAL_SEQUENTIAL, session_id, None,
-            CreateMode.CONTAINER,
+            f"{directory}/{prefix}",
+            data=b"",
+            mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+            session_id=session_id,
+            ttl_ms=None,
+            parents=CreateMode.CONTAINER,
         ),
-        directories, st.sampled_from(["lock-", "read-", "slot-", "x", "1"]), session_ids,
+        directories,
+        st.sampled_from(["lock-", "read-", "slot-", "x", "1"]),
+        session_ids,
     ),
     st.builds(Create, contender_paths, st.just(b""), parents=st.just(CreateMode.PERSISTENT)),
     st.builds(Delete, contender_paths),
     st.builds(Delete, directories, is_recursive=st.just(True)),
     st.builds(
         lambda doomed, path: Multi((Delete(doomed), Create(path))),
-        contender_paths, contender_paths,
+        contender_paths,
+        contender_paths,
     ),
     st.builds(
         lambda one, other: Multi((Create(one), Create(other))), contender_paths, contender_paths
     ),
-)  # fmt: skip
+)
 lock_operations: st.SearchStrategy[Operation] = st.one_of(
     fitting_enters(),
     fitting_enters(),

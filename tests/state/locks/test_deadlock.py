@@ -44,7 +44,16 @@ def enter(
     is_try: bool = False,
 ) -> Enter:
     directories = tuple(f"/locks/{name}" for name in names)
-    return Enter(directories, PREFIX[kind], kind, session_id, b"", owner, is_try, size=size)
+    return Enter(
+        directories,
+        prefix=PREFIX[kind],
+        kind=kind,
+        session_id=session_id,
+        data=b"",
+        owner=owner,
+        is_try=is_try,
+        size=size,
+    )
 
 
 class Locks:

@@ -83,14 +83,18 @@ class Drawn:
             session_id = self._session()
             at_once = chance.choice([0, 1])
             if chance.randrange(2):
-                return ExpireSession(session_id, 1, 0, at_once)
-            return CloseSession(session_id, "", at_once)
+                return ExpireSession(session_id, term=1, silent_ms=0, at_once=at_once)
+            return CloseSession(session_id, failure="", at_once=at_once)
         if sort == 8:
             path = f"{chance.choice(DIRECTORIES)}/{chance.choice(['slot-', 'read-', 'lock-'])}"
             return Create(
-                path, b"", CreateMode.EPHEMERAL_SEQUENTIAL, self._session(), None,
-                CreateMode.CONTAINER,
-            )  # fmt: skip
+                path,
+                data=b"",
+                mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+                session_id=self._session(),
+                ttl_ms=None,
+                parents=CreateMode.CONTAINER,
+            )
         return self._attempt()
 
     def _session(self) -> str:
@@ -115,7 +119,18 @@ class Drawn:
         size = chance.choice([1, 2, 2, 3]) if kind is Kind.SLOT else None
         delay_ms = chance.choice([0, 0, 500])
         prefix = PREFIX[kind]
-        return Enter(names, prefix, kind, session_id, b"", owner, False, delay_ms, 0, size)
+        return Enter(
+            names,
+            prefix=prefix,
+            kind=kind,
+            session_id=session_id,
+            data=b"",
+            owner=owner,
+            is_try=False,
+            lock_delay_ms=delay_ms,
+            max_hold_ms=0,
+            size=size,
+        )
 
     def _attempt_with_a_pool(self, session_id: str, owner: str) -> Enter:
         """Slots of one semaphore, and locks that are held beside them."""
@@ -123,15 +138,20 @@ class Drawn:
         if chance.randrange(2):
             return Enter(
                 DIRECTORIES[:1],
-                "slot-",
-                Kind.SLOT,
-                session_id,
-                b"",
-                owner,
+                prefix="slot-",
+                kind=Kind.SLOT,
+                session_id=session_id,
+                data=b"",
+                owner=owner,
                 size=chance.choice([2, 3]),
             )
         return Enter(
-            (chance.choice(DIRECTORIES[1:3]),), "lock-", Kind.EXCLUSIVE, session_id, b"", owner
+            (chance.choice(DIRECTORIES[1:3]),),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id=session_id,
+            data=b"",
+            owner=owner,
         )
 
 

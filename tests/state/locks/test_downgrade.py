@@ -21,15 +21,26 @@ def test_a_downgrade_keeps_the_note_and_the_bound_of_its_grant() -> None:
     machine = StateMachine(MachineLimits())
 
     def do(operation: Operation) -> None:
-        outcome = machine.apply(Command(operation, 0, None), machine.applied_index + 1, 1)
+        outcome = machine.apply(
+            Command(operation, wall_ms=0, request=None), machine.applied_index + 1, 1
+        )
         assert outcome.refusal is None
 
     def record() -> ContenderRecord:
         return machine.locks.contenders("/locks/a")[0]
 
     do(OpenSession("s1", 10_000))
-    do(Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"", max_hold_ms=5_000))
-    do(Note(record().path, record().czxid, b"at row 7"))
+    do(
+        Enter(
+            ("/locks/a",),
+            prefix="lock-",
+            kind=Kind.EXCLUSIVE,
+            session_id="s1",
+            data=b"",
+            max_hold_ms=5_000,
+        )
+    )
+    do(Note(record().path, czxid=record().czxid, note=b"at row 7"))
     before = record()
 
     do(Downgrade(before.path, before.czxid))

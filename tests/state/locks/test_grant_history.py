@@ -32,7 +32,7 @@ def queries_about(grant: KeptGrant) -> list[GrantQuery]:
     return [
         GrantQuery(grant.directory),
         GrantQuery(grant.directory, after=grant.number - 1, limit=2),
-        GrantQuery(grant.directory, grant.session_id, grant.czxid),
+        GrantQuery(grant.directory, session_id=grant.session_id, token=grant.czxid),
         GrantQuery(session_id=grant.session_id),
         GrantQuery(token=grant.czxid, how=grant.how),
         GrantQuery(how=grant.how, limit=3),
@@ -103,7 +103,16 @@ def test_what_is_forgotten_is_forgotten_of_its_queue_too() -> None:
     machine.apply(Command(OpenSession("s1", 10_000), 0), 1, 1)
     for name in ["old", *["new"] * 5]:
         entered = machine.apply(
-            Command(Enter((f"/locks/{name}",), "lock-", Kind.EXCLUSIVE, "s1", b""), 0),
+            Command(
+                Enter(
+                    (f"/locks/{name}",),
+                    prefix="lock-",
+                    kind=Kind.EXCLUSIVE,
+                    session_id="s1",
+                    data=b"",
+                ),
+                0,
+            ),
             machine.applied_index + 1,
             1,
         ).unwrap()

@@ -25,7 +25,10 @@ def ended(number: int) -> EndedGrant:
         grant_number=number,
     )
     return EndedGrant(
-        contender, 0, 0, Departure(how=Ending.RELEASED, term=0, by="", reason="", silent_ms=0)
+        contender,
+        ended_zxid=0,
+        ended_ms=0,
+        departure=Departure(how=Ending.RELEASED, term=0, by="", reason="", silent_ms=0),
     )
 
 

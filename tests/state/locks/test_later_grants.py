@@ -60,7 +60,15 @@ class Room:
     def enter(self, kind: Kind, *, session_id: str = "s1", is_try: bool = False) -> Entered:
         prefix = {Kind.SHARED: "read-", Kind.SLOT: "slot-", Kind.EXCLUSIVE: "lock-"}[kind]
         size = 1 if kind is Kind.SLOT else None
-        entry = Enter((QUEUE,), prefix, kind, session_id, b"", is_try=is_try, size=size)
+        entry = Enter(
+            (QUEUE,),
+            prefix=prefix,
+            kind=kind,
+            session_id=session_id,
+            data=b"",
+            is_try=is_try,
+            size=size,
+        )
         result = self.do(entry).unwrap()
         assert isinstance(result, Entered)
         return result
@@ -147,11 +155,13 @@ def test_many_queues_share_what_one_command_may_grant() -> None:
     """A multi-lock goes, behind each of whose places readers wait."""
     names = tuple([f"/locks/m{number}" for number in range(8)])
     room = Room()
-    first = room.do(Enter(names, "lock-", Kind.EXCLUSIVE, "s1", b"")).unwrap()
+    first = room.do(
+        Enter(names, prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
+    ).unwrap()
     assert isinstance(first, Entered)
     for name in names:
         for _ in range(2):
-            room.do(Enter((name,), "read-", Kind.SHARED, "s2", b""))
+            room.do(Enter((name,), prefix="read-", kind=Kind.SHARED, session_id="s2", data=b""))
 
     granted = [
         len(room.do(Release(first.contenders[0].path, first.contenders[0].stat.czxid)).granted)
@@ -168,7 +178,7 @@ def test_a_multi_lock_granted_by_one_of_its_queues_is_left_in_none() -> None:
 
     def enter(session_id: str, *names: str) -> None:
         queues = tuple(f"/locks/{each}" for each in names)
-        room.do(Enter(queues, "lock-", Kind.EXCLUSIVE, session_id, b""))
+        room.do(Enter(queues, prefix="lock-", kind=Kind.EXCLUSIVE, session_id=session_id, data=b""))
 
     for name in ("0", "a", "b"):
         enter("s1", name)
@@ -190,11 +200,13 @@ def test_a_log_of_before_is_granted_at_once() -> None:
     writer = room.enter(Kind.EXCLUSIVE).contenders[0]
     for _ in range(1_200):
         room.machine.apply(
-            Command(Enter((QUEUE,), "read-", Kind.SHARED, "s2", b""), 1),
+            Command(
+                Enter((QUEUE,), prefix="read-", kind=Kind.SHARED, session_id="s2", data=b""), 1
+            ),
             room.machine.applied_index + 1,
             1,
         )
-    released = Command(Revoke(writer.path, writer.stat.czxid, "ann", "stuck"), 1)
+    released = Command(Revoke(writer.path, czxid=writer.stat.czxid, by="ann", reason="stuck"), 1)
 
     outcome = room.machine.apply(released, room.machine.applied_index + 1, 1)
 
@@ -290,7 +302,7 @@ def test_multi_locks_beyond_what_one_command_may_delete_are_refused() -> None:
     room = Room(MachineLimits(recursive_delete_max=20))
     for number in range(3):
         names = (QUEUE, *[f"/locks/q-{number}-{each}" for each in range(9)])
-        room.do(Enter(names, "lock-", Kind.EXCLUSIVE, "s1", b""))
+        room.do(Enter(names, prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b""))
     first, second, third = [each.path for each in room.machine.locks.contenders(QUEUE)]
 
     refused = room.do(Delete(QUEUE, is_recursive=True)).refusal
@@ -308,7 +320,9 @@ def test_who_leaves_before_its_turn_leaves_nothing_to_go_on_with(leaves: str) ->
     names = [f"/locks/{letter}" for letter in "abcde"]
     for session_id in ("s1", "s2"):
         for name in names:
-            room.do(Enter((name,), "lock-", Kind.EXCLUSIVE, session_id, b""))
+            room.do(
+                Enter((name,), prefix="lock-", kind=Kind.EXCLUSIVE, session_id=session_id, data=b"")
+            )
     assert len(room.do(CloseSession("s1")).granted) == 3
     assert room.machine.locks.has_ungranted
     waiting = [room.machine.locks.contenders(name)[0] for name in names]
@@ -317,7 +331,7 @@ def test_who_leaves_before_its_turn_leaves_nothing_to_go_on_with(leaves: str) ->
         room.do(CloseSession("s2"))
     else:
         for each in waiting:
-            room.do(Revoke(each.path, each.czxid, "ops", "stuck"))
+            room.do(Revoke(each.path, czxid=each.czxid, by="ops", reason="stuck"))
 
     assert not room.machine.locks.has_ungranted
     assert room.go_on() == (0, 0)

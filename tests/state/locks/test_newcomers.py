@@ -11,11 +11,25 @@ from tests.state.locks.test_queues import Room
 
 
 def sequential(prefix: str) -> Create:
-    return Create(prefix, b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None, CreateMode.CONTAINER)
+    return Create(
+        prefix,
+        data=b"",
+        mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+        session_id="s1",
+        ttl_ms=None,
+        parents=CreateMode.CONTAINER,
+    )
 
 
 def by_hand(path: str) -> Create:
-    return Create(path, b"", CreateMode.EPHEMERAL, "s1", None, CreateMode.CONTAINER)
+    return Create(
+        path,
+        data=b"",
+        mode=CreateMode.EPHEMERAL,
+        session_id="s1",
+        ttl_ms=None,
+        parents=CreateMode.CONTAINER,
+    )
 
 
 def path_of(room: Room, operation: Create) -> str:

@@ -41,10 +41,16 @@ class Room:
 
     def apply(self, operation: Operation, *if_held: HeldCondition) -> Outcome:
         index = self.machine.applied_index + 1
-        return self.machine.apply(Command(operation, index, None, NOBODY, if_held), index, 1)
+        return self.machine.apply(
+            Command(operation, wall_ms=index, request=None, caller=NOBODY, if_held=if_held),
+            index,
+            1,
+        )
 
     def enter(self, *directories: str, data: bytes = b"") -> tuple[str, int]:
-        wish = Enter(directories or A, "lock-", Kind.EXCLUSIVE, "s1", data)
+        wish = Enter(
+            directories or A, prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=data
+        )
         result = self.apply(wish).unwrap()
         assert isinstance(result, Entered)
         return result.contenders[0].path, result.contenders[0].stat.czxid
@@ -78,8 +84,14 @@ def test_a_group_has_its_limit() -> None:
     room = Room()
     directories = [f"/locks/l{number:02d}" for number in range(65)]
 
-    allowed = room.apply(Enter(tuple(directories[:64]), "lock-", Kind.EXCLUSIVE, "s1", b""))
-    refused = room.apply(Enter(tuple(directories), "lock-", Kind.EXCLUSIVE, "s1", b""))
+    allowed = room.apply(
+        Enter(
+            tuple(directories[:64]), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b""
+        )
+    )
+    refused = room.apply(
+        Enter(tuple(directories), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
+    )
 
     assert len(allowed.granted) == 64
     assert refused.refusal is not None
@@ -91,7 +103,11 @@ def test_a_group_refused_halfway_leaves_nothing() -> None:
     room = Room(MachineLimits(znodes_max=4))
     before = room.machine.digest()
 
-    outcome = room.apply(Enter(("/locks/a", "/locks/b"), "lock-", Kind.EXCLUSIVE, "s1", b""))
+    outcome = room.apply(
+        Enter(
+            ("/locks/a", "/locks/b"), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b""
+        )
+    )
 
     assert outcome.refusal is not None
     assert outcome.refusal.code == "QuotaExceeded"
@@ -105,12 +121,12 @@ def test_what_is_long_is_refused_or_not_kept() -> None:
     path, czxid = room.enter(data=b"x" * 10_000)
 
     for operation in (
-        Note(path, czxid, b"x" * 1_025),
-        Revoke(path, czxid, "x" * 257, ""),
-        Revoke(path, czxid, "", "x" * 513),
+        Note(path, czxid=czxid, note=b"x" * 1_025),
+        Revoke(path, czxid=czxid, by="x" * 257, reason=""),
+        Revoke(path, czxid=czxid, by="", reason="x" * 513),
         CloseSession("s1", "x" * 513),
-        Enter(A, "lock-", Kind.EXCLUSIVE, "s1", b"", "x" * 129),
-        Enter(A, "x" * 33, Kind.EXCLUSIVE, "s1", b""),
+        Enter(A, prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"", owner="x" * 129),
+        Enter(A, prefix="x" * 33, kind=Kind.EXCLUSIVE, session_id="s1", data=b""),
     ):
         refusal = room.apply(operation).refusal
         assert refusal is not None
@@ -192,9 +208,16 @@ def test_one_contender_by_hand_for_each_queue_and_command() -> None:
 
     def made(number: int) -> Create:
         path = f"{A[0]}/x{number:010d}"
-        return Create(path, b"", CreateMode.EPHEMERAL, "s1", None, CreateMode.CONTAINER)
+        return Create(
+            path,
+            data=b"",
+            mode=CreateMode.EPHEMERAL,
+            session_id="s1",
+            ttl_ms=None,
+            parents=CreateMode.CONTAINER,
+        )
 
-    next_one = Create(f"{A[0]}/x", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s1")
+    next_one = Create(f"{A[0]}/x", data=b"", mode=CreateMode.EPHEMERAL_SEQUENTIAL, session_id="s1")
     room.apply(Create(A[0], parents=CreateMode.CONTAINER))
     both = room.apply(Multi((made(1), made(2))))
     sequential = room.apply(Multi((next_one, next_one)))
@@ -209,7 +232,14 @@ def test_one_contender_by_hand_for_each_queue_and_command() -> None:
 def test_other_names_in_a_queue_take_no_number() -> None:
     """What is nobody's place leaves the counter of contenders alone."""
     room = Room()
-    beside = Create(f"{A[0]}/beside", b"", CreateMode.EPHEMERAL, "s1", None, CreateMode.CONTAINER)
+    beside = Create(
+        f"{A[0]}/beside",
+        data=b"",
+        mode=CreateMode.EPHEMERAL,
+        session_id="s1",
+        ttl_ms=None,
+        parents=CreateMode.CONTAINER,
+    )
 
     assert room.apply(beside).refusal is None
 
@@ -233,9 +263,14 @@ def test_a_semaphore_that_nobody_gave_a_size_has_one_place(size: int | None) -> 
     """Slots made by hand hold one after the other, as the recipe over plain znodes says."""
     room = Room()
     if size is not None:
-        room.apply(Enter(A, "slot-", Kind.SLOT, "s1", b"", size=size))
+        room.apply(Enter(A, prefix="slot-", kind=Kind.SLOT, session_id="s1", data=b"", size=size))
     slot = Create(
-        "/locks/a/slot-", b"", CreateMode.EPHEMERAL_SEQUENTIAL, "s1", None, CreateMode.CONTAINER
+        "/locks/a/slot-",
+        data=b"",
+        mode=CreateMode.EPHEMERAL_SEQUENTIAL,
+        session_id="s1",
+        ttl_ms=None,
+        parents=CreateMode.CONTAINER,
     )
     for _ in range(3):
         room.apply(slot)
@@ -251,12 +286,16 @@ def test_a_repetition_marks_no_other_contender_of_its_path() -> None:
     """Another one of the same name may stand there since; its release is its own affair."""
     room = Room()
     request = RequestId("c1", 1)
-    enter = Command(Enter(A, "lock-", Kind.EXCLUSIVE, "s1", b""), 0, request)
+    enter = Command(
+        Enter(A, prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b""),
+        wall_ms=0,
+        request=request,
+    )
     first = room.machine.apply(enter, room.machine.applied_index + 1, 1).unwrap()
     assert isinstance(first, Entered)
     path = first.contenders[0].path
     room.apply(Release(path, first.contenders[0].stat.czxid))
-    room.apply(Create(path, b"", CreateMode.EPHEMERAL, "s1"))
+    room.apply(Create(path, data=b"", mode=CreateMode.EPHEMERAL, session_id="s1"))
     (other,) = room.machine.locks.holders("/locks/a")
     assert (other.path, other.is_repeated) == (path, False)
 
@@ -270,7 +309,9 @@ def test_a_repetition_marks_no_other_contender_of_its_path() -> None:
 def test_a_condition_takes_the_token_of_who_holds_and_of_nobody_else() -> None:
     """Not of who waits, nor a number between; the refusal names who holds."""
     room = Room()
-    shared = [Enter(A, "read-", Kind.SHARED, "s1", b"") for _ in range(3)]
+    shared = [
+        Enter(A, prefix="read-", kind=Kind.SHARED, session_id="s1", data=b"") for _ in range(3)
+    ]
     entered = [room.apply(each).unwrap() for each in shared]
     tokens = [each.contenders[0].stat.czxid for each in entered if isinstance(each, Entered)]
     _, waiting = room.enter()

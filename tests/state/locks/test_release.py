@@ -20,7 +20,12 @@ from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Outcome
 
 HAND_MADE = Create(
-    "/locks/a/x0000000001", b"", CreateMode.EPHEMERAL, "s1", None, CreateMode.CONTAINER
+    "/locks/a/x0000000001",
+    data=b"",
+    mode=CreateMode.EPHEMERAL,
+    session_id="s1",
+    ttl_ms=None,
+    parents=CreateMode.CONTAINER,
 )
 
 
@@ -34,7 +39,7 @@ class Room:
 
     def do(self, operation: Operation, request: RequestId | None = None) -> Outcome:
         index = self.machine.applied_index + 1
-        return self.machine.apply(Command(operation, 0, request), index, 1)
+        return self.machine.apply(Command(operation, wall_ms=0, request=request), index, 1)
 
     def czxid(self, path: str) -> int:
         stat = self.machine.stat(path)
@@ -56,7 +61,7 @@ def test_a_plain_znode_is_released_like_a_contender() -> None:
     room = Room()
     for spares_repeated in (False, True):
         room.do(Create("/plain"))
-        release = Release("/plain", room.czxid("/plain"), spares_repeated)
+        release = Release("/plain", czxid=room.czxid("/plain"), spares_repeated=spares_repeated)
 
         assert code(room.do(release)) is None
         assert room.machine.stat("/plain") is None
@@ -66,7 +71,11 @@ def test_a_plain_znode_is_released_like_a_contender() -> None:
 def test_every_path_of_a_multi_lock_is_released_again() -> None:
     """Whichever of its paths was named, a repetition may name another."""
     room = Room()
-    entered = room.do(Enter(("/locks/a", "/locks/b"), "lock-", Kind.EXCLUSIVE, "s1", b""))
+    entered = room.do(
+        Enter(
+            ("/locks/a", "/locks/b"), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b""
+        )
+    )
     first, second = entered.granted
     token = room.czxid(first)
     room.do(Release(first, token))
@@ -93,7 +102,7 @@ def test_what_a_session_abandoned_is_remembered_as_long_as_the_session() -> None
     room = Room(clients_max=1)
     room.do(Abandon("s1", 1))
     for number in range(5):
-        room.do(Create(f"/n{number}"), RequestId(f"c{number}", 1, 1_000))
+        room.do(Create(f"/n{number}"), RequestId(f"c{number}", number=1, floor_index=1_000))
 
     late = room.do(Create("/late"), RequestId("s1", 1))
 
@@ -104,7 +113,7 @@ def test_what_a_session_abandoned_is_remembered_as_long_as_the_session() -> None
 def test_a_holder_whose_request_was_repeated_is_spared() -> None:
     """Who repeated it may know of the grant; one whose request came once is given back."""
     room = Room()
-    wish = Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"")
+    wish = Enter(("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
     (path,) = room.do(wish, RequestId("c1", 1)).granted
     release = Release(path, room.czxid(path), spares_repeated=True)
     room.do(wish, RequestId("c1", 1))
@@ -121,7 +130,7 @@ def test_a_holder_whose_request_was_repeated_is_spared() -> None:
 def test_a_snapshot_knows_whose_request_was_repeated() -> None:
     """Who starts from it spares that holder as well."""
     room = Room()
-    wish = Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, "s1", b"")
+    wish = Enter(("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
     (path,) = room.do(wish, RequestId("c1", 1)).granted
     room.do(wish, RequestId("c1", 1))
     restored = Room()

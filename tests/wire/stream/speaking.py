@@ -61,7 +61,9 @@ class Speaker:
         self.last_id += 1
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         raw = body if body is None or isinstance(body, bytes) else msgspec.msgpack.encode(body)
-        return frames.RequestFrame(self.last_id, method, target, named, raw)
+        return frames.RequestFrame(
+            self.last_id, method=method, target=target, headers=named, body=raw
+        )
 
     async def next(self) -> FromServer | None:
         """Return the next frame; None when the server has closed."""

@@ -59,7 +59,9 @@ class _Asked:
     ) -> frames.RequestFrame:
         self._id += 1
         raw = None if body is None else msgspec.msgpack.encode(body)
-        return frames.RequestFrame(self._id, method, target, headers, raw)
+        return frames.RequestFrame(
+            self._id, method=method, target=target, headers=headers, body=raw
+        )
 
 
 @pytest.fixture

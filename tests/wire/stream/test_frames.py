@@ -163,7 +163,7 @@ def test_what_was_whole_before_a_mistake_is_read() -> None:
 def test_a_long_frame_in_many_pieces() -> None:
     """A frame near its limit arrives in pieces, beside short ones; one byte more is refused."""
     body = bytes(range(256)) * 1000
-    request = frames.RequestFrame(1, "PUT", "/v1/tree/a", {}, body)
+    request = frames.RequestFrame(1, method="PUT", target="/v1/tree/a", headers={}, body=body)
     raw = frames.encoded(request)
     stream = frames.encoded(frames.PingFrame(1)) + raw + frames.encoded(frames.PingFrame(2))
     reading = frames.from_client(len(raw) - 4)
@@ -184,12 +184,24 @@ def test_a_long_frame_in_many_pieces() -> None:
     ("most", "beyond"),
     [
         (
-            frames.RequestFrame(1, "G" * 16, "/", {str(each): "" for each in range(32)}, None),
-            frames.RequestFrame(1, "G" * 16, "/", {str(each): "" for each in range(33)}, None),
+            frames.RequestFrame(
+                1,
+                method="G" * 16,
+                target="/",
+                headers={str(each): "" for each in range(32)},
+                body=None,
+            ),
+            frames.RequestFrame(
+                1,
+                method="G" * 16,
+                target="/",
+                headers={str(each): "" for each in range(33)},
+                body=None,
+            ),
         ),
         (
-            frames.RequestFrame(1, "GET", "/" * 8192, {}, None),
-            frames.RequestFrame(1, "GET", "/" * 8193, {}, None),
+            frames.RequestFrame(1, method="GET", target="/" * 8192, headers={}, body=None),
+            frames.RequestFrame(1, method="GET", target="/" * 8193, headers={}, body=None),
         ),
         (frames.Cancel(2**63 - 1), frames.Cancel(2**63)),
     ],
@@ -249,7 +261,7 @@ def test_a_frame_that_cannot_be_written_leaves_nothing_behind() -> None:
     writer = frames.FrameWriter()
     writer.add(frames.PingFrame(1))
     with pytest.raises(UnicodeEncodeError):
-        writer.add(frames.RequestFrame(1, "GET", "/\ud800", {}, None))
+        writer.add(frames.RequestFrame(1, method="GET", target="/\ud800", headers={}, body=None))
     writer.add(frames.PingFrame(2))
 
     assert writer.take() == frames.encoded(frames.PingFrame(1)) + frames.encoded(

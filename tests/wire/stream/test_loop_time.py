@@ -85,11 +85,14 @@ class Streamed:
     ) -> list[bytes]:
         server = self._scene.server
         assert server is not None
-        one = frames.encoded(frames.RequestFrame(1, method, path, headers, raw))
+        one = frames.encoded(
+            frames.RequestFrame(1, method=method, target=path, headers=headers, body=raw)
+        )
         times_max = times_max or self.times_max
         count = max(1, min(times_max, _READ_BYTES // len(one)))
         asked = [
-            frames.RequestFrame(number + 1, method, path, headers, raw) for number in range(count)
+            frames.RequestFrame(number + 1, method=method, target=path, headers=headers, body=raw)
+            for number in range(count)
         ]
         with socket.create_connection(("127.0.0.1", server.port), 20) as connection:
             connection.settimeout(20)
