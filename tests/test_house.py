@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house import constructions, imports, source
+from tests.house import constructions, duplicates, imports, source
 from tests.house.imports import is_within
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -461,6 +461,17 @@ def test_a_class_name_is_one_class() -> None:
 def test_tests_name_the_values_they_construct() -> None:
     """At most two fields by position, so that a new field breaks no test that is not about it."""
     assert list(map(str, constructions.by_position(ROOT, source.product(ROOT)))) == []
+
+
+DUPLICATES_MAX = 12
+"""Most are signatures: of a protocol and of what keeps it, or of a verb in both clients."""
+
+
+def test_the_same_lines_are_not_written_again() -> None:
+    """Six lines that another place has, too, want a noun of their own."""
+    found = list(map(str, duplicates.duplicates(source.product(ROOT))))
+
+    assert len(found) <= DUPLICATES_MAX, "\n".join(found)
 
 
 RECORDED = "purpose"

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 
 import click
 
-from coordinator.cli.connection import LEASE_S, Settings, holder_options, pass_settings
-from coordinator.cli.holder import EXIT_NOT_ACQUIRED, EXIT_UNAVAILABLE
+from coordinator.cli.connection import Settings, holder_options, lease_option, pass_settings
+from coordinator.cli.holder import EXIT_NOT_ACQUIRED
 from coordinator.cli.locks import WaitTime
-from coordinator.cli.once import CommandError, Runner
+from coordinator.cli.once import CommandError, Runner, exiting_when_stopped
 from coordinator.cli.output import failing_well, note, show_error
-from coordinator.cli.seconds import Seconds
-from coordinator.cli.supervisor import EXIT_LOST, EXIT_SIGNAL_BASE, Patience
-from coordinator.errors import (
-    BadArgumentsError,
-    LockLostError,
-    LockTimeoutError,
-    OutcomeUnknownError,
-    SessionError,
-    UnavailableError,
-)
+from coordinator.cli.supervisor import Patience
+from coordinator.errors import LockTimeoutError
 
 
 @click.command()
@@ -43,15 +34,7 @@ from coordinator.errors import (
     show_default=True,
     help="How long to wait for one; 0 tries once.",
 )
-@click.option(
-    "--ttl",
-    "lease_s",
-    type=Seconds(min=0.5, max=3600),
-    default=LEASE_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long it stays borrowed if this program dies.",
-)
+@lease_option("How long it stays borrowed if this program dies.")
 @click.option("--label", help="Name of this borrower in lists.")
 @holder_options
 @pass_settings
@@ -86,22 +69,13 @@ def borrow(
 
     runner = Runner(settings, command, Patience.for_lease(round(lease_s * 1000)))
     wait = FOREVER if wait_s is None else wait_s
-    try:
-        asyncio.run(runner.borrow(lease_s, name, resources.split(","), wait, label))
-    except CommandError as error:
-        if error.ended.message:
-            note(f"{name}: {error.ended.message}")
-        sys.exit(error.ended.exit_code)
-    except LockTimeoutError as error:
-        show_error(error, settings.is_json)
-        sys.exit(EXIT_NOT_ACQUIRED)
-    except LockLostError as error:
-        show_error(error, settings.is_json)
-        sys.exit(EXIT_LOST)
-    except BadArgumentsError as error:
-        raise click.UsageError(error.message) from None
-    except (UnavailableError, OutcomeUnknownError, SessionError) as error:
-        show_error(error, settings.is_json)
-        sys.exit(EXIT_UNAVAILABLE)
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        sys.exit(EXIT_SIGNAL_BASE + (runner.signal_number or signal.SIGINT))
+    with exiting_when_stopped(settings, runner):
+        try:
+            asyncio.run(runner.borrow(lease_s, name, resources.split(","), wait, label))
+        except CommandError as error:
+            if error.ended.message:
+                note(f"{name}: {error.ended.message}")
+            sys.exit(error.ended.exit_code)
+        except LockTimeoutError as error:
+            show_error(error, settings.is_json)
+            sys.exit(EXIT_NOT_ACQUIRED)

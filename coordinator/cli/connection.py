@@ -172,6 +172,19 @@ def _file_option(name: str, what: str) -> Callable[[F], F]:
     )
 
 
+def lease_option(help_text: str) -> Callable[[F], F]:
+    """Return ``--ttl``: the lease of what a command holds; the help says what it means for it."""
+    return click.option(
+        "--ttl",
+        "lease_s",
+        type=Seconds(min=0.5, max=3600),
+        default=LEASE_S,
+        show_default=True,
+        metavar="SECONDS",
+        help=help_text,
+    )
+
+
 def holder_options(function: F) -> F:
     """Add ``--by`` and ``endpoint_options`` to a command that opens a session to hold."""
     by = click.option(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from coordinator.cli.connection import LEASE_S, Settings, holder_options, pass_settings
+from coordinator.cli.connection import Settings, holder_options, lease_option, pass_settings
 from coordinator.cli.holder import Holder, RunUnderLock, finished
 from coordinator.cli.output import failing_well
 from coordinator.cli.probing import probe_command, probe_options
@@ -46,15 +46,9 @@ def holding_options(function: Any) -> Any:
     options = (
         click.argument("name"),
         click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED),
-        click.option(
-            "--ttl",
-            "lease_s",
-            type=Seconds(min=0.5, max=3600),
-            default=LEASE_S,
-            show_default=True,
-            metavar="SECONDS",
-            help="How long the lock stays held if this program dies. Heartbeats are sent three "
-            "times as often.",
+        lease_option(
+            "How long the lock stays held if this program dies. Heartbeats are sent three times as "
+            "often."
         ),
         click.option(
             "--kill-grace",

@@ -11,12 +11,14 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from coordinator.cli.connection import LEASE_S, Settings, holder_options, pass_settings
+from coordinator.cli.connection import Settings, holder_options, lease_option, pass_settings
 from coordinator.cli.holder import EXIT_UNAVAILABLE
 from coordinator.cli.locks import WaitTime
 from coordinator.cli.output import EXIT_REFUSED, document, failing_well, note, show_error
@@ -181,6 +183,24 @@ class Runner:
             self._main.cancel()
 
 
+@contextmanager
+def exiting_when_stopped(settings: Settings, runner: Runner) -> Iterator[None]:
+    """End the process with the exit code of what kept the command from running to its end."""
+    try:
+        yield
+    except LockLostError as error:
+        show_error(error, settings.is_json)
+        sys.exit(EXIT_LOST)
+    except BadArgumentsError as error:
+        raise click.UsageError(error.message) from None
+    except (UnavailableError, OutcomeUnknownError, SessionError) as error:
+        show_error(error, settings.is_json)
+        is_begun_before = "attempt" in error.fields  # of a key that runs at most once
+        sys.exit(EXIT_REFUSED if is_begun_before else EXIT_UNAVAILABLE)
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        sys.exit(EXIT_SIGNAL_BASE + (runner.signal_number or signal.SIGINT))
+
+
 @click.command()
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -232,15 +252,7 @@ class Runner:
     help="How long to wait while another host runs it; if that host dies, take over.",
 )
 @click.option("--keep", is_flag=True, help="Stay, and run each interval when it begins.")
-@click.option(
-    "--ttl",
-    "lease_s",
-    type=Seconds(min=0.5, max=3600),
-    default=LEASE_S,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long another host waits before it takes over from one that died.",
-)
+@lease_option("How long another host waits before it takes over from one that died.")
 @click.option("--label", help="Who runs it, in lists.  [default: host and process]")
 @click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Do not say why nothing was run.")
 @holder_options
@@ -297,31 +309,21 @@ def once(
         options = _options_of_key(options, at_most_once=at_most_once)
     else:
         options["guarantee"] = "at_most_once" if at_most_once else "at_least_once"
-    try:
-        if is_key:
-            done = asyncio.run(runner.for_key(lease_s, name, options))
-            _show_key(settings, done, is_quiet=is_quiet)
-        elif keep:
-            asyncio.run(runner.keep(lease_s, name, options))
-        else:
-            reply = asyncio.run(runner.once(lease_s, name, options))
-            _show(settings, name, reply, is_quiet=is_quiet or reply.state == "ran")
-    except CommandError as error:
-        note(f"{name}: this attempt has failed: {error}")
-        sys.exit(error.ended.exit_code)
-    except LockTimeoutError:
-        _show_busy(settings, name, is_quiet=is_quiet)
-    except LockLostError as error:
-        show_error(error, settings.is_json)
-        sys.exit(EXIT_LOST)
-    except BadArgumentsError as error:
-        raise click.UsageError(error.message) from None
-    except (UnavailableError, OutcomeUnknownError, SessionError) as error:
-        show_error(error, settings.is_json)
-        is_begun_before = "attempt" in error.fields  # of a key that runs at most once
-        sys.exit(EXIT_REFUSED if is_begun_before else EXIT_UNAVAILABLE)
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        sys.exit(EXIT_SIGNAL_BASE + (runner.signal_number or signal.SIGINT))
+    with exiting_when_stopped(settings, runner):
+        try:
+            if is_key:
+                done = asyncio.run(runner.for_key(lease_s, name, options))
+                _show_key(settings, done, is_quiet=is_quiet)
+            elif keep:
+                asyncio.run(runner.keep(lease_s, name, options))
+            else:
+                reply = asyncio.run(runner.once(lease_s, name, options))
+                _show(settings, name, reply, is_quiet=is_quiet or reply.state == "ran")
+        except CommandError as error:
+            note(f"{name}: this attempt has failed: {error}")
+            sys.exit(error.ended.exit_code)
+        except LockTimeoutError:
+            _show_busy(settings, name, is_quiet=is_quiet)
     if runner.signal_number is not None and keep:
         sys.exit(EXIT_SIGNAL_BASE + runner.signal_number)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Protocol
 
 from coordinator.client.home import Home
@@ -49,10 +48,7 @@ class Lifetime:
             self._cut_soon()
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
         self._is_over = True
         self._stop()

@@ -21,7 +21,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from coordinator.client.deputy import Deputy, DeputyCall
 from coordinator.client.locks.owner import context_of_caller
@@ -33,6 +33,8 @@ from coordinator.errors import (
 )
 
 T = TypeVar("T")
+Undo: TypeAlias = Callable[[T], Coroutine[Any, Any, object]]
+"""Gives back what a call obtained, if its caller was interrupted meanwhile."""
 
 _CLEAN_UP_S_MAX = 5.0
 _CLOSE_S_MAX = 10.0
@@ -90,7 +92,7 @@ class LoopThread:
     def run(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+        undo: Undo[T] | None = None,
     ) -> T:
         """Run ``work`` to its end and return what it returns; see invariant 1 for Ctrl-C."""
         self.refuse(work)
@@ -99,7 +101,7 @@ class LoopThread:
     def begin_here(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+        undo: Undo[T] | None = None,
     ) -> T:
         """Run ``work`` in this thread, and from its ``await home.enter()`` on in the loop."""
         self.refuse(work)
@@ -112,7 +114,7 @@ class LoopThread:
     def _begun(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+        undo: Undo[T] | None,
         context: Context,
         deputised: DeputyCall | None = None,
     ) -> T:
@@ -133,7 +135,7 @@ class LoopThread:
     def _run(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+        undo: Undo[T] | None,
         context: Context,
         deputised: DeputyCall | None = None,
     ) -> T:
@@ -180,7 +182,7 @@ class LoopThread:
     def _by_deputy(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+        undo: Undo[T] | None,
     ) -> T:
         call = DeputyCall(work, context_of_caller())
         try:  # an interrupt may come at any moment from here on
@@ -255,7 +257,7 @@ class LoopThread:
         self,
         started: list[asyncio.Task[T]],
         done: _Latch,
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None,
+        undo: Undo[T] | None,
         error: BaseException,
     ) -> None:
         def cancel() -> None:

@@ -33,7 +33,7 @@ from typing import (
 from coordinator.client.async_client import AsyncClient, EventWord, WatchKind
 from coordinator.client.conditions import Conditions
 from coordinator.client.hints import CLIENT, missing
-from coordinator.client.loop_thread import LoopThread
+from coordinator.client.loop_thread import LoopThread, Undo
 from coordinator.client.threads import Verbs
 from coordinator.client.updating import update_steps
 from coordinator.client.watching import ChangeStream
@@ -171,7 +171,7 @@ class Client:
     def call(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+        undo: Undo[T] | None = None,
     ) -> T:
         """Run a recipe's coroutine in the client's loop and wait for it.
 
@@ -188,7 +188,7 @@ class Client:
     def begin(
         self,
         work: Coroutine[Any, Any, T],
-        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+        undo: Undo[T] | None = None,
     ) -> T:
         """Run a recipe's coroutine as ``call`` does, but begin here if this client can.
 

@@ -8,8 +8,6 @@ order.
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from coordinator.client.places import Places
 from coordinator.errors import UnavailableError
 
@@ -33,12 +31,7 @@ class AttemptTurn:
     def __enter__(self) -> AttemptTurn:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
 
