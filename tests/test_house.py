@@ -112,9 +112,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "coordinator.wire.stream.connection": (
         "coordinator.wire",
-        "coordinator.event_loop",
         "coordinator.service.turns",
         "coordinator.errors",
+    ),
+    "coordinator.wire.stream.outbox": (
+        "coordinator.wire",
+        "coordinator.event_loop",
     ),
     "coordinator.wire.stream.door": (
         "coordinator.wire",

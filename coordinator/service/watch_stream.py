@@ -39,11 +39,6 @@ class Wanted(NamedTuple):
     only: frozenset[EventType] = frozenset()
     prefix: str = ""
 
-    @property
-    def passing(self) -> tuple[frozenset[EventType], str]:
-        """The values by which ``passes`` decides."""
-        return self.only, self.prefix
-
     def passes(self, event: Event) -> bool:
         """Whether ``event`` is wanted."""
         return (not self.only or event.type in self.only) and event.path.startswith(self.prefix)
@@ -131,6 +126,8 @@ class WatchStream:
         self.bookmark_timer: Timer | None = None
         self.is_live = False
         self._is_one_shot = is_one_shot
+        self._is_plain = not (is_one_shot or wanted.has_values or expires_ms)
+        """Whether a change that its caller may watch now is handed on as it is."""
         self._buffer_events_max = buffer_events_max
         self._source = source
         self._revision = source.revision
@@ -225,16 +222,27 @@ class WatchStream:
             return
         self._former, self._sifted = len(self._buffer), None
 
-    def push(self, change: Change) -> None:
-        """Buffer the matching events of one zxid, or end with a Resync if there is no room."""
+    def push(self, change: Change) -> bool:
+        """Hand on the matching events of one zxid, or buffer them, or end with a Resync if there is
+        no room. Return whether its reader has them already: to take a turn for each of many readers
+        costs more than to write a line for them."""
         if self._has_ended or change.zxid <= self._cursor_zxid:
-            return
+            return False
+        woken = self._woken
+        if (
+            woken is not None
+            and self._is_plain
+            and not (self._buffer or self._has_turn or woken.done())
+            and self._take(change)
+        ):
+            return True
         if self._buffer and self._buffered_events + len(change.events) > self._buffer_events_max:
             self.resync(change.zxid)
-            return
+            return False
         self._put(change)
         if self._is_one_shot:
             self._end()
+        return False
 
     def maybe_bookmark(self, zxid: int) -> None:
         """Send a bookmark, unless there is something to read or to catch up with."""

@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import ClassVar, Final
 
 from coordinator.errors import (
@@ -40,7 +39,7 @@ from coordinator.service.turns import KEY
 from coordinator.service.wakes import Wakes
 from coordinator.service.watch_history import History
 from coordinator.service.watch_room import WatchRoom
-from coordinator.service.watch_stream import EVERYTHING, Wanted, WatchStream
+from coordinator.service.watch_stream import EVENTS_A_TURN, EVERYTHING, Wanted, WatchStream
 from coordinator.service.watch_values import ValuesHistory
 from coordinator.state import paths
 from coordinator.state.commands import Command
@@ -49,6 +48,8 @@ from coordinator.waiting import in_turns, let_go
 
 HANDED_AT_ONCE = 2_000
 """Steps of handing out changes in one pass of the loop, of a microsecond or two each."""
+_HANDED_STEPS: Final = 3
+"""What it takes to write a change for a reader that waits."""
 RECHECKED_AT_ONCE: Final = 2_000
 """Selectors looked at in one pass when access rights have changed. Until its turn a stream looks by
 itself before it delivers anything."""
@@ -103,7 +104,7 @@ class WatchHub:
         self._live: dict[tuple[WatchKind, str], dict[WatchStream, None]] = {}
         self._due: deque[Change] = deque()
         """The changes that are not handed out whole yet, in their order."""
-        self._pushing: Iterator[None] | None = None
+        self._pushing: Iterator[int] | None = None
         """The hand-out of the first of them."""
         self._left = HANDED_AT_ONCE
         self._is_counting = False
@@ -336,9 +337,11 @@ class WatchHub:
         while self._due and self._left > 0:
             if self._pushing is None:
                 self._pushing = self._pushed(self._due[0])
-            for _ in islice(self._pushing, self._left):
-                self._left -= 1
-            if self._left > 0:  # that was its end
+            for steps in self._pushing:
+                self._left -= steps
+                if self._left <= 0:
+                    break
+            else:
                 self._pushing = None
                 self._due.popleft()
 
@@ -348,22 +351,27 @@ class WatchHub:
         if self._due:
             self._hand_on()
 
-    def _pushed(self, change: Change) -> Iterator[None]:
-        """Push to each live stream what it watches; streams that get the same share it.
+    def _pushed(self, change: Change) -> Iterator[int]:
+        """Push to each live stream what it watches; yield the steps that this took.
 
-        A step for each event, for each selector that matches, for each stream, and for each event
-        of each part that is made: callers with rights of their own each have one."""
+        Streams that get the same share it. A step for each event, for each of several selectors
+        that match, for each stream, and for each event of each part that is made: callers with
+        rights of their own each have one."""
         hits: dict[tuple[WatchKind, str], list[int]] = {}
         for number, event in enumerate(change.events):
             for key in _keys_of(event):
                 if key in self._live:
                     hits.setdefault(key, []).append(number)
-            yield None
-        keys_of: dict[WatchStream, list[tuple[WatchKind, str]]] = {}
+            yield 1
+        keys_of: dict[WatchStream, tuple[tuple[WatchKind, str], ...]] = {}
         for key in hits:
-            for stream in list(self._live.get(key, ())):
-                keys_of.setdefault(stream, []).append(key)
-                yield None
+            watching = self._live.get(key, {})
+            if not keys_of:
+                keys_of = dict.fromkeys(watching, (key,))
+                continue
+            for stream in list(watching):
+                keys_of[stream] = (*keys_of.get(stream, ()), key)
+                yield 1
         shared: dict[tuple[object, ...], Change] = {}
         access = self._replica.machine.access
         for stream, keys in keys_of.items():
@@ -371,25 +379,26 @@ class WatchHub:
             while part is None:  # again, if rights have changed by the time that it is made
                 is_on = access.is_on
                 whose = stream.caller if is_on else NOBODY
-                found = (whose, tuple(keys), stream.wanted.passing, revision := self.revision)
+                wanted, revision = stream.wanted, access.revision
+                found = (whose, keys, wanted.only, wanted.prefix, revision)
                 part = shared.get(found)
                 if part is None:
-                    numbers = sorted({number for key in keys for number in hits[key]})
                     chosen: list[Event] = []
-                    for number in numbers:
+                    for number in sorted({number for key in keys for number in hits[key]}):
                         event = change.events[number]
-                        if stream.wanted.passes(event) and (
+                        if wanted.passes(event) and (
                             not is_on or access.allows(whose, Verb.WATCH, event.path)
                         ):
                             chosen.append(event)
-                        yield None
-                    if revision == self.revision:
+                        yield 1
+                    if revision == access.revision:
                         is_whole = len(chosen) == len(change.events)
                         part = change if is_whole else Change(change.zxid, tuple(chosen))
                         shared[found] = part
-            if part.events:
-                stream.push(part)
-            yield None
+            if part.events and stream.push(part):
+                yield _HANDED_STEPS + len(part.events) // EVENTS_A_TURN
+            else:
+                yield 1
         if keys_of:
             self._metrics.watch_changes.inc(len(keys_of))
 

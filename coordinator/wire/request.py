@@ -157,9 +157,9 @@ class LineStream(Protocol):
     async def send_encoded(self, line: bytes, kind: str, zxid: int | None) -> None:
         """Send one line that is encoded already; ``kind`` and ``zxid`` are those in it."""
 
-    def send_at_once(self, line: Callable[[], bytes]) -> bool:
-        """Send a line that ``line`` encodes, if nothing must be waited for; return whether it was
-        sent. A door that cannot know sends nothing so."""
+    def send_at_once(self, line: bytes) -> bool:
+        """Send an encoded line, if nothing must be waited for; return whether it was sent. A door
+        that cannot know sends nothing so."""
 
     async def send_error(self, error: CoordinatorError) -> None:
         """Send the last line of a stream that ends with ``error``."""

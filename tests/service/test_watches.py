@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -437,6 +438,32 @@ async def test_many_readers_are_woken_some_at_a_time() -> None:
         found = [told(await soon(each)) for each in readers]
         expected = [(1, ("NodeCreated /a",)), (2, ("NodeDataChanged /a",))]
         assert found == [expected] * len(streams)
+
+
+async def test_what_many_readers_take_is_handed_to_them_in_few_passes() -> None:
+    """Hundreds who watch one znode have a change by the same pass, and thousands hold none."""
+    async with cluster(1) as world:
+        handed: list[WatchStream] = []
+
+        def taker(stream: WatchStream) -> Callable[[WatchItem], bool]:
+            return lambda item: handed.append(stream) is None
+
+        streams = [watching(world, "/a") for _ in range(2_000)]
+        for each in streams:
+            each.hand_to(taker(each))
+        readers = [asyncio.create_task(taken_all(each)) for each in streams]
+        await settle()
+        world.commit(encode_command(Command(Create("/a"), 1)))
+        passes = [len(handed)]
+        while len(handed) < len(streams):
+            await asyncio.sleep(0)
+            passes.append(len(handed) - sum(passes))
+
+        assert 500 <= max(passes) <= HANDED_AT_ONCE // 3 + 1
+        assert handed == streams
+        for each in streams:
+            each.close()
+        assert [await soon(each) for each in readers] == [[]] * len(streams)
 
 
 async def test_what_comes_is_handed_on_at_once_and_in_order_with_what_is_not_taken() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -72,7 +72,7 @@ class HttpLines:
         else:
             await self._write(b"", line, b"\n")
 
-    def send_at_once(self, line: Callable[[], bytes]) -> bool:
+    def send_at_once(self, line: bytes) -> bool:
         """Return False: a line goes out in pieces, as its connection takes them."""
         return False
 

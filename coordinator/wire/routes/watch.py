@@ -131,23 +131,29 @@ class WatchRoutes:
         """Send a change if nothing must be waited for; return whether that was so."""
         if not isinstance(item, Change):
             return False
-        return stream.send_at_once(lambda: self._lines.of(item, stream.encoding))
+        return stream.send_at_once(self._lines.of(item, stream.encoding))
 
 
 class ChangeLines:
     """The lines of the latest changes: many streams send the same, and it is encoded once."""
 
     def __init__(self) -> None:
+        self._last: tuple[Change | None, Encoding, bytes] = None, Encoding.JSON, b""
         self._kept: OrderedDict[tuple[int, Encoding], tuple[Change, bytes]] = OrderedDict()
         self._bytes = 0
 
     def of(self, change: Change, encoding: Encoding) -> bytes:
         """Return ``change`` as a line of this ``encoding``."""
+        last, its_encoding, line = self._last
+        if last is change and its_encoding is encoding:
+            return line
         key = id(change), encoding
         kept = self._kept.get(key)
         if kept is not None:
+            self._last = change, encoding, kept[1]
             return kept[1]
         line = encoded(change, encoding)
+        self._last = change, encoding, line
         self._kept[key] = change, line  # while it is held, no other one has its id
         self._bytes += len(line)
         while self._bytes > _LINES_BYTES_MAX or len(self._kept) > _LINES_MAX:

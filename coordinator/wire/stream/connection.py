@@ -1,14 +1,12 @@
 """One connection of the stream, at the server: frames in, tasks for its requests, frames out.
 
 1. What one read brings is begun in that pass, ``FRAMES_AT_ONCE`` at most; the rest in the next.
-2. What is sent in one pass of the loop leaves in one send. A lone answer leaves at once.
-3. A request ends as one of HTTP does whose client has gone: when the connection is lost, and by
+2. A request ends as one of HTTP does whose client has gone: when the connection is lost, and by
    CANCEL. Its id is then answered no more.
-4. Deadlines: the preface and HELLO as a header of HTTP, a frame that has begun as a body, silence
-   as an idle connection. Of a client that does not read nothing more is read or begun, and it is
-   cut off after ``idle_deadline_ms``, or when more waits for it than ``UNSENT_BYTES_MAX``.
-5. What breaks docs/stream.md gets GOAWAY, and the connection closes.
-6. Requests take turns, within the connection (``turns``) and between clients (``client_turns``).
+3. Deadlines: the preface and HELLO as a header of HTTP, a frame that has begun as a body, silence
+   as an idle connection. Of a client that does not read nothing more is read or begun (``outbox``).
+4. What breaks docs/stream.md gets GOAWAY, and the connection closes.
+5. Requests take turns, within the connection (``turns``) and between clients (``client_turns``).
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from coordinator.errors import (
     ThrottledError,
     to_problem,
 )
-from coordinator.event_loop import pass_end
 from coordinator.service.turns import KEY
 from coordinator.wire import messages
 from coordinator.wire.addresses import network_of
@@ -34,21 +31,18 @@ from coordinator.wire.request import Answer
 from coordinator.wire.routes.bodies import PartialBytes
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.door import StreamDoor
-from coordinator.wire.stream.frames import FRAMES_AT_ONCE, FromClient, FromServer
+from coordinator.wire.stream.frames import FRAMES_AT_ONCE, FromClient
+from coordinator.wire.stream.outbox import Outbox
 from coordinator.wire.stream.request import StreamRequest
 from coordinator.wire.stream.turns import RequestTurns
 
 logger = logging.getLogger("coordinator.stream")
 
-UNSENT_BYTES_MAX = 16 * 1024 * 1024
-"""The unsent answers of a connection to requests that came before its client ceased to read."""
 _LARGE_BYTES: Final = 4 * 1024
 _UNSENT_BYTES_LARGE = 4 * 1024 * 1024
 """Beyond it a large answer to a read is not sent: it is refused, and may be sent again."""
 _PARTIAL_BYTES_FREE: Final = 16 * 1024
 """So much of a frame in part is everyone's: others who send long ones cut no heartbeat off."""
-_FULL_BYTES: Final = 256 * 1024
-"""Beyond it lines wait."""
 _MSGPACK: Final = "application/msgpack"
 _ZXID: Final = messages.ZXID_HEADER.lower()
 _INDEX: Final = messages.INDEX_HEADER.lower()
@@ -58,11 +52,10 @@ class StreamConnection(asyncio.Protocol):
     """A client's connection, from its preface on."""
 
     __slots__ = (
-        "_at", "_at_pass_end", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer",
-        "_is_flush_due", "_is_held", "_is_leaving", "_is_paused",
-        "_is_turn_due", "_last_id", "_leader_url", "_loop", "_out", "_partial",
-        "_place", "_preface_left", "_reader", "_room", "_running", "_spare_timer", "_transport",
-        "_turns", "_unsent_max", "_write_timer", "authorization", "window_bytes",
+        "_at", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer", "_is_held",
+        "_is_leaving", "_is_turn_due", "_last_id", "_leader_url", "_loop", "_partial", "_place",
+        "_preface_left", "_reader", "_running", "_spare_timer", "_transport", "_turns",
+        "authorization", "out", "window_bytes",
     )  # fmt: skip
 
     def __init__(self, door: StreamDoor, place: Place, at: float) -> None:
@@ -71,10 +64,8 @@ class StreamConnection(asyncio.Protocol):
         self._turns = RequestTurns(door.turns, self, self._take)
         self._at = at
         self._loop = asyncio.get_running_loop()
-        self._at_pass_end = pass_end(self._loop)
         self._transport: asyncio.Transport | None = None
         self._reader = frames.from_client()
-        self._out = frames.FrameWriter()
         self._running: dict[int, StreamRequest] = {}
         self._last_id = 0
         self._leader_url: str | None = None
@@ -82,22 +73,18 @@ class StreamConnection(asyncio.Protocol):
         self._preface_left = len(frames.PREFACE)
         self._partial = PartialBytes(door.body_bytes)
         self._has_hello = False
-        self._is_flush_due = False
         self._is_turn_due = False
         """Whether frames that have come wait for the next pass."""
         self._is_held = False
         """Whether they wait until its client has taken what was sent."""
         self._is_leaving = False
         """Whether GOAWAY was sent: nothing more is begun."""
-        self._is_paused = False
-        """Whether its client does not take what is sent."""
-        self._unsent_max = UNSENT_BYTES_MAX
-        self._room: list[asyncio.Future[None]] = []
         self._heard_at = at
         self._frame_timer: asyncio.TimerHandle | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._spare_timer: asyncio.TimerHandle | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
+        self.out: Outbox
+        """What waits to be sent, once it is connected."""
         self.window_bytes = frames.WINDOW_BYTES
         self.authorization: str | None = None
         """What its client shows now to prove who it is."""
@@ -108,9 +95,11 @@ class StreamConnection(asyncio.Protocol):
         """Begin to wait for the greeting."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        config = self._door.config
+        self.out = Outbox(transport, self._running, config.idle_deadline_ms / 1_000)
         self._door.enter(self)
-        deadline_s = self._door.config.header_deadline_ms / 1_000
-        self._frame_timer = self._loop.call_at(self._at + deadline_s, self._late)
+        deadline_at = self._at + config.header_deadline_ms / 1_000
+        self._frame_timer = self._loop.call_at(deadline_at, self._late)
         if self._place.full:
             wait_s = spare_s(self._door.admission)
             self._spare_timer = self._loop.call_at(self._at + wait_s, self._spare_over)
@@ -132,39 +121,33 @@ class StreamConnection(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        """Read no more, and cut the client off if it takes nothing for too long."""
-        self._is_paused = True
-        seconds = self._door.config.idle_deadline_ms / 1_000
-        self._write_timer = self._loop.call_later(seconds, self.abort)
+        """Read no more while its client takes nothing."""
+        self.out.pause()
         self._read_or_not()
 
     def resume_writing(self) -> None:
         """Read on, and wake those who wait for room."""
-        self._is_paused = False
-        self._unsent_max = UNSENT_BYTES_MAX
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
+        self.out.resume()
         if self._is_held:
             self._is_held = False
             self._loop.call_soon(self._take)
         self._read_or_not()
-        self._wake_room()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timers, end what is under way, and give the place back."""
         self._door.admission.leave(self._place)
         self._count_partial(0)
-        for timer in (self._frame_timer, self._idle_timer, self._spare_timer, self._write_timer):
+        for timer in (self._frame_timer, self._idle_timer, self._spare_timer):
             if timer is not None:
                 timer.cancel()
-        running, self._running = self._running, {}
+        running = list(self._running.values())
+        self._running.clear()
         self._turns.close()
-        for request in running.values():
+        for request in running:
             if request.task is not None:
                 self._door.end(request.task)
                 request.task = None  # it holds on to us: no cycle is left for the collector
-        self._wake_room()
+        self.out.close()
         if self._transport is not None:
             release(self._transport)
         self._transport = None
@@ -174,15 +157,14 @@ class StreamConnection(asyncio.Protocol):
 
     def _take(self) -> None:
         """Begin what has come, so much of it as one pass may begin."""
-        if self._has_hello and (self._is_paused or self._turns.has_to_hold()):
-            self._is_turn_due, self._is_held = True, self._is_paused
+        if self._has_hello and (self.out.is_paused or self._turns.has_to_hold()):
+            self._is_turn_due, self._is_held = True, self.out.is_paused
             self._read_or_not()
             return
         self._is_turn_due = False
         if self._is_closing():
             return
-        is_first, self._is_flush_due = not self._is_flush_due, True
-        taken = 0
+        is_first, taken = self.out.hold(), 0
         try:
             if not self._has_hello:
                 taken = self._hello()
@@ -195,9 +177,8 @@ class StreamConnection(asyncio.Protocol):
             self._go_away_at_once(mistake)
             return
         finally:
-            self._is_flush_due = not is_first
             if is_first:
-                self._flush()
+                self.out.flush()
         if taken >= FRAMES_AT_ONCE and self._reader.has_rest:
             self._is_turn_due = True
             self._loop.call_soon(self._take)
@@ -215,7 +196,7 @@ class StreamConnection(asyncio.Protocol):
             self._reader.frame_bytes_max = self._door.frame_bytes_max
             welcome = self._door.welcome()
             self._leader_url = welcome.leader_url
-            self.send(frames.Welcome(frames.VERSION, welcome))
+            self.out.send(frames.Welcome(frames.VERSION, welcome))
             self._frame_in_time()
             idle_s = self._door.config.idle_deadline_ms / 1_000
             self._idle_timer = self._loop.call_later(idle_s, self._maybe_idle)
@@ -238,7 +219,7 @@ class StreamConnection(asyncio.Protocol):
                     self._turns.forget(request)
                 self._maybe_done()
         elif isinstance(frame, frames.PingFrame):
-            self.send(frames.Pong(frame.number))
+            self.out.send(frames.Pong(frame.number))
         elif isinstance(frame, frames.Credential):
             self.authorization = frame.authorization or None
         else:
@@ -304,30 +285,30 @@ class StreamConnection(asyncio.Protocol):
         if isinstance(answered, Answer):
             self._answer(request, answered)
         elif answered is None and request.has_begun:
-            self.send(frames.End(request.id))
+            self.out.send(frames.End(request.id))
         elif answered is None:
             self._refuse(request.id, CoordinatorError("the answer was lost on its way"))
         self._maybe_done()
 
     def _answer(self, request: StreamRequest, answer: Answer) -> None:
         body = b"" if answer.body is None or request.method == "HEAD" else answer.body
-        is_read = request.method == "GET"  # what a write came to is never kept back
-        if is_read and len(body) > _LARGE_BYTES and self._unsent() > _UNSENT_BYTES_LARGE:
-            message = (
-                f"expected a client that reads its answers, found {self._unsent()} bytes that it "
-                "has not read; read them, then ask again"
-            )
-            self._refuse(request.id, ThrottledError(message))
-            return
-        if len(body) > UNSENT_BYTES_MAX:  # one may be longer by itself, and is read all the same
-            self._unsent_max = UNSENT_BYTES_MAX + len(body)
+        if len(body) > _LARGE_BYTES:
+            is_read = request.method == "GET"  # what a write came to is never kept back
+            if is_read and (unsent := self.out.unsent_bytes()) > _UNSENT_BYTES_LARGE:
+                message = (
+                    f"expected a client that reads its answers, found {unsent} bytes that it has "
+                    "not read; read them, then ask again"
+                )
+                self._refuse(request.id, ThrottledError(message))
+                return
+            self.out.allow(len(body))
         headers = _labels(answer)
         if answer.content_type != _MSGPACK and answer.content_type is not None:
             headers["content-type"] = answer.content_type
         if answer.headers is not None:
             for name, value in answer.headers.items():
                 headers[name.lower()] = value
-        self.send(frames.AnswerFrame(request.id, answer.status, headers, body))
+        self.out.send(frames.AnswerFrame(request.id, answer.status, headers, body))
         if self._place.full:
             self.go_away(ThrottledError(self._place.full))
 
@@ -335,59 +316,12 @@ class StreamConnection(asyncio.Protocol):
         answer = self._door.problem(error)
         headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
         headers |= _labels(answer)
-        self.send(frames.AnswerFrame(number, answer.status, headers, answer.body or b""))
-
-    def send(self, frame: FromServer) -> None:
-        """Send ``frame`` with what else is sent in this pass."""
-        self._out.add(frame)
-        if not self._is_flush_due:
-            if self._running:
-                self._is_flush_due = True
-                self._at_pass_end(self._flush)
-            else:
-                self._flush()
-
-    def _flush(self) -> None:
-        self._is_flush_due = False
-        if not len(self._out):
-            return
-        sent = self._out.take()
-        if self._transport is None or self._transport.is_closing():
-            return
-        self._transport.write(sent)
-        if self._is_paused and self._unsent() > self._unsent_max:
-            self.abort()
-
-    # --- how much waits for a client
-
-    def _unsent(self) -> int:
-        transport = self._transport
-        return len(self._out) + (0 if transport is None else transport.get_write_buffer_size())
+        self.out.send(frames.AnswerFrame(number, answer.status, headers, answer.body or b""))
 
     @property
     def place(self) -> Place:
         """Where its client is, and what it was admitted with."""
         return self._place
-
-    @property
-    def is_full(self) -> bool:
-        """Whether there is more to send than may wait."""
-        return self._is_paused or len(self._out) > _FULL_BYTES
-
-    async def room(self) -> None:
-        """Wait until it is not full any more; the caller looks again."""
-        if not self._is_paused:
-            await asyncio.sleep(0)  # until the end of this pass, when it is flushed
-            return
-        woken = self._loop.create_future()
-        self._room.append(woken)
-        await woken
-
-    def _wake_room(self) -> None:
-        room, self._room = self._room, []
-        for each in room:
-            if not each.done():
-                each.set_result(None)
 
     def is_waited_for(self, number: int) -> bool:
         """Say whether the client still waits for the answer to a request."""
@@ -400,7 +334,7 @@ class StreamConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._is_paused or self._is_turn_due:
+        if self.out.is_paused or self._is_turn_due:
             if transport.is_reading():
                 transport.pause_reading()
         elif not transport.is_reading():
@@ -431,7 +365,7 @@ class StreamConnection(asyncio.Protocol):
 
     def _late(self) -> None:
         self._frame_timer = None
-        if self._is_paused:
+        if self.out.is_paused:
             self._frame_timer = self._loop.call_later(1.0, self._late)
         else:
             self._close()
@@ -439,7 +373,7 @@ class StreamConnection(asyncio.Protocol):
     def _maybe_idle(self) -> None:
         idle_s = self._door.config.idle_deadline_ms / 1_000
         left_s = self._heard_at + idle_s - self._loop.time()
-        if left_s <= 0 and not self._is_paused:  # then it has another deadline
+        if left_s <= 0 and not self.out.is_paused:  # then it has another deadline
             self._close()
         else:
             self._idle_timer = self._loop.call_later(max(left_s, 0.01), self._maybe_idle)
@@ -453,7 +387,7 @@ class StreamConnection(asyncio.Protocol):
         """Say where the leader serves, if the client does not know it yet."""
         if self._has_hello and url != self._leader_url:
             self._leader_url = url
-            self.send(frames.Leader(url))
+            self.out.send(frames.Leader(url))
 
     # --- the end
 
@@ -466,7 +400,7 @@ class StreamConnection(asyncio.Protocol):
         """Take no more requests, and close when those under way are answered."""
         if not self._is_leaving:
             self._is_leaving = True
-            self.send(frames.GoAway(to_problem(error)))
+            self.out.send(frames.GoAway(to_problem(error)))
         self._maybe_done()
 
     def _maybe_done(self) -> None:
@@ -475,11 +409,11 @@ class StreamConnection(asyncio.Protocol):
 
     def _go_away_at_once(self, error: CoordinatorError) -> None:
         self._is_leaving = True
-        self._out.add(frames.GoAway(to_problem(error)))
+        self.out.send(frames.GoAway(to_problem(error)))
         self._close()
 
     def _close(self) -> None:
-        self._flush()
+        self.out.flush()
         if self._transport is not None:
             self._transport.close()
 

@@ -214,14 +214,14 @@ def encoded(frame: FromClient | FromServer) -> bytes:
 class FrameWriter:
     """Collects the frames of one pass, so that they leave in one send."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("buffer",)
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self.buffer = bytearray()
 
     def add(self, frame: FromClient | FromServer) -> None:
         """Put ``frame`` behind what is there."""
-        buffer = self._buffer
+        buffer = self.buffer
         start = len(buffer)
         buffer += _NO_LENGTH
         try:
@@ -232,11 +232,11 @@ class FrameWriter:
         _LENGTH.pack_into(buffer, start, len(buffer) - start - _LENGTH_BYTES)
 
     def __len__(self) -> int:
-        return len(self._buffer)
+        return len(self.buffer)
 
     def take(self) -> bytearray:
         """Return what was collected; the caller owns it."""
-        taken, self._buffer = self._buffer, bytearray()
+        taken, self.buffer = self.buffer, bytearray()
         return taken
 
 

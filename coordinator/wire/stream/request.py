@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from coordinator.errors import CoordinatorError, forget_frames
@@ -20,7 +20,7 @@ from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.messages import AUTHORIZATION, MEMBER_HEADER
 from coordinator.wire.request import WhySilent
 from coordinator.wire.stream import frames
-from coordinator.wire.stream.frames import FromServer
+from coordinator.wire.stream.outbox import Outbox
 
 _MEMBER: Final = MEMBER_HEADER.lower()
 
@@ -41,20 +41,14 @@ class Sender(Protocol):
         """How many bytes of a stream may be sent before the client asks for more."""
 
     @property
-    def is_full(self) -> bool:
-        """Whether it holds as much as it may for a client that does not read."""
-
-    def send(self, frame: FromServer) -> None:
-        """Send a frame with those of this pass of the loop."""
+    def out(self) -> Outbox:
+        """What waits to be sent to the client."""
 
     def on_lines(self, number: int) -> None:
         """The lines of a request begin."""
 
     def on_waiting(self, request: StreamRequest) -> None:
         """A request waits for others."""
-
-    async def room(self) -> None:
-        """Wait until it is not full any more."""
 
     def is_waited_for(self, number: int) -> bool:
         """Whether the client is there, and has not given this request up."""
@@ -183,14 +177,14 @@ class StreamLines:
         self._refuse_when_silent()
         await self._write(line)
 
-    def send_at_once(self, line: Callable[[], bytes]) -> bool:
+    def send_at_once(self, line: bytes) -> bool:
         """Send a line, if there is credit and room and a client; return whether it was sent."""
-        sender = self._sender
-        if self._credit <= 0 or sender.is_full or not sender.is_waited_for(self._id):
+        if self._credit <= 0 or self._why_silent() is not None:  # which is said later, then
             return False
-        if self._why_silent() is not None:
-            return False  # which says it, then
-        self._put(line())
+        if not self._sender.out.maybe_send(frames.Line(self._id, line)):
+            return False
+        self._credit -= len(line)
+        self.is_line_out = True
         return True
 
     async def send_error(self, error: CoordinatorError) -> None:
@@ -206,7 +200,7 @@ class StreamLines:
     async def end(self) -> None:
         """End the stream."""
         self._open()
-        self._sender.send(frames.End(self._id))
+        self._sender.out.send(frames.End(self._id))
 
     def add_credit(self, amount: int) -> None:
         """The client has taken so much."""
@@ -221,11 +215,11 @@ class StreamLines:
     async def _write(self, line: bytes) -> None:
         self._open()
         self.is_line_out = False
-        while self._credit <= 0 or self._sender.is_full:
+        while self._credit <= 0 or self._sender.out.is_full:
             if self._credit <= 0:
                 await self._credited()
             else:
-                await self._sender.room()
+                await self._sender.out.room()
             if self.ended_with is None:
                 self._refuse_when_silent()
         if not self._sender.is_waited_for(self._id):
@@ -234,7 +228,7 @@ class StreamLines:
 
     def _put(self, line: bytes) -> None:
         self._credit -= len(line)
-        self._sender.send(frames.Line(self._id, line))
+        self._sender.out.send(frames.Line(self._id, line))
         self.is_line_out = True
 
     async def _credited(self) -> None:
@@ -249,5 +243,5 @@ class StreamLines:
             self.is_open = True
             headers = {name.lower(): value for name, value in self._labels.items()}
             headers.pop(_MEMBER, None)  # WELCOME has said it
-            self._sender.send(frames.Head(self._id, self.status, headers))
+            self._sender.out.send(frames.Head(self._id, self.status, headers))
             self._sender.on_lines(self._id)

@@ -11,7 +11,7 @@ import pytest
 from coordinator.config import HttpConfig
 from coordinator.wire import client_turns
 from coordinator.wire.stream import connection as stream_connection
-from coordinator.wire.stream import frames
+from coordinator.wire.stream import frames, outbox
 from tests.patience import patient
 from tests.wire.serving import Api, serving
 from tests.wire.stream.speaking import PATIENCE_S, Speaker, speaking
@@ -320,7 +320,7 @@ async def _stuck(api: Api) -> None:
     assert api.server._streams is not None
     (connection,) = api.server._streams._connections
     assert isinstance(connection, stream_connection.StreamConnection)
-    await until(lambda: connection._is_paused and not connection._running)
+    await until(lambda: connection.out.is_paused and not connection._running)
 
 
 async def test_large_answers_that_are_not_read_are_refused(api: Api) -> None:
@@ -340,7 +340,7 @@ async def test_a_client_that_does_not_read_is_cut_off(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before it costs more memory than a connection may."""
-    monkeypatch.setattr(stream_connection, "UNSENT_BYTES_MAX", 256 * 1024)
+    monkeypatch.setattr(outbox, "UNSENT_BYTES_MAX", 256 * 1024)
     async with speaking(api.server.port) as speaker:
         await _flooded(api, speaker, 60_000, 1_000)
 
