@@ -145,9 +145,10 @@ pin-base:
 		sed -i "s/^ARG BASE_IMAGE=.*/ARG BASE_IMAGE=python:3.11-slim@$$digest/" Dockerfile && \
 		grep '^ARG BASE_IMAGE' Dockerfile
 
-# The table of docs/evidence.md, from docs/simulation-ledger.csv.
+# The tables of docs/evidence.md, from the files of CSV beside it.
 ledger: $(VENV)/.installed-dev
 	@$(BIN)/python -m tests.simulation.ledger
+	@$(BIN)/python -m tests.docs.ledgers
 
 # Any number of seeds, for hours if you like; LEDGER=file adds a row about the run to it.
 SEEDS ?= 100
