@@ -2,9 +2,10 @@
 
 A caller puts its frame behind those of others and sends what is there, unless another thread is
 sending just now and will send it too; then it sleeps on a lock of its own, which the reading thread
-opens when the answer is there.
+opens when the answer is there. One that is alone reads its answer itself (``reading_turn``).
 
-1. An interrupt (Ctrl-C) within a send may leave half a frame behind, so it ends the connection.
+1. An interrupt (Ctrl-C) within a send may leave half a frame behind, so it ends the connection; so
+   does one while the caller reads.
 2. No caller waits long for a socket that takes nothing: it leaves the rest to a thread made for
    that, and waits for its answer, or its deadline. A server that takes nothing is taken for dead.
 3. A caller whose deadline passes asks whether the server is there (PING); so does one that waits
@@ -23,7 +24,8 @@ from collections.abc import Callable
 from coordinator.client.deputy import wait_cancellably
 from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
-from coordinator.client.stream.sockets import PlainBytes, SecuredBytes, prepare
+from coordinator.client.stream.reading_turn import ALONE_MS, ReadingTurn
+from coordinator.client.stream.sockets import PlainBytes, SecuredBytes, look_up_after, prepare
 from coordinator.client.stream.waiters import AnswerAwaited, LinesRead
 from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
@@ -62,15 +64,20 @@ class AnswerWaiter(AnswerAwaited):
         self.response: Response | None = None
         self.error: CoordinatorError | None = None
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is something for it."""
+        return self.response is not None or self.error is not None
+
     def on_answer(self, response: Response) -> None:
         """Take the answer, and wake the caller."""
-        if self.response is None and self.error is None:
+        if not self.is_answered:
             self.response = response
             self.lock.release()
 
     def on_failure(self, error: CoordinatorError) -> None:
         """Take what came instead, and wake the caller."""
-        if self.response is None and self.error is None:
+        if not self.is_answered:
             self.error = error
             self.lock.release()
 
@@ -83,6 +90,11 @@ class BlockingLines(LinesRead):
         self._bell = threading.Lock()
         """Open when there is news."""
         self._bell.acquire()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the response has begun, or never will."""
+        return self.has_begun or self._error is not None
 
     def wait(self, limit_s: float) -> None:
         """Return when the bell has rung, at the latest after ``limit_s``."""
@@ -124,6 +136,7 @@ class BlockingConnection:
         self.conversation = Conversation(endpoint, self._note_leader)
         self._guard = threading.Lock()
         """Held around the conversation, for a moment."""
+        self._turn = ReadingTurn(self._guard, self.conversation.waiting)
         self._sending = threading.Lock()
         self._heard_ms = clock.monotonic_ms()
         self._proof_asked_ms: int | None = None
@@ -133,7 +146,8 @@ class BlockingConnection:
 
     def begin(self, label: str) -> None:
         """Say hello, and read from now on."""
-        prepare(self._socket, _TICK_MS)
+        prepare(self._socket)
+        look_up_after(self._socket, _TICK_MS)
         self.conversation.hello(label)
         self._socket.sendall(self._bytes.sealed(PREFACE + self.conversation.take()))
         name = f"coordinator stream {self.endpoint}"
@@ -148,12 +162,14 @@ class BlockingConnection:
 
     def ask(self, request: Request, timeout_ms: int) -> Response:
         """Send ``request`` and wait for its whole response."""
-        waiter = AnswerWaiter()
-        number = self._begin(request, waiter)
+        waiter, number = AnswerWaiter(), 0
         try:
+            number = self._begin(request, waiter, timeout_ms)
             timeout_ms -= self._send(timeout_ms)
+            timeout_ms -= self._read_alone(waiter)
             is_answered = waiter.lock.acquire(timeout=max(0, timeout_ms) / 1000)
         except BaseException:
+            self._turn.end(waiter)
             self.give_up(number)
             raise
         if not is_answered:
@@ -170,9 +186,10 @@ class BlockingConnection:
         with self._guard:
             self._line_streams += 1
         try:
-            lines.number = self._begin(request, lines)
             until_ms = self._clock.monotonic_ms() + timeout_ms
+            lines.number = self._begin(request, lines, timeout_ms)
             self._send(timeout_ms)
+            self._read_alone(lines)
             while not lines.has_begun:
                 lines.check_begun()
                 if (left_ms := until_ms - self._clock.monotonic_ms()) <= 0:
@@ -180,6 +197,7 @@ class BlockingConnection:
                     raise self._no_answer(timeout_ms)
                 wait_cancellably(lines.wait, lines.ring, left_ms / 1000)
         except BaseException:
+            self._turn.end(lines)
             lines.close()
             raise
         return lines
@@ -210,6 +228,7 @@ class BlockingConnection:
         with self._guard:
             is_first = not self.conversation.is_over
             self.conversation.lose(why)
+        self._turn.stop()
         if is_first:
             self._on_lost(self)
         self.began.set()
@@ -222,11 +241,13 @@ class BlockingConnection:
 
     # --- out
 
-    def _begin(self, request: Request, waiter: Waiter) -> int:
+    def _begin(self, request: Request, waiter: Waiter, timeout_ms: int) -> int:
         with self._guard:
             if self.conversation.is_over:
                 message = f"{self.endpoint}: the connection has ended; nothing was sent"
                 raise UnavailableError(message, endpoint=self.endpoint)
+            if timeout_ms > 2 * ALONE_MS:  # it may be late by as much
+                self._turn.maybe_take(waiter)
             return self.conversation.ask(request, waiter)
 
     def _send(self, limit_ms: int) -> int:
@@ -313,32 +334,58 @@ class BlockingConnection:
 
     # --- in
 
+    def _read_alone(self, waiter: AnswerWaiter | BlockingLines) -> int:
+        """Read until ``waiter`` is answered, if it is its turn; return for how long it has."""
+        if not self._turn.is_of(waiter):
+            return 0
+        began_ms = now_ms = self._clock.monotonic_ms()
+        try:
+            while not waiter.is_answered and now_ms - began_ms < ALONE_MS:
+                self._read_once()
+                now_ms = self._clock.monotonic_ms()
+        except BaseException:
+            self.close("the program was interrupted while it read an answer")
+            raise
+        self._turn.end(waiter)
+        return now_ms - began_ms
+
     def _read(self) -> None:
         try:
             self._read_on()
         finally:
             self.close("the thread that read it has ended")
+            self._turn.wait_for_caller(_PROOF_MS / 1000)
             self._sending.acquire(timeout=_PROOF_MS / 1000)  # until nobody uses the descriptor
             self._socket.close()
 
     def _read_on(self) -> None:
-        conversation = self.conversation
+        turn, conversation = self._turn, self.conversation
         while not conversation.is_over:
-            try:
-                data = self._socket.recv(_READ_BYTES)
-                if data and not (data := self._bytes.opened(data)):
-                    continue
-            except BlockingIOError:
+            if not self._read_once():
                 self._look_up()
-                continue
-            except OSError as error:
-                self._broke(error)
-                return
-            if not data:
-                self.is_http = conversation.welcome is None
-                self.close("the server closed it")
-            elif not self._take(data):
-                return
+            elif turn.may_leave():
+                look_up_after(self._socket, ALONE_MS)
+                if turn.leave() and not turn.wait():
+                    self.close("the program was interrupted while it read an answer")
+                look_up_after(self._socket, _TICK_MS)
+
+    def _read_once(self) -> bool:
+        """Read what comes next, and hand it to who waits for it; False if nothing came."""
+        try:
+            data = self._socket.recv(_READ_BYTES)
+            if data and not (data := self._bytes.opened(data)):
+                return True
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self._broke(error)
+            return True
+        if data:
+            self._take(data)
+        else:
+            self.is_http = self.conversation.welcome is None
+            self.close("the server closed it")
+        return True
 
     def _broke(self, error: OSError) -> None:
         """End it; a server that ends TLS before it has said anything takes no requests."""
@@ -347,7 +394,7 @@ class BlockingConnection:
             self.conversation.problem = cannot_connect(self.endpoint, reason)
         self.close(reason)
 
-    def _take(self, data: bytes) -> bool:
+    def _take(self, data: bytes) -> None:
         conversation = self.conversation
         self._heard_ms = self._clock.monotonic_ms()
         self._proof_asked_ms = None
@@ -357,13 +404,11 @@ class BlockingConnection:
         except BadArgumentsError as error:
             self.is_http = conversation.welcome is None
             self.close(error.message)
-            return False
+            return
         if not self.began.is_set():
             self.began.set()
         if conversation.problem is not None and not conversation.waiting:
             self.close(conversation.problem.message)
-            return False
-        return True
 
     def _look_up(self) -> None:
         """Nothing came for a while: ask the server whether it is there, or take it for dead."""

@@ -69,11 +69,15 @@ def secure(
         pipe.feed(data)
 
 
-def prepare(connected: socket.socket, tick_ms: int) -> None:
-    """Let a socket wait for long, and look up now and then when nothing comes."""
+def prepare(connected: socket.socket) -> None:
+    """Let a socket wait for long, and send at once what is short."""
     connected.settimeout(None)
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time_value(tick_ms))
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def look_up_after(connected: socket.socket, ms: int) -> None:
+    """Let a read of a socket to which nothing comes end after ``ms``."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time_value(ms))
 
 
 def _time_value(ms: int) -> bytes:

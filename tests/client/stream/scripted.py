@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 from coordinator.client.memory_pipe import PipeEnd, joined
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import PREFACE, FromClient, FromServer
+from tests.patience import patient
 
 Respond = Callable[["Peer", FromClient], None]
 
@@ -89,3 +91,11 @@ def echo(peer: Peer, frame: FromClient) -> None:
             peer.send(frames.AnswerFrame(number, status=200, headers={}, body=target.encode()))
         case frames.PingFrame(number):
             peer.send(frames.Pong(number))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait for a condition."""
+    deadline_s = time.monotonic() + patient(10)
+    while not is_so():
+        assert time.monotonic() < deadline_s, "it did not come to that"
+        time.sleep(0.005)

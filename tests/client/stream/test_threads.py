@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ from coordinator.errors import (
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import PREFACE, FromClient
 from tests.client.server_thread import serving
-from tests.client.stream.scripted import Peer, Respond, welcome
+from tests.client.stream.scripted import Peer, Respond, until, welcome
 from tests.patience import patient
 
 URL = "http://member:1"
@@ -453,14 +453,6 @@ def test_who_let_a_deadline_pass_is_asked_before_it_is_left(
         with pytest.raises(OutcomeUnknownError):
             connection.ask(Request("GET", "/b"), 10)
         until(lambda: connection.conversation.is_over)
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    deadline_s = time.monotonic() + patient(10)
-    while not is_so():
-        assert time.monotonic() < deadline_s, "it did not come to that"
-        time.sleep(0.005)
 
 
 def test_an_interrupt_while_it_connects_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

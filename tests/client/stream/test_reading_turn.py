@@ -1,0 +1,225 @@
+"""Who reads a connection that threads share: its own thread, or the only caller that waits."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from coordinator.client.stream import reading_turn
+from coordinator.client.stream.blocking_connection import BlockingConnection
+from coordinator.client.transport import Request
+from coordinator.clock import SystemClock
+from coordinator.errors import ConnectionLostError, OutcomeUnknownError
+from coordinator.wire.stream import frames
+from coordinator.wire.stream.frames import PREFACE
+from tests.client.stream.scripted import until
+from tests.patience import patient
+
+ASK_MS = 20_000
+
+
+class Answering(threading.Thread):
+    """The server's end: answers after ``delay_s(target)``, in a thread for each request that waits.
+
+    Before each answer it names a leader, so that a connection reports who reads it.
+    """
+
+    def __init__(self, theirs: socket.socket, delay_s: Callable[[str], float]) -> None:
+        super().__init__(daemon=True)
+        self.theirs = theirs
+        self.delay_s = delay_s
+        self._sending = threading.Lock()
+
+    def run(self) -> None:
+        reader, unread = frames.from_client(1 << 20), len(PREFACE)
+        while data := self.theirs.recv(1 << 16):
+            reader.feed(data[unread:])
+            unread = max(0, unread - len(data))
+            for frame in reader.take():
+                if isinstance(frame, frames.RequestFrame):
+                    delay_s = self.delay_s(frame.target)
+                    if delay_s == 0:
+                        self.answer(frame)
+                    else:
+                        threading.Timer(delay_s, self.answer, (frame,)).start()
+
+    def answer(self, frame: frames.RequestFrame) -> None:
+        named = frames.encoded(frames.Leader(frame.target))
+        answer = frames.AnswerFrame(
+            id=frame.id, status=200, headers={}, body=frame.target.encode()
+        )
+        with self._sending, suppress(OSError):  # the test may be over
+            self.theirs.sendall(named + frames.encoded(answer))
+
+
+class Served:
+    """A connection, its server, and which thread read the answer to each request."""
+
+    def __init__(self, connection: BlockingConnection, server: Answering) -> None:
+        self.connection = connection
+        self.server = server
+        self.readers: dict[str, int] = {}
+
+    def ask(self, target: str, timeout_ms: int = ASK_MS) -> bool:
+        """Ask, and return whether this thread has read the answer itself."""
+        response = self.connection.ask(Request("GET", target), timeout_ms)
+        assert response.body == target.encode()
+        return self.readers[target] == threading.get_ident()
+
+    def alone(self) -> None:
+        """Ask one after the other until the answers are read here."""
+        deadline_s = time.monotonic() + patient(10)
+        while not self.ask("/alone"):
+            assert time.monotonic() < deadline_s, "the thread does not leave the reading"
+
+
+@contextmanager
+def served(delay_s: Callable[[str], float] = lambda target: 0) -> Iterator[Served]:
+    """Serve one connection over a real socket."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    pair: Served
+
+    def on_leader(connection: BlockingConnection, url: str | None) -> None:
+        if url is not None:
+            pair.readers[url] = threading.get_ident()
+
+    def ignored(*_: Any) -> None:
+        """Nothing is remembered of a lost connection."""
+
+    connection = BlockingConnection("http://m:1", ours, SystemClock(), on_leader, ignored)
+    pair = Served(connection, Answering(theirs, delay_s))
+    connection.begin("test")
+    theirs.sendall(frames.encoded(frames.Welcome(1, frames.WelcomeSettings("n1"))))
+    assert connection.began.wait(10)
+    pair.server.start()
+    try:
+        yield pair
+    finally:
+        connection.close("the test is over")
+        connection.join(10)
+        assert connection._socket.fileno() == -1, "the thread that reads closes the socket"
+        theirs.close()
+
+
+def test_the_only_caller_reads_its_answers_itself() -> None:
+    """So it is not woken by another thread; after a pause the first answer is the thread's."""
+    with served() as pair:
+        pair.alone()
+        assert all(pair.ask(f"/{number}") for number in range(20))
+
+        until(lambda: not pair.connection._turn._is_away)  # nobody asks
+        assert not pair.ask("/after a pause")
+        pair.alone()
+
+
+def test_an_answer_that_takes_long_is_left_to_the_thread() -> None:
+    """A caller reads for a moment only: pings, deadlines and cancelling are the thread's."""
+    with served(lambda target: 0.3 if target == "/slow" else 0) as pair:
+        pair.alone()
+        assert not pair.ask("/slow")
+        pair.alone()
+
+
+def test_a_caller_that_has_its_answer_leaves_the_others_to_the_thread() -> None:
+    """The second request began while the first caller was reading."""
+    delays_s = {"/first": 0.02, "/second": 0.04}
+    with served(lambda target: delays_s.get(target, 0)) as pair:
+        pair.alone()
+        second = threading.Timer(0.01, lambda: pair.ask("/second"))
+        second.start()
+        pair.ask("/first")
+        second.join(10)
+        assert pair.readers["/second"] != second.ident
+        pair.alone()
+
+
+def test_a_short_deadline_is_kept_by_the_thread() -> None:
+    """A caller that reads would notice it late."""
+    with served(lambda target: 0 if target == "/alone" else 5) as pair:
+        pair.alone()
+        with pytest.raises(ConnectionLostError, match="no answer within"):
+            pair.ask("/never", 60)
+        pair.alone()
+
+
+def test_an_interrupt_while_it_reads_ends_the_connection() -> None:
+    """What it had read of an answer may be lost, so nobody goes on with the rest."""
+    main = threading.main_thread().ident
+    assert main is not None
+    with served(lambda target: 0 if target == "/alone" else 0.5) as pair:
+        pair.alone()
+        threading.Timer(0.01, signal.pthread_kill, (main, signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            pair.ask("/slow")
+        assert pair.connection.conversation.is_over
+
+
+def test_a_server_that_closes_ends_the_read_of_a_caller() -> None:
+    """The caller finds it, and the thread ends."""
+    with served(lambda target: 0 if target == "/alone" else 5) as pair:
+        pair.alone()
+        threading.Timer(0.01, pair.server.theirs.shutdown, (socket.SHUT_RDWR,)).start()
+        with pytest.raises(OutcomeUnknownError, match="the server closed it"):
+            pair.ask("/never")
+        pair.connection.join(patient(5))
+
+
+def test_a_server_that_closes_is_noticed_though_nobody_asks() -> None:
+    """The thread reads again soon after the last caller."""
+    with served() as pair:
+        pair.alone()
+        pair.server.theirs.shutdown(socket.SHUT_RDWR)
+        until(lambda: pair.connection.conversation.is_over)
+
+
+def test_a_turn_that_is_never_ended_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second interrupt may come within the clean-up of the first; no call waits for nothing."""
+    monkeypatch.setattr(reading_turn, "_GONE_S", 0.2)
+    with served() as pair:
+        pair.alone()
+        with pair.connection._guard:
+            gone = object()
+            pair.connection._turn.maybe_take(gone)
+        assert pair.connection._turn.is_of(gone)
+        until(lambda: pair.connection.conversation.is_over)
+        pair.connection._turn.end(gone)
+
+
+def test_no_answer_is_left_unread_when_callers_come_and_go() -> None:
+    """Threads that ask with pauses of any length are all answered at once."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    slow: list[float] = []
+
+    def caller(pauses_s: list[float], name: str) -> None:
+        for number, pause_s in enumerate(pauses_s):
+            time.sleep(pause_s)
+            began_s = time.monotonic()
+            pair.ask(f"/{name}/{number}")
+            slow.append(time.monotonic() - began_s)
+
+    with served() as pair:
+        for count in (1, 2, 3, 2, 1):
+            choices = (0.0, 0.0, 0.0, 0.0, 0.001, 0.004)
+            pauses_s = [draw.choices(choices, k=150) for _ in range(count)]
+            threads = [
+                threading.Thread(target=caller, args=(each, f"{count}-{number}"))
+                for number, each in enumerate(pauses_s)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(patient(20))
+                assert not thread.is_alive(), "a caller waits for an answer that nobody reads"
+    assert len(slow) == 150 * 9
