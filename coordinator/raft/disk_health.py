@@ -67,7 +67,10 @@ class DiskHealth:
 
     def refusal(self) -> NoSpaceError:
         """Return the error for commands while the disk is full."""
-        return NoSpaceError(f"the disk of member {self._member_id}, which leads, is full")
+        return NoSpaceError(
+            f"the disk of member {self._member_id}, which leads, is full: make room"
+            " there"
+        )
 
     def observe(self) -> None:
         """Log what has changed."""

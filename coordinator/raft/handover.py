@@ -115,7 +115,7 @@ class Handovers:
         if self.is_stopping:
             raise ShuttingDownError(f"member {me} is stopping; try another one")
         if self.is_under_way:
-            raise NoLeaderError(f"member {me} hands its leadership over")
+            raise NoLeaderError(f"member {me} hands its leadership over; try again")
 
     def step(self, consensus: Consensus, in_flight: int, *, is_overtaken: bool) -> None:
         """Do what is due; called in every pass."""

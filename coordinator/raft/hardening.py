@@ -69,7 +69,10 @@ class Host(Protocol):
 def check_library() -> None:
     """Raise ImportError unless PySyncObj's source is the one this file was written for."""
     if version("pysyncobj") != LIBRARY_VERSION:
-        raise ImportError(f"expected pysyncobj {LIBRARY_VERSION}, found {version('pysyncobj')}")
+        raise ImportError(
+            f"expected pysyncobj {LIBRARY_VERSION}, found {version('pysyncobj')}: install"
+            " the expected one"
+        )
     found = hash_library(Path(library.__file__).parent)
     if found != LIBRARY_SHA256:
         raise ImportError(

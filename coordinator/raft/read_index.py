@@ -61,7 +61,7 @@ class ReadIndex:
                     except (NoLeaderError, OutcomeUnknownError):
                         pass  # a read may be asked again
         except TimeoutError:
-            raise NoLeaderError("no quorum confirmed a leader in time") from None
+            raise NoLeaderError("no quorum confirmed a leader in time; try again") from None
 
     async def confirm(self, consensus: Consensus) -> int:
         """Return the term in which a quorum confirmed, after the call, that this member leads."""
@@ -164,7 +164,7 @@ class ReadIndex:
         self._asking, self._next_asking = self._next_asking, None
         leader_id = consensus.leader_id
         if leader_id is None:
-            raise NoLeaderError("no leader is known")
+            raise NoLeaderError("no leader is known; try again")
         if leader_id == self._member_id:
             return await self._join_round(consensus)
         answer = await self._ask(leader_id, READ_INDEX, b"")

@@ -213,7 +213,8 @@ class Heartbeats:
         except TimeoutError:
             self._metrics.heartbeats.labels("unconfirmed").inc()
             raise NoLeaderError(
-                f"no leader confirmed the heartbeat of session {session_id} in time"
+                f"no leader confirmed the heartbeat of session {session_id} in time; send it again,"
+                " or to another member"
             ) from None
         ack = acks.get(session_id)
         if ack is None:
@@ -243,7 +244,9 @@ class Heartbeats:
                     acks = await self._until_confirmed(known, _MANY_WAITING_MAX, is_urgent=False)
             except TimeoutError:
                 self._metrics.heartbeats.labels("unconfirmed").inc(len(known))
-                raise NoLeaderError("no leader confirmed the heartbeats in time") from None
+                raise NoLeaderError(
+                    "no leader confirmed the heartbeats in time; send them again"
+                ) from None
         room = _TOLD_MAX
         answer: dict[str, SessionLease | None] = {}
         for each in ids:
@@ -308,7 +311,7 @@ class Heartbeats:
             is_urgent=True,
         )
         if leases.term != term or confirmed_term != term:
-            raise NoLeaderError("the leader changed while it confirmed heartbeats")
+            raise NoLeaderError("the leader changed while it confirmed heartbeats; send them again")
         self._metrics.heartbeat_rounds.inc()
         self._leadership.note_contact()
         return {session_id: ack for each in found if each is not None for session_id, ack in each}
@@ -334,7 +337,9 @@ class Heartbeats:
         """One request to the leader."""
         leader_id = self._leadership.known_leader()
         if leader_id is None or leader_id == self._engine.member_id:
-            raise NoLeaderError("the leader changed before the heartbeats were passed on")
+            raise NoLeaderError(
+                "the leader changed before the heartbeats were passed on; send them again"
+            )
         deadline_ms = self._clock.monotonic_ms() + _ROUND_DEADLINE_MS
         payload = json.dumps(session_ids).encode()
         try:

@@ -105,7 +105,7 @@ class MemberReports:
         self._replica.machine.access.check(caller, Verb.ADMIN, MEMBERS)
         before = self._engine.leader_id
         if before is None:
-            raise NoLeaderError("no leader is known that could hand over")
+            raise NoLeaderError("no leader is known that could hand over; see coordinator status")
         try:
             async with asyncio.timeout(HANDOVER_S):
                 if before == self._engine.member_id:
@@ -117,7 +117,8 @@ class MemberReports:
                     await self._leader_changed.wait()
         except TimeoutError:
             raise ProposalTimeoutError(
-                f"member {before} was asked to hand over, and nobody is known to lead since"
+                f"member {before} was asked to hand over, and nobody is known to lead since; see"
+                " coordinator status"
             ) from None
         assert now.leader_id is not None
         return HandoverReply(now.leader_id, now.term)

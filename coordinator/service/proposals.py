@@ -270,15 +270,20 @@ class Proposer:
         waited_ms = deadline_ms - started_ms
         if is_open:
             return ProposalTimeoutError(
-                f"the deadline passed after {waited_ms} ms with the proposal under way"
+                f"the deadline passed after {waited_ms} ms with the proposal under way; it may"
+                " still be done: repeat it with the same request number"
             )
-        return NoLeaderError(f"no leader was known within {waited_ms} ms; nothing was proposed")
+        return NoLeaderError(
+            f"no leader was known within {waited_ms} ms; nothing was proposed, try again, or at"
+            " another member"
+        )
 
     def _maybe_raise_definite(self, error: UnavailableError, attempts: _Attempts) -> None:
         if attempts.may_have_happened:
             if self._leadership.is_stopping:
                 raise LeaderChangedError(
-                    "this member is stopping while the proposal may be under way"
+                    "this member is stopping while the proposal may be under way: repeat it with"
+                    " the same request number, at another member"
                 ) from error
             return
         if isinstance(error, (ThrottledError, NoSpaceError)) or self._leadership.is_stopping:

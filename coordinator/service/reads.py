@@ -243,4 +243,6 @@ class Reads:
                 f"expected zxid {mode.zxid}, found {self._replica.machine.zxid} when the deadline "
                 "passed"
             )
-        return "no quorum confirmed a leader before the deadline of the read"
+        return (
+            "no quorum confirmed a leader before the deadline of the read; try again, or read stale"
+        )

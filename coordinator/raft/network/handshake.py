@@ -171,11 +171,19 @@ class Acceptor:
                 " release on all members"
             )
         if cluster != me.cluster:
-            raise HandshakeError(f"expected cluster {me.cluster!r}, found {_short(cluster)}")
+            raise HandshakeError(
+                f"expected cluster {me.cluster!r}, found {_short(cluster)}: set the same"
+                " cluster.name on all members"
+            )
         if own_id != me.member_id:
-            raise HandshakeError(f"this is member {me.member_id!r}, not {_short(own_id)}")
+            raise HandshakeError(
+                f"this is member {me.member_id!r}, not {_short(own_id)}: correct its address in"
+                " [[cluster.members]] of the member that calls"
+            )
         if peer_id == me.member_id or not peer_id or len(peer_id) > _TEXT_BYTES_MAX:
-            raise HandshakeError(f"no other member is called {_short(peer_id)}")
+            raise HandshakeError(
+                f"no other member is called {_short(peer_id)}: give each member an id of its own"
+            )
         _expect_nonce(nonce)
         self.peer_id = peer_id
         self._transcript = _Transcript(me, peer_id, me.member_id, nonce, self._nonce)
@@ -226,7 +234,9 @@ def _expect_facts(found: Any, who: str) -> None:
 
 def _check(found: bytes, expected: bytes, who: str) -> None:
     if len(found) != _PROOF_BYTES or not hmac.compare_digest(found, expected):
-        raise HandshakeError(f"{who} does not know this cluster's secret")
+        raise HandshakeError(
+            f"{who} does not know this cluster's secret: give all members the same secret file"
+        )
 
 
 def _expect_nonce(nonce: bytes) -> None:

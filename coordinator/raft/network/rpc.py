@@ -100,15 +100,15 @@ class RequestDesk:
         """Send a request and return its answer; no deadline of its own."""
         if len(payload) > self._payload_bytes_max:
             raise DataTooLargeError(
-                f"expected at most {self._payload_bytes_max} bytes between members,"
+                f"expected at most {self._payload_bytes_max} bytes in a request between members,"
                 f" found {len(payload)}"
             )
         if self._is_silent:
-            raise ShuttingDownError("this member has failed")
+            raise ShuttingDownError("this member has failed; try another one")
         self._next_id += 1
         request_id = self._next_id
         if not self._transport.send(member_id, MemberRequest(request_id, kind, payload)):
-            raise NoLeaderError(f"member {member_id!r} is not connected")
+            raise NoLeaderError(f"member {member_id!r} is not connected; nothing was sent")
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = (member_id, future)
         try:
@@ -210,7 +210,7 @@ class RequestDesk:
             reply = Reply(request.request_id, REPLY_ERROR, error.code, _pack_error(error))
         except Exception:
             logger.exception("the handler of %r failed", request.kind)
-            unknown = OutcomeUnknownError(f"the handler of {request.kind!r} failed")
+            unknown = OutcomeUnknownError(f"the handler of {request.kind!r} failed; see its log")
             reply = Reply(request.request_id, REPLY_ERROR, unknown.code, _pack_error(unknown))
         if len(reply.payload) > self._payload_bytes_max:
             unknown = OutcomeUnknownError(f"the answer to {request.kind!r} is too large")

@@ -86,7 +86,7 @@ class HeldData:
         if len(log) and log[0][1] > at.index + 1 and log[0][1] != 1:
             raise StorageError(
                 f"{self.data_dir}: the log begins at entry {log[0][1]}, expected"
-                f" {at.index + 1}: these data are not whole",
+                f" {at.index + 1}: these data are not whole: name another member",
                 path=self.data_dir,
             )
         for entry, index, term in log[:]:

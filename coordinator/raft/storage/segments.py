@@ -90,7 +90,10 @@ def list_segments(disk: Disk, directory: str) -> dict[int, str]:
             continue
         sequence = int(match.group(1))
         if sequence in found:
-            raise StorageError(f"{join(directory, name)}: a second segment of this sequence")
+            raise StorageError(
+                f"{join(directory, name)}: expected one segment of this sequence, found"
+                f" {found[sequence]} as well; this member must be replaced"
+            )
         found[sequence] = join(directory, name)
     return found
 

@@ -152,7 +152,10 @@ class SnapshotExchange:
             reader.verify()
             return self._replica.prepare_restore(reader.pieces())
         except ValueError as error:
-            raise StorageError(f"the snapshot {info.path} cannot be decoded: {error}") from error
+            raise StorageError(
+                f"the snapshot {info.path} cannot be decoded: {error}; run the release that wrote"
+                " it, or replace this member (docs/recovery.md)"
+            ) from error
         finally:
             reader.close()
 

@@ -339,7 +339,10 @@ class SnapshotStore:
         finally:
             file.close()
         if not path.endswith(f"/{info.index:020d}-{info.term:020d}.snapshot"):
-            raise StorageError(f"{path}: expected its own name, found index {info.index}")
+            raise StorageError(
+                f"{path}: expected its own name, found the snapshot of index {info.index} and term"
+                f" {info.term}; this member must be replaced"
+            )
         return info
 
 

@@ -190,7 +190,9 @@ class HttpConnection(RequestHandler):
             logger.error("a response could not be made", exc_info=exc)
         forget_frames(exc)
         if status >= 500:
-            error: CoordinatorError = CoordinatorError("an unexpected failure")
+            error: CoordinatorError = CoordinatorError(
+                "an unexpected failure; see the member's log"
+            )
         else:
             reason = shortened(" ".join((message or "").split()))
             logger.debug("not HTTP from %s: %s", self.place.address, ascii(reason))

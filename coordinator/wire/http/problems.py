@@ -132,7 +132,10 @@ def _problem_of(
     elif isinstance(refusal, web.HTTPNotFound):
         error = UnknownRouteError(f"{path}: no such route; the routes are in /openapi.json")
     elif isinstance(refusal, web.HTTPRequestEntityTooLarge):
-        error = DataTooLargeError("body: over the limit", limit=door.config.body_bytes_max)
+        maximum = door.config.body_bytes_max
+        error = DataTooLargeError(
+            f"body: expected at most {maximum} bytes, found more", limit=maximum
+        )
     else:
         error = BadArgumentsError(f"request: {refusal.reason}")
     return error, None

@@ -287,7 +287,7 @@ class StreamConnection(asyncio.Protocol):
         elif answered is None and request.has_begun:
             self.out.send(frames.End(request.id))
         elif answered is None:
-            self._refuse(request.id, CoordinatorError("the answer was lost on its way"))
+            self._refuse(request.id, CoordinatorError("no answer came of it; see the member's log"))
         self._maybe_done()
 
     def _answer(self, request: StreamRequest, answer: Answer) -> None:
