@@ -5,24 +5,40 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.house import source
 
 ROOT = Path(__file__).resolve().parents[2]
 
-WIDE = [
-    'docs/http-api.md: {"type":"change","zxid":2,"events":[{"type":"NodeCr',  # a line of an answer
-]
-
 
 def test_pages_are_as_wide_as_code() -> None:
     """Tables and examples as well as text."""
-    found = []
-    for place in source.wide_lines(ROOT):
-        page, _, number = place.rpartition(":")
-        line = (ROOT / page).read_text(encoding="utf-8").splitlines()[int(number) - 1]
-        found.append(f"{page}: {line}"[: len(WIDE[0])])
+    assert source.wide_lines(ROOT) == []
 
-    assert found == WIDE
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_an_item_of_a_numbered_list_keeps_its_own_items(page: Path) -> None:
+    """One that begins at the margin ends the list: the numbers after it would begin again at 1."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+
+    torn = re.findall(r"^\d+\. .*\n(?:(?: .*)?\n)*?(- .*)\n(?:.+\n|\n(?=[ -]))*?\d+\. ", text, re.M)
+
+    assert torn == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_are_indented_by_four(page: Path) -> None:
+    """A block that hangs further to the right looks like something else."""
+    for example in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.M | re.S):
+        for head, body in re.findall(r"^( *)[^ #\n].*:\n( +)(?! )", example, re.M):
+            assert len(body) - len(head) == 4, f"{page}: {example}"
 
 
 _SPOKEN = {"coordinator.learn.side_by_side"}
@@ -33,8 +49,7 @@ def test_pages_use_the_standard_words() -> None:
     """A reader stumbles over words that the field does not use (CONTRIBUTING.md)."""
     odd = re.compile(r"\b(?:anew|somebody|whoever|(?:is|was) had|can not)\b", re.IGNORECASE)
     pages = [
-        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md")),
-        *sorted((ROOT / "docs").glob("*.md")),
+        *PAGES,
         *(each.path for each in source.product(ROOT) if each.name not in _SPOKEN),
     ]
 
