@@ -94,7 +94,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.waiting",
     ),
     "coordinator.wire": ("coordinator.wire", "coordinator.model", "coordinator.errors"),
-    "coordinator.wire.admission": ("coordinator.config",),
+    "coordinator.wire.admission": ("coordinator.wire.addresses", "coordinator.config"),
     "coordinator.wire.arrival": (
         "coordinator.wire",
         "coordinator.errors",
@@ -111,6 +111,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.errors",
     ),
     "coordinator.wire.stream.connection": (
+        "coordinator.wire",
+        "coordinator.service.turns",
+        "coordinator.errors",
+    ),
+    "coordinator.wire.stream.turns": (
         "coordinator.wire",
         "coordinator.service.turns",
         "coordinator.errors",

@@ -134,6 +134,8 @@ class Turns:
         """Until when a client counts as asking modestly, here or elsewhere."""
         self._elsewhere_until_s = 0.0
         self._waiting: dict[str, _Client] = {}
+        self.waiting = self._waiting.keys()
+        """Whose requests wait for a turn, or are not read."""
         self._waited = -1
         """The last period in which one began to wait."""
         self._timer: asyncio.TimerHandle | None = None
@@ -144,8 +146,12 @@ class Turns:
         self.missed_total = 0
         self.refused_total = 0
 
-    def charge(self, key: str, cost: int = 1, *, is_urgent: bool = False) -> None:
-        """Count a request that has come against the rate of its client.
+    def begin(
+        self, key: str, cost: int = 1, *, is_urgent: bool = False, is_charged: bool = False
+    ) -> int:
+        """Count what is begun for a client, and return its mark for ``end``; 0: it has to wait.
+
+        ``is_charged``: it has just come, and counts against the rate of its client.
 
         Raises:
             ThrottledError: it is one too many for now."""
@@ -154,23 +160,16 @@ class Turns:
         period = int(now_s / _PERIOD_S) + 1
         if client.period != period:
             self._roll(client, period)
-        client.tokens -= cost
-        if client.tokens < 0 and not is_urgent:
-            client.tokens += cost
-            self.refused_total += 1
-            raise ThrottledError(
-                f"expected at most {self._per_second_max} requests a second of one client "
-                f"({key or 'this process'}) on one member (requests_per_second_max), found more; "
-                "nothing was done, send fewer at a time or let several requests be one"
-            )
-
-    def begin(self, key: str, cost: int = 1, *, is_urgent: bool = False) -> int:
-        """Count what is begun for a client, and return its mark for ``end``; 0: it has to wait."""
-        now_s = (self._loop or self._running_loop()).time()
-        client = self._clients.get(key) or self._new(key)
-        period = int(now_s / _PERIOD_S) + 1
-        if client.period != period:
-            self._roll(client, period)
+        if is_charged:
+            client.tokens -= cost
+            if client.tokens < 0 and not is_urgent:
+                client.tokens += cost
+                self.refused_total += 1
+                raise ThrottledError(
+                    f"expected at most {self._per_second_max} requests a second of one client "
+                    f"({key or 'this process'}) on one member (requests_per_second_max), found "
+                    "more; nothing was done, send fewer at a time or let several requests be one"
+                )
         if client.noted != period and not is_urgent:
             client.noted = period
             self._note(key, period, now_s)
@@ -244,7 +243,7 @@ class Turns:
 
     def is_line_full(self, key: str) -> bool:
         """Whether no more of what this client sends should be read."""
-        client = self._waiting.get(key) if self._waiting else None
+        client = self._waiting.get(key)
         return client is not None and len(client.line) >= LINE_MAX
 
     def hold(self, key: str, go_on: Callable[[], None]) -> None:

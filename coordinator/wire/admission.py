@@ -13,6 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from coordinator.config import HttpConfig
+from coordinator.wire.addresses import network_of
 
 SPARE_MAX = 64
 """Connections beyond ``connections_max``, for a second each; as many more for addresses that have
@@ -43,8 +44,13 @@ class Place:
     """Whether its client showed a certificate, which was verified."""
     certificate_names: tuple[str, ...] = ()
     """The URIs of that certificate; () if it showed none, or one without."""
+    network: str = ""
+    """The address as bounds count it (``network_of``)."""
     proved: object = None
     """What it has proved last, to the gate of its door: it need not be proved with each request."""
+
+    def __post_init__(self) -> None:
+        self.network = network_of(self.address)
 
 
 @dataclass(slots=True)

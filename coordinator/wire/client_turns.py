@@ -19,7 +19,8 @@ from coordinator.service.turns import KEY, LONG_COST
 from coordinator.wire.addresses import network_of
 from coordinator.wire.request import ClientRequest
 
-_LONG_BYTES: Final = 2 * 1024
+LONG_BYTES: Final = 2 * 1024
+"""An answer of more is counted (``note_long``)."""
 _TREE: Final = "/v1/tree"
 _WATCH: Final = "/v1/watch"
 _PAGES: Final = ("/console", "/learn")
@@ -65,6 +66,8 @@ class ClientTurns:
 
     def __init__(self, member: Member, wait_ms: int) -> None:
         self._turns = member.turns
+        self.waiting = member.turns.waiting
+        """The keys of clients whose requests wait, or are not read."""
         self._access = member.access
         self._wait_s = wait_ms / 1_000
 
@@ -74,26 +77,26 @@ class ClientTurns:
         place = request.place
         if place is None:
             return network_of(request.remote)
-        identity, proved = "", place.proved
+        proved = place.proved
+        if proved is None and request.authorization is None and not place.certificate_names:
+            return place.network
+        identity = ""
         if isinstance(proved, ConnectionProof) and proved.authorization == request.authorization:
             identity = proved.caller.identity  # it is judged again before it is answered
         elif proved is None and request.authorization is not None:
             identity = self._access.identity_of_token(request.authorization)
         elif place.certificate_names:
             identity = self._access.identity(place.certificate_names)
-        return f"identity {identity}" if identity else network_of(request.remote)
+        return f"identity {identity}" if identity else place.network
 
     def begin(self, request: TurnRequest) -> bool:
-        """Give a request its turn now, or return False: it has to wait.
+        """Give a request its turn now, or return False: it has to wait. Its cost is set.
 
         Raises:
             ThrottledError: its client sends too many a second."""
-        method, target = request.method, request.target
-        is_first = is_urgent(method, target)
-        request.cost = cost = LONG_COST if is_long(method, target) else 1
         request.key = key = self.key(request)
-        self._turns.charge(key, cost, is_urgent=is_first)
-        request.mark = self._turns.begin(key, cost, is_urgent=is_first)
+        is_first = is_urgent(request.method, request.target)
+        request.mark = self._turns.begin(key, request.cost, is_urgent=is_first, is_charged=True)
         return request.mark > 0
 
     def wait(self, request: TurnRequest, begin: Callable[[], bool]) -> None:
@@ -108,6 +111,7 @@ class ClientTurns:
 
         Raises:
             ThrottledError: its client sends too many a second, or there was no turn in time."""
+        request.cost = LONG_COST if is_long(request.method, request.target) else 1
         if not self.begin(request):
             is_first = is_urgent(request.method, request.target)
             request.mark = await self._turns.turn(
@@ -122,10 +126,9 @@ class ClientTurns:
         if mark:
             self._turns.end(request.key, mark, request.cost)
 
-    def note_answer(self, size: int) -> None:
+    def note_long(self, size: int) -> None:
         """Count the work of a long answer, of so many bytes, for the client of this task."""
-        if size > _LONG_BYTES:
-            self._turns.note_work(KEY.get(), size >> 10)
+        self._turns.note_work(KEY.get(), size >> 10)
 
     def is_line_full(self, key: str) -> bool:
         """Whether no more of what this client sends should be read."""

@@ -27,7 +27,7 @@ async def speaker_from(address: str, port: int) -> Speaker:
 def of(api: Api, address: str) -> list[StreamConnection]:
     """Return the connections of a client."""
     assert api.server._streams is not None
-    found = [each for each in api.server._streams._connections if each._place.address == address]  # type: ignore[attr-defined]
+    found = [each for each in api.server._streams._connections if each.place.address == address]  # type: ignore[attr-defined]
     return found  # type: ignore[return-value]
 
 

@@ -19,12 +19,14 @@ from typing import Final
 
 from coordinator.errors import CoordinatorError, MethodNotAllowedError
 from coordinator.service.renewals import LeaseRenewal
+from coordinator.service.tallies import Tally
+from coordinator.wire.client_turns import LONG_BYTES
 from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.auditing import note_answer
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.etags import refuse_preconditions
 from coordinator.wire.routes.gate import Gate, may_label, shown_error
-from coordinator.wire.routes.renewing import begin_renewal, say_renewed
+from coordinator.wire.routes.renewing import SESSION_ID, begin_renewal, say_renewed
 from coordinator.wire.routes.route import Check, Route
 from coordinator.wire.routes.silence import silenced
 from coordinator.wire.routes.table import RouteTable
@@ -60,7 +62,9 @@ class Answering:
         self._name = name
         self._table = RouteTable(routes)
         self._checks = {route.operation_id: tuple(checks_of(route)) for route in routes}
-        self._counted = door.member.metrics.requests.labels
+        self._tallies = door.member.metrics.requests
+        self._counted: dict[tuple[str, str], Tally] = {}
+        """By operation and status."""
 
     async def answer(self, request: IncomingRequest, full: str = "") -> Answered:
         """Return the answer, or the response that went on and has ended.
@@ -91,7 +95,8 @@ class Answering:
                     answered: Answered = one_too_many
                 else:
                     is_admitted = not route.is_open
-                    renewal = begin_renewal(self.door, request)
+                    if SESSION_ID in request.headers:
+                        renewal = begin_renewal(self.door, request)
                     answered = await route.handler(request)
             except CoordinatorError as error:
                 refusal = shown_error(error, request)
@@ -105,8 +110,8 @@ class Answering:
             note_answer(self.door, request, operation_id, answered, refusal)
             status = str(answered.status)
             if isinstance(answered, Answer):
-                if answered.body is not None:
-                    self.door.turns.note_answer(len(answered.body))
+                if answered.body is not None and len(answered.body) > LONG_BYTES:
+                    self.door.turns.note_long(len(answered.body))
                 answered.is_labelled = may_label(self.door, answered, is_admitted=is_admitted)
             if renewal is not None:
                 await say_renewed(answered, renewal)
@@ -117,7 +122,13 @@ class Answering:
         finally:
             if renewal is not None:
                 renewal.stop()
-            self._counted(operation_id, status, self._name).inc()
+            tally = self._counted.get((operation_id, status)) or self._tally(operation_id, status)
+            tally.value += 1
+
+    def _tally(self, operation_id: str, status: str) -> Tally:
+        tally = self._tallies.labels(operation_id, status, self._name)
+        self._counted[operation_id, status] = tally
+        return tally
 
     def _problem(self, error: CoordinatorError, request: IncomingRequest) -> Answer:
         headers = None

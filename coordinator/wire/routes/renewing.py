@@ -9,17 +9,16 @@ from coordinator.wire import messages
 from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.door import Door
 
-_SESSION_ID: Final = messages.SESSION_ID_HEADER.lower()
+SESSION_ID: Final = messages.SESSION_ID_HEADER.lower()
 
 
 def begin_renewal(door: Door, request: IncomingRequest) -> LeaseRenewal | None:
-    """Renew the session that the request names, if it does; who calls stops that in the end."""
-    session_id = request.headers.get(_SESSION_ID)
-    return (
-        None
-        if session_id is None
-        else door.member.kept_sessions.renewal(session_id, request.caller)
-    )
+    """Renew the session that the request names (``SESSION_ID``); who calls stops that in the end.
+    None: it cannot be renewed by this caller."""
+    session_id = request.headers.get(SESSION_ID)
+    if session_id is None:
+        return None
+    return door.member.kept_sessions.renewal(session_id, request.caller)
 
 
 async def say_renewed(answered: Answered, renewal: LeaseRenewal) -> None:

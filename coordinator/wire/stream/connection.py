@@ -53,14 +53,15 @@ class StreamConnection(asyncio.Protocol):
 
     __slots__ = (
         "_at", "_door", "_frame_timer", "_has_hello", "_heard_at", "_idle_timer", "_is_held",
-        "_is_leaving", "_is_turn_due", "_last_id", "_leader_url", "_loop", "_partial", "_place",
-        "_preface_left", "_reader", "_running", "_spare_timer", "_transport", "_turns",
-        "authorization", "out", "window_bytes",
+        "_is_leaving", "_is_reading", "_is_rest_held", "_is_turn_due", "_last_id", "_leader_url",
+        "_loop", "_partial", "_preface_left", "_reader", "_running", "_spare_timer", "_transport",
+        "_turns", "authorization", "out", "place", "window_bytes",
     )  # fmt: skip
 
     def __init__(self, door: StreamDoor, place: Place, at: float) -> None:
         self._door = door
-        self._place = place
+        self.place = place
+        """Where its client is, and what it was admitted with."""
         self._turns = RequestTurns(door.turns, self, self._take)
         self._at = at
         self._loop = asyncio.get_running_loop()
@@ -73,6 +74,9 @@ class StreamConnection(asyncio.Protocol):
         self._preface_left = len(frames.PREFACE)
         self._partial = PartialBytes(door.body_bytes)
         self._has_hello = False
+        self._is_rest_held = False
+        """Whether bytes of a frame in part are counted."""
+        self._is_reading = True
         self._is_turn_due = False
         """Whether frames that have come wait for the next pass."""
         self._is_held = False
@@ -100,7 +104,7 @@ class StreamConnection(asyncio.Protocol):
         self._door.enter(self)
         deadline_at = self._at + config.header_deadline_ms / 1_000
         self._frame_timer = self._loop.call_at(deadline_at, self._late)
-        if self._place.full:
+        if self.place.full:
             wait_s = spare_s(self._door.admission)
             self._spare_timer = self._loop.call_at(self._at + wait_s, self._spare_over)
 
@@ -110,8 +114,6 @@ class StreamConnection(asyncio.Protocol):
             left, self._preface_left = self._preface_left, max(0, self._preface_left - len(data))
             data = data[left:]
         self._heard_at = self._loop.time()
-        if self._is_closing():
-            return
         self._reader.feed(data)
         if not self._is_turn_due:
             self._take()
@@ -135,7 +137,7 @@ class StreamConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timers, end what is under way, and give the place back."""
-        self._door.admission.leave(self._place)
+        self._door.admission.leave(self.place)
         self._count_partial(0)
         for timer in (self._frame_timer, self._idle_timer, self._spare_timer):
             if timer is not None:
@@ -173,7 +175,7 @@ class StreamConnection(asyncio.Protocol):
                     taken += 1
                     self._begin(frame)
         except BadArgumentsError as mistake:
-            logger.debug("not the stream, from %s: %s", self._place.address, ascii(mistake.message))
+            logger.debug("not the stream, from %s: %s", self.place.address, ascii(mistake.message))
             self._go_away_at_once(mistake)
             return
         finally:
@@ -182,8 +184,10 @@ class StreamConnection(asyncio.Protocol):
         if taken >= FRAMES_AT_ONCE and self._reader.has_rest:
             self._is_turn_due = True
             self._loop.call_soon(self._take)
-        self._read_or_not()
-        self._watch_rest(taken)
+        if self._is_turn_due or self.out.is_paused or not self._is_reading:
+            self._read_or_not()
+        if self._frame_timer is not None or self._is_rest_held or self._reader.has_rest:
+            self._watch_rest(taken)
 
     def _hello(self) -> int:
         for frame in self._reader.take(1):
@@ -231,7 +235,7 @@ class StreamConnection(asyncio.Protocol):
         self._last_id = frame.id
         if self._is_leaving:
             self._refuse(frame.id, ShuttingDownError("this member is stopping; try another one"))
-        elif len(self._running) >= (maximum := 1 if self._place.full else self._door.requests_max):
+        elif len(self._running) >= (maximum := 1 if self.place.full else self._door.requests_max):
             message = (
                 f"expected at most {maximum} requests of one connection under way, found more; "
                 "nothing was done, try again with fewer at once"
@@ -244,7 +248,7 @@ class StreamConnection(asyncio.Protocol):
 
     def on_waiting(self, request: StreamRequest) -> None:
         """End the turn of a request that waits for others."""
-        self._turns.end(request)
+        self._door.turns.end(request)
 
     def on_lines(self, number: int) -> None:
         """Let the next long answer begin: this one is an observation, which may never end."""
@@ -273,22 +277,24 @@ class StreamConnection(asyncio.Protocol):
         answered = None
         KEY.set(request.key)
         try:  # not `suppress`: it is entered and left for each request
-            answered = await self._door.answering.answer(request, self._place.full)
+            answered = await self._door.answering.answer(request, self.place.full)
         except (ConnectionError, asyncio.CancelledError):
             pass  # its task ends by no error, which would hold on to all that it has passed through
-        self._turns.end(request)
+        self._door.turns.end(request)
         is_waited_for = self._running.pop(request.id, None) is request
         request.task = None  # it holds on to us: no cycle is left for the collector
         if not is_waited_for:
             return
-        self._turns.over(request)
+        if request.is_long:
+            self._turns.over(request)
         if isinstance(answered, Answer):
             self._answer(request, answered)
         elif answered is None and request.has_begun:
             self.out.send(frames.End(request.id))
         elif answered is None:
             self._refuse(request.id, CoordinatorError("no answer came of it; see the member's log"))
-        self._maybe_done()
+        if self._is_leaving:
+            self._maybe_done()
 
     def _answer(self, request: StreamRequest, answer: Answer) -> None:
         body = b"" if answer.body is None or request.method == "HEAD" else answer.body
@@ -309,19 +315,14 @@ class StreamConnection(asyncio.Protocol):
             for name, value in answer.headers.items():
                 headers[name.lower()] = value
         self.out.send(frames.AnswerFrame(request.id, answer.status, headers, body))
-        if self._place.full:
-            self.go_away(ThrottledError(self._place.full))
+        if self.place.full:
+            self.go_away(ThrottledError(self.place.full))
 
     def _refuse(self, number: int, error: CoordinatorError) -> None:
         answer = self._door.problem(error)
         headers = {name.lower(): value for name, value in (answer.headers or {}).items()}
         headers |= _labels(answer)
         self.out.send(frames.AnswerFrame(number, answer.status, headers, answer.body or b""))
-
-    @property
-    def place(self) -> Place:
-        """Where its client is, and what it was admitted with."""
-        return self._place
 
     def is_waited_for(self, number: int) -> bool:
         """Say whether the client still waits for the answer to a request."""
@@ -335,9 +336,11 @@ class StreamConnection(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         if self.out.is_paused or self._is_turn_due:
-            if transport.is_reading():
+            if self._is_reading:
                 transport.pause_reading()
-        elif not transport.is_reading():
+            self._is_reading = False
+        elif not self._is_reading:
+            self._is_reading = True
             transport.resume_reading()
 
     def _watch_rest(self, taken: int) -> None:
@@ -353,8 +356,9 @@ class StreamConnection(asyncio.Protocol):
             self._frame_timer = self._loop.call_later(seconds, self._late)
 
     def _count_partial(self, count: int) -> None:
+        self._is_rest_held = count > 0
         try:
-            self._partial.hold(self._turns.client or network_of(self._place.address), count)
+            self._partial.hold(self._turns.client or network_of(self.place.address), count)
         except ThrottledError as error:
             self._go_away_at_once(error)
 
@@ -381,7 +385,7 @@ class StreamConnection(asyncio.Protocol):
     def _spare_over(self) -> None:
         """The time of a spare connection is over: tell a client that asked nothing why."""
         if not self._running and not self._is_leaving:
-            self._go_away_at_once(ThrottledError(self._place.full))
+            self._go_away_at_once(ThrottledError(self.place.full))
 
     def tell_leader(self, url: str | None) -> None:
         """Say where the leader serves, if the client does not know it yet."""
@@ -394,7 +398,7 @@ class StreamConnection(asyncio.Protocol):
     @property
     def is_certified(self) -> bool:
         """Whether its client has shown a certificate."""
-        return self._place.has_certificate
+        return self.place.has_certificate
 
     def go_away(self, error: CoordinatorError) -> None:
         """Take no more requests, and close when those under way are answered."""

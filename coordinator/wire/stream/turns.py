@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from coordinator.errors import ThrottledError
+from coordinator.service.turns import LONG_COST
 from coordinator.wire.client_turns import ClientTurns, is_long, no_turn
 from coordinator.wire.stream.request import StreamRequest
 
@@ -83,6 +84,7 @@ class RequestTurns:
         if not is_long(request.method, request.target):
             self._start(request)
         else:
+            request.cost = LONG_COST
             self._long.append(request)
             if not self._is_long_served:
                 self._next_long()
@@ -142,15 +144,11 @@ class RequestTurns:
         if request.is_long:
             self._loop.call_soon(self._next_long)
 
-    def end(self, request: StreamRequest) -> None:
-        """A request was answered, or waits for others."""
-        self._turns.end(request)
-
     def has_to_hold(self) -> bool:
         """Whether nothing more may be begun for now; ``take`` is called when it may be."""
         if self._is_held:
             return True
-        if self._turns.is_line_full(self._key):
+        if self._turns.waiting and self._turns.is_line_full(self._key):
             self._is_held = True
             self._turns.hold(self._key, self._go_on)
         elif self._hold_until_s:
