@@ -384,7 +384,7 @@ ROWS: dict[type, Row] = {
     Downgrade: lambda scene, number: Downgrade(*_held_before_many(scene, number, Kind.SHARED)),
     Resize: _slots_with_many,
     Note: lambda scene, number: Note(
-        *_held_before_many(scene, number, Kind.EXCLUSIVE), data=b"n" * 1_024
+        *_held_before_many(scene, number, Kind.EXCLUSIVE), note=b"n" * 1_024
     ),
     ExtendHold: lambda scene, number: ExtendHold(
         *_held_before_many(scene, number, Kind.SHARED, max_hold_ms=3_600_000),
