@@ -255,6 +255,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.service.members",
         "coordinator.service.session_reads",
         "coordinator.service.proposals",
+        "coordinator.service.watch_values",
+        "coordinator.state.znode",
     ),
     "click": ("coordinator.cli",),
     "jwt": ("coordinator.oidc",),

@@ -11,7 +11,7 @@ reader that reconnects passes the last zxid it saw as ``from_zxid`` and misses n
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ class EventType(StrEnum):
     DATA_CHANGED = "NodeDataChanged"
 
 
-class Event(NamedTuple):
+class Event(Struct, frozen=True, gc=False):
     """One znode changed. ``version`` and ``czxid`` are those after the change (before a delete).
 
     In a watch with values ``data`` is that after the change, ``previous_data`` that before it, None

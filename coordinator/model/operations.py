@@ -134,26 +134,26 @@ class Guarded(Struct, frozen=True, forbid_unknown_fields=True):
 # --- results
 
 
-class Created(Struct, frozen=True, tag_field="op", tag="create"):
+class Created(Struct, frozen=True, gc=False, tag_field="op", tag="create"):
     path: str
     stat: Stat
 
 
-class DataSet(Struct, frozen=True, tag_field="op", tag="set"):
+class DataSet(Struct, frozen=True, gc=False, tag_field="op", tag="set"):
     path: str
     stat: Stat
 
 
-class Deleted(Struct, frozen=True, tag_field="op", tag="delete"):
+class Deleted(Struct, frozen=True, gc=False, tag_field="op", tag="delete"):
     path: str
     deleted_count: Positive = 1
 
 
-class Checked(Struct, frozen=True, tag_field="op", tag="check"):
+class Checked(Struct, frozen=True, gc=False, tag_field="op", tag="check"):
     path: str
 
 
-class ReadDone(Struct, frozen=True, tag_field="op", tag="read"):
+class ReadDone(Struct, frozen=True, gc=False, tag_field="op", tag="read"):
     """``stat`` is None when there is no such znode; ``data`` is then empty."""
 
     path: str

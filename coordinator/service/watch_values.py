@@ -12,8 +12,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from coordinator.errors import CompactedError
 from coordinator.model.events import Change, Event
@@ -29,11 +31,11 @@ _VALUES_BYTES: Final = 120
 
 
 class KeptValues(NamedTuple):
-    """The values of one change, aligned with its events."""
+    """The values of one change, two for each of its events."""
 
     wall_ms: int
     events: tuple[Event, ...]
-    values: tuple[Values, ...]
+    values: Values
     bytes_count: int
 
 
@@ -59,16 +61,17 @@ class ValuesHistory:
         self._bytes = 0
         self.floor_zxid = zxid
 
-    def append(self, change: Change, wall_ms: int, values: Sequence[Values]) -> None:
+    def append(self, change: Change, wall_ms: int, values: Values) -> None:
         """Remember the values of ``change``, and forget the oldest ones beyond the limit."""
-        count = _CHANGE_BYTES + _VALUES_BYTES * len(values)
-        for after, before in values:
-            count += (0 if after is None else len(after)) + (0 if before is None else len(before))
+        count = _CHANGE_BYTES + _VALUES_BYTES * len(change.events)
+        for value in values:
+            if value is not None:
+                count += len(value)
         if count > min(CHANGE_BYTES_MAX, self._bytes_max):
             self.restart(change.zxid)
             return
         self._kept[change.zxid] = tuple.__new__(
-            KeptValues, (wall_ms, change.events, tuple(values), count)
+            KeptValues, (wall_ms, change.events, values, count)
         )
         self._bytes += count
         while self._bytes > self._bytes_max:
@@ -95,14 +98,14 @@ class ValuesHistory:
         if kept is None:
             self.refuse_compacted(change.zxid - 1)
             raise AssertionError("the values of what is above the floor are kept")
-        pairs = iter(zip(kept.events, kept.values, strict=True))
         events: list[Event] = []
+        at = 0
         for event in change.events:
-            each, values = next(pairs)
-            while each is not event:
-                each, values = next(pairs)
+            while kept.events[at] is not event:
+                at += 1
             if may_read(event.path):
-                events.append(Event(*event[:5], *values))
+                after, before = kept.values[2 * at : 2 * at + 2]
+                events.append(replace(event, data=after, previous_data=before))
             else:
-                events.append(Event(*event[:5], is_withheld=True))
+                events.append(replace(event, is_withheld=True))
         return Change(change.zxid, tuple(events), kept.wall_ms)

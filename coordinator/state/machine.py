@@ -58,6 +58,7 @@ from coordinator.state.sessions import SessionRecord, SessionTable
 from coordinator.state.slices import Cursor, Slice, Whole, slice_at
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
 from coordinator.state.tree import IdleZnode, Tree, Values
+from coordinator.state.znode_changes import stat_of
 
 
 class Replacing(Protocol):
@@ -260,7 +261,7 @@ class StateMachine:
         return self._sessions.revoked_sessions(limit)
 
     @property
-    def values(self) -> tuple[Values, ...]:
+    def values(self) -> Values:
         """The data after and before each event of the command applied last. The same on every
         member, and no part of the state."""
         return self._tree.values
@@ -297,7 +298,7 @@ class StateMachine:
     def get(self, path: str) -> tuple[bytes, Stat] | None:
         """Return data and Stat, None when there is no such znode."""
         znode = self._tree.find(path)
-        return None if znode is None else (znode.data, znode.stat())
+        return None if znode is None else (znode.data, stat_of(znode))
 
     def data(self, path: str) -> bytes | None:
         """Return the data of a znode, None if there is none."""
@@ -307,7 +308,7 @@ class StateMachine:
     def stat(self, path: str) -> Stat | None:
         """Return the Stat of a znode, None if there is none."""
         znode = self._tree.find(path)
-        return None if znode is None else znode.stat()
+        return None if znode is None else stat_of(znode)
 
     def children(
         self, path: str, after: str | None = None, limit: int | None = None

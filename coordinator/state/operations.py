@@ -42,10 +42,20 @@ from coordinator.state.commands import (
 from coordinator.state.locks.contender import CONTENDER_DEPTH, QUEUE_ROOTS
 from coordinator.state.locks.newcomers import check_newcomer
 from coordinator.state.locks.queues import LockTable
-from coordinator.state.outcomes import Checked, Created, DataSet, Deleted, ReadDone, ZnodeResult
+from coordinator.state.outcomes import (
+    Checked,
+    Created,
+    DataSet,
+    Deleted,
+    ReadDone,
+    Stat,
+    ZnodeResult,
+)
 from coordinator.state.paths import ROOT
 from coordinator.state.sessions import SessionTable
-from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, TTL, Tree, ZnodeRecord, state_bytes_of
+from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, Tree, state_bytes_of
+from coordinator.state.znode import Tenure, ZnodeRecord
+from coordinator.state.znode_changes import TTL, stat_of, tenure_of
 from coordinator.state.znode_refusals import (
     absent,
     beyond_limit,
@@ -75,6 +85,10 @@ class ZnodeOperations:
         self._locks = locks
         self._quotas = quotas
         self._limits = limits
+        self._stat: Stat | None = None
+        """That of the znode created last."""
+        self._tenure: Tenure | None = None
+        """That of the znode created last that had one."""
 
     def run(self, operation: ZnodeOperation) -> ZnodeResult:
         """Run one operation; raises its refusal."""
@@ -136,7 +150,11 @@ class ZnodeOperations:
             next_sequence += 1
         self._check_room(path, child, is_ordinary=is_ordinary)
         tree.add(path, parent, child, next_sequence)
-        return Created(path, child.stat())
+        stat = stat_of(child)
+        if stat == self._stat:  # as of the znode that the same request created before it
+            stat = self._stat
+        self._stat = stat
+        return Created(path, stat)
 
     def _check_create(self, operation: Create) -> None:
         path, mode, owner, limits = (
@@ -283,13 +301,14 @@ class ZnodeOperations:
     ) -> ZnodeRecord:
         """Return the znode that this command creates, not yet in the tree."""
         tree = self._tree
-        # Objects: of plain integers compiled code would make another one for each field.
-        zxid: object = tree.zxid
-        wall_ms: object = tree.wall_ms
-        return tuple.__new__(ZnodeRecord, (
-            data, zxid, zxid, zxid, wall_ms, wall_ms, 0, 0, 0, tree.sequence_floor,
-            mode, owner, ttl_ms, tree.identity,
-        ))  # fmt: skip
+        tenure = tenure_of(mode, owner, ttl_ms, tree.identity)
+        if tenure is not None:
+            if tenure == self._tenure:
+                tenure = self._tenure
+            self._tenure = tenure
+        return ZnodeRecord(
+            data, tree.zxid, tree.wall_ms, tree.sequence_floor, None, None, tenure
+        )
 
     # --- set, delete, release
 
@@ -303,7 +322,7 @@ class ZnodeOperations:
         grown = len(data) - len(znode.data)
         if grown > 0:
             self._check_growth(path, znode, grown)
-        return DataSet(path, self._tree.replace_data(path, znode, data).stat())
+        return DataSet(path, stat_of(self._tree.replace_data(path, znode, data)))
 
     def delete(self, operation: Delete) -> Deleted:
         """Delete a znode, with all below it if the operation says so."""
@@ -390,7 +409,7 @@ class ZnodeOperations:
         znode = self._tree.find(operation.path)
         if znode is None:
             return ReadDone(operation.path, b"", None)
-        return ReadDone(operation.path, znode.data, znode.stat())
+        return ReadDone(operation.path, znode.data, stat_of(znode))
 
     def _check_path(self, path: str) -> None:
         """Check the path unless its znode exists: it may be older than a lowered limit."""

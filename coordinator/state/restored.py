@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from coordinator.state.access.table import AccessTable
 from coordinator.state.dedup import ReleasedTable, RequestTable
-from coordinator.state.emptying import emptied
 from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.queues import LockTable
 from coordinator.state.sessions import SessionTable
@@ -14,8 +13,9 @@ from coordinator.state.tree import Tree
 
 
 def restored(capture: Capture) -> Whole:
-    """Return the state of a capture, whose znodes are freed; raises ValueError if it is none."""
-    tree = Tree.of(capture.znodes.items(), capture.sequence_floor)
+    """Return the state of a capture that was decoded; raises ValueError if it is none."""
+    assert isinstance(capture.znodes, LargeMap), "so it is decoded"
+    tree = Tree.of(capture.znodes, capture.sequence_floor)
     limits = capture.limits.limits
     sessions = SessionTable(limits, capture.sessions, capture.leaving, capture.revoked)
     for owner in tree.owners():
@@ -25,9 +25,6 @@ def restored(capture: Capture) -> Whole:
     released = ReleasedTable(limits.released_grants_max, capture.released)
     locks = LockTable.of(tree, limits, capture.locks)
     access = AccessTable(capture.access)
-    if isinstance(capture.znodes, LargeMap):  # freed in one step, a million hold all threads
-        for _ in emptied(capture.znodes):
-            pass
     return Whole(
         capture.zxid, capture.applied_index, capture.limits, tree, sessions, requests, released,
         locks, access,

@@ -42,6 +42,7 @@ from coordinator.state.paths import shown
 from coordinator.state.recency_map import RecencyMap
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
+from coordinator.state.znode_changes import fields_of
 
 FORMAT: Final = 5
 """Raise it when a slice's content or end changes: only slices of one format are compared."""
@@ -223,8 +224,8 @@ def _took_all(tree: Tree, run: list[str], budget: _Budget) -> bool:
     budget.bytes_left = bytes_left
     marks = tree.marks_of(run, znodes)
     budget.rows += [
-        (path, znode, mark, tree.used_by(znode.identity)) if znode.identity else (path, znode, mark)
-        for path, znode, mark in zip(run, znodes, marks, strict=True)
+        (path, fields, mark, tree.used_by(fields[-1])) if fields[-1] else (path, fields, mark)
+        for path, fields, mark in zip(run, map(fields_of, znodes), marks, strict=True)
     ]
     return True
 
@@ -238,15 +239,16 @@ def _read_znode(whole: Whole, path: str, budget: _Budget) -> bool:
         return False
     marks = tree.index_marks(path, znode)
     length = len(znode.data)
+    fields = fields_of(znode)
+    identity = fields[-1]
     if length > CUT_BYTES:
-        without = znode._replace(data=b"")
-        budget.take((path, without, marks, tree.used_by(znode.identity)), 0)
+        budget.take((path, (b"", *fields[1:]), marks, tree.used_by(identity)), 0)
         return True
-    row: tuple[Any, ...] = (path, znode, marks)
+    row: tuple[Any, ...] = (path, fields, marks)
     if path.startswith(QUEUE_ROOTS):
-        row = (*row, _beside(whole.locks, path), tree.used_by(znode.identity))
-    elif znode.identity:
-        row = (*row, tree.used_by(znode.identity))
+        row = (*row, _beside(whole.locks, path), tree.used_by(identity))
+    elif identity:
+        row = (*row, tree.used_by(identity))
     budget.take(row, length + len(path))
     return False
 

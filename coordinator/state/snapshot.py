@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from coordinator.model.access import NOBODY, Caller
 from coordinator.model.limits import NAMES, UNSET, MachineLimits
@@ -72,7 +72,8 @@ from coordinator.state.shapes import (
     shape,
     texts_of,
 )
-from coordinator.state.tree import ZnodeRecord
+from coordinator.state.znode import ChildChanges, DataChanges, Tenure, ZnodeRecord
+from coordinator.state.znode_changes import fields_of, tenure_of
 
 MAGIC: Final = "coordinator-state"
 FORMAT: Final = 7
@@ -158,12 +159,8 @@ def _rows(
         limits.rules,
     )  # fmt: skip
     for path, znode in znodes:
-        yield (
-            path, znode.data, znode.czxid, znode.mzxid, znode.pzxid, znode.ctime_ms,
-            znode.mtime_ms, znode.version, znode.cversion, znode.num_children,
-            znode.next_sequence, mode_number(znode.mode), znode.ephemeral_owner, znode.ttl_ms,
-            znode.identity,
-        )  # fmt: skip
+        fields = fields_of(znode)
+        yield (path, *fields[:10], mode_number(fields[10]), *fields[11:])
     for session in capture.sessions:
         yield _session_row(session)
     for session_id, departure in capture.leaving:
@@ -282,12 +279,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         )
     applied_index, zxid, sequence_floor, dropped_index = header[2:6]
     limits = LimitsRecord() if header[1] < 4 else _limits_of(_next(rows))
-    znodes = LargeMap[str, ZnodeRecord]()
-    for _ in range(header[6]):
-        path, znode = _znode_of(_next(rows), header[1])
-        znodes[path] = znode
-    if len(znodes) != header[6]:
-        raise ValueError("snapshot: a path is there twice")
+    znodes = _znodes_of(rows, header[6], header[1])
     sessions = tuple([_session_of(_next(rows), header[1]) for _ in range(header[7])])
     leaving = () if header[1] < 4 else tuple([_leaving_of(_next(rows)) for _ in range(header[17])])
     is_with_access = header[1] >= _ACCESS_FORMAT
@@ -354,18 +346,34 @@ def _limits_of(row: Row) -> LimitsRecord:
     return LimitsRecord(MachineLimits(**found), version, changed_by, changed_ms, rules_of(rules))
 
 
-def _znode_of(row: Row, number: int) -> tuple[str, ZnodeRecord]:
-    """Return a znode by its path. Equal numbers are one object, as when it was created."""
-    if number < _QUOTAS_FORMAT:
-        row = (*_former_znode_shape(row), "")
-    path, data, czxid, mzxid, pzxid, ctime_ms, mtime_ms, *values, mode, owner, ttl_ms, identity = (
-        _znode_shape(row)
-    )
-    mzxid = czxid if mzxid == czxid else mzxid
-    pzxid = czxid if pzxid == czxid else pzxid
-    mtime_ms = ctime_ms if mtime_ms == ctime_ms else mtime_ms
-    known = (data, czxid, mzxid, pzxid, ctime_ms, mtime_ms)
-    return path, ZnodeRecord._make((*known, *values, mode_of(mode), owner, ttl_ms, identity))
+def _znodes_of(rows: Iterator[Row], count: int, number: int) -> LargeMap[str, ZnodeRecord]:
+    """Return the znodes by path. Numbers and tenures that are as before are the same objects."""
+    znodes = LargeMap[str, ZnodeRecord]()
+    found: Row = ()
+    tenure: Tenure | None = None
+    czxid: Any = 0
+    ctime_ms: Any = 0
+    for _ in range(count):
+        row = _next(rows)
+        row = _znode_shape(row) if number >= _QUOTAS_FORMAT else (*_former_znode_shape(row), "")
+        if row[2] != czxid:
+            czxid = row[2]
+        if row[5] != ctime_ms:
+            ctime_ms = row[5]
+        if row[11:] != found:
+            found = row[11:]
+            tenure = tenure_of(mode_of(row[11]), row[12], row[13], row[14])
+        is_changed = row[7] or row[3] != czxid or row[6] != ctime_ms
+        is_parent = row[8] or row[9] or row[4] != czxid
+        znodes.add(row[0], ZnodeRecord(
+            row[1], czxid, ctime_ms, row[10],
+            DataChanges(row[3], row[6], row[7]) if is_changed else None,
+            ChildChanges(row[4], row[8], row[9]) if is_parent else None,
+            tenure,
+        ))  # fmt: skip
+    if len(znodes) != count:
+        raise ValueError("snapshot: a path is there twice")
+    return znodes
 
 
 def _session_of(row: Row, number: int) -> SessionRecord:

@@ -27,66 +27,32 @@ from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.commands import CreateMode
 from coordinator.state.emptying import emptied
 from coordinator.state.large_map import LargeMap, Parts
-from coordinator.state.outcomes import Stat
 from coordinator.state.paths import ROOT, join, parent_of, utf8_length
 from coordinator.state.tree_walk import runs_behind
+from coordinator.state.znode import ZnodeRecord
+from coordinator.state.znode_changes import (
+    MAY_IDLE,
+    fields_of,
+    is_idle,
+    tenure_of,
+    with_child,
+    with_data,
+    with_tenure,
+)
 
 _CREATED: Final = EventType.CREATED
 _DELETED: Final = EventType.DELETED
 _DATA_CHANGED: Final = EventType.DATA_CHANGED
-_CONTAINER: Final = CreateMode.CONTAINER
 
-Values = tuple[bytes | None, bytes | None]
-"""The data of a znode after an event and before it; None: there was none."""
+Values = tuple[bytes | None, ...]
+"""For each event the data of its znode after it, and before it; None: there was none."""
 ZNODE_OVERHEAD_BYTES: Final = 512
 """What a znode counts against ``state_bytes_max`` besides its data and its path."""
 
 SEQUENTIAL: Final = frozenset(mode for mode in CreateMode if mode.is_sequential)
 EPHEMERAL: Final = frozenset(mode for mode in CreateMode if mode.is_ephemeral)
-TTL: Final = frozenset(mode for mode in CreateMode if mode.is_ttl)
 _SORTED_AT_ONCE: Final = 20_000
 """Some 3 ms for names in no order."""
-_MAY_IDLE: Final = TTL | {_CONTAINER}
-
-
-class ZnodeRecord(NamedTuple):
-    """One entry of the tree. A named tuple, not a dataclass: two are built for every create.
-
-    What every command makes is made by ``tuple.__new__`` from all of its fields: the constructor of
-    a named tuple is a function in Python, also where all else is compiled. What is taken over from
-    another one is read by place: by name, compiled code makes another number of each."""
-
-    data: bytes
-    czxid: int
-    mzxid: int
-    pzxid: int
-    ctime_ms: int
-    mtime_ms: int
-    version: int
-    cversion: int
-    num_children: int
-    next_sequence: int
-    """The number of its next sequential child; it only grows."""
-    mode: CreateMode
-    ephemeral_owner: str | None
-    ttl_ms: int | None
-    identity: str = ""
-    """Who created it, against whose quota it counts; "" if nobody's."""
-
-    def stat(self) -> Stat:
-        """Return the Stat that a client sees; access rules do not change yet (aversion 0)."""
-        fields: tuple[Any, ...] = self  # read by place: see above
-        return tuple.__new__(Stat, (
-            fields[1], fields[2], fields[3], fields[4], fields[5], fields[6], fields[7],
-            0, fields[11], len(self.data), fields[8], self.mode._value_, fields[12],
-        ))  # fmt: skip
-
-    @property
-    def is_idle(self) -> bool:
-        """A container whose children have all been deleted, or a ttl znode without children."""
-        if self.num_children:
-            return False
-        return self.mode in TTL or (self.mode is _CONTAINER and self.cversion > 0)
 
 
 class IdleZnode(NamedTuple):
@@ -107,10 +73,6 @@ def _sorted(paths: list[str]) -> list[str]:
     return list(merge(*[sorted(paths[at : at + _SORTED_AT_ONCE]) for at in starts]))
 
 
-def _root() -> ZnodeRecord:
-    return ZnodeRecord(b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, CreateMode.PERSISTENT, None, None)
-
-
 class Tree:
     """All znodes, and what is derived from them."""
 
@@ -124,46 +86,56 @@ class Tree:
         self.state_bytes = 0
         self.sequence_floor = 0
         """The first sequence number of a new znode: deleted parents may have used those below."""
-        self.zxid = 0
-        self.wall_ms = 0
+        self.zxid: Any = 0
+        self.wall_ms: Any = 0
+        """These two as they are: see ``znode``."""
         self.identity = ""
         """Whose the znodes are that the command under way creates."""
         self._used: dict[str, tuple[int, int]] = {}
         """How many znodes, and bytes, there are by the identity that created them."""
         self.events: list[Event] = []
-        self.values: tuple[Values, ...] = ()
+        self.values: Values = ()
         """The values of the events of the command before."""
-        self._values: list[Values] = []
+        self._values: list[bytes | None] = []
         self._undo: list[tuple[str, ZnodeRecord | None]] = []
         self._floor_before = 0
-        self._replace(ROOT, None, _root())
+        self._replace(ROOT, None, ZnodeRecord(b"", 0, 0, 0))
 
     @classmethod
-    def of(cls, znodes: Iterable[tuple[str, ZnodeRecord]], sequence_floor: int) -> Tree:
-        """Rebuild a tree from its znodes; raises ValueError when they do not form one."""
+    def of(cls, znodes: LargeMap[str, ZnodeRecord], sequence_floor: int) -> Tree:
+        """Return the tree of these znodes, which are its own from now on; raises ValueError when
+        they do not form one."""
         tree = cls()
-        tree._replace(ROOT, tree._znodes[ROOT], None)
-        for path, znode in znodes:
-            if path in tree._znodes:
-                raise ValueError(f"{path} is there twice")
-            tree._enter(path, znode)
+        tree._forget(ROOT, tree._znodes.pop(ROOT))
+        tree._znodes = znodes
+        children = tree._children
+        for path, znode in znodes.items():
+            tree._count_in(path, znode)
             if path != ROOT:
-                tree._children.setdefault(parent_of(path), []).append(path)
-        for parent, children in tree._children.items():
-            tree._children[parent] = _sorted(children)
+                parent = path[: path.rfind("/")] or ROOT
+                siblings = children.get(parent)
+                if siblings is None:
+                    children.add(parent, [path])
+                else:
+                    siblings.append(path)
         tree.sequence_floor = sequence_floor
         tree._check()
+        for parent, paths in children.items():
+            children.change(parent, _sorted(paths))
         return tree
 
     def _check(self) -> None:
         if ROOT not in self._znodes:
             raise ValueError("there is no root")
-        for path, znode in self._znodes.items():
-            if znode.num_children != len(self._children.get(path, ())):
-                raise ValueError(f"{path} does not have its {znode.num_children} children")
         for parent in self._children:
             if parent not in self._znodes:
                 raise ValueError(f"{parent} has children and is not there")
+        for path, znode in self._znodes.items():
+            found = self._children.get(path)
+            if znode.family is None and found is None:
+                continue
+            if znode.num_children != (0 if found is None else len(found)):
+                raise ValueError(f"{path} does not have its {znode.num_children} children")
 
     # --- reads
 
@@ -276,7 +248,8 @@ class Tree:
         if path not in self._idle:
             return None
         znode = self._znodes[path]
-        return IdleZnode(path, znode.mzxid, znode.pzxid, znode.ttl_ms)
+        fields = fields_of(znode)
+        return IdleZnode(path, fields[2], fields[3], fields[12])
 
     # --- the transaction
 
@@ -322,22 +295,19 @@ class Tree:
         parent_path = parent_of(path)
         self._write(path, None, child)
         self._write_parent(parent_path, parent, 1, next_sequence)
-        self._note_event(_CREATED, path, child, (child.data, None))
+        self._note_event(_CREATED, path, child, child.data, None)
 
     def replace_data(self, path: str, old: ZnodeRecord, data: bytes) -> ZnodeRecord:
         """Give the znode new data; return it as it is now."""
-        was: tuple[Any, ...] = old
-        new = tuple.__new__(ZnodeRecord, (
-            data, was[1], self.zxid, was[3], was[4], self.wall_ms, old.version + 1,
-            was[7], was[8], was[9], was[10], was[11], was[12], was[13],
-        ))  # fmt: skip
+        new = with_data(old, data, self.zxid, self.wall_ms)
         self._write(path, old, new)
-        self._note_event(_DATA_CHANGED, path, new, (data, old.data))
+        self._note_event(_DATA_CHANGED, path, new, data, old.data)
         return new
 
     def make_persistent(self, path: str, old: ZnodeRecord) -> None:
         """Keep a container when it is empty. Its Stat shows it; there is no event."""
-        self._write(path, old, old._replace(mode=CreateMode.PERSISTENT))
+        tenure = tenure_of(CreateMode.PERSISTENT, None, None, old.identity)
+        self._write(path, old, with_tenure(old, tenure))
 
     def remove(self, path: str, znode: ZnodeRecord) -> None:
         """Delete a znode without children and update its parent."""
@@ -363,22 +333,24 @@ class Tree:
     def _note_deleted(self, path: str, znode: ZnodeRecord) -> None:
         if znode.next_sequence > self.sequence_floor:
             self.sequence_floor = znode.next_sequence
-        self._note_event(_DELETED, path, znode, (None, znode.data))
+        self._note_event(_DELETED, path, znode, None, znode.data)
 
-    def _note_event(self, kind: EventType, path: str, znode: ZnodeRecord, values: Values) -> None:
-        event = tuple.__new__(Event, (
-            kind, path, znode.version, znode.czxid, znode.ephemeral_owner, None, None, False,
-        ))  # fmt: skip
+    def _note_event(
+        self, kind: EventType, path: str, znode: ZnodeRecord, after: bytes | None,
+        before: bytes | None,
+    ) -> None:  # fmt: skip
+        at: Any = znode
+        writes, tenure = at.writes, at.tenure
+        event = Event(
+            kind, path, 0 if writes is None else writes.version, at.czxid,
+            None if tenure is None else tenure.ephemeral_owner,
+        )  # fmt: skip
         self.events.append(event)
-        self._values.append(values)
+        self._values.append(after)
+        self._values.append(before)
 
     def _write_parent(self, path: str, old: ZnodeRecord, step: int, next_sequence: int) -> None:
-        was: tuple[Any, ...] = old
-        new = tuple.__new__(ZnodeRecord, (
-            was[0], was[1], was[2], self.zxid, was[4], was[5], was[6], old.cversion + 1,
-            old.num_children + step, next_sequence, was[10], was[11], was[12], was[13],
-        ))  # fmt: skip
-        self._write(path, old, new)
+        self._write(path, old, with_child(old, step, self.zxid, next_sequence))
 
     def _write(self, path: str, old: ZnodeRecord | None, new: ZnodeRecord | None) -> None:
         self._undo.append((path, old))
@@ -401,24 +373,31 @@ class Tree:
             grown = len(new.data) - len(old.data)
             self.data_bytes += grown
             self.state_bytes += grown
-            if grown and new.identity:
-                self._count(new.identity, 0, grown)
-        if new.mode in _MAY_IDLE:
+            if grown and new.tenure is not None and new.tenure.identity:
+                self._count(new.tenure.identity, 0, grown)
+        if new.tenure is not None and new.tenure.mode in MAY_IDLE:
             self._note_idle(path, new)
-        elif old.mode in _MAY_IDLE:
+        elif old.tenure is not None and old.tenure.mode in MAY_IDLE:
             self._idle.pop(path, None)
 
     def _enter(self, path: str, znode: ZnodeRecord) -> None:
         """Add a new znode; the caller adds it to the parent's."""
         self._znodes.add(path, znode)
+        self._count_in(path, znode)
+
+    def _count_in(self, path: str, znode: ZnodeRecord) -> None:
+        """Add a znode that is in the map to the counts and indexes."""
         self.data_bytes += len(znode.data)
         size = state_bytes_of(path, znode.data)
         self.state_bytes += size
-        if znode.identity:
-            self._count(znode.identity, 1, size)
-        if znode.ephemeral_owner is not None:
-            self._ephemerals.setdefault(znode.ephemeral_owner, {})[path] = None
-        if znode.mode in _MAY_IDLE:
+        tenure = znode.tenure
+        if tenure is None:
+            return
+        if tenure.identity:
+            self._count(tenure.identity, 1, size)
+        if tenure.ephemeral_owner is not None:
+            self._ephemerals.setdefault(tenure.ephemeral_owner, {})[path] = None
+        if tenure.mode in MAY_IDLE:
             self._note_idle(path, znode)
 
     def _forget(self, path: str, znode: ZnodeRecord) -> None:
@@ -426,11 +405,14 @@ class Tree:
         self.data_bytes -= len(znode.data)
         size = state_bytes_of(path, znode.data)
         self.state_bytes -= size
-        if znode.identity:
-            self._count(znode.identity, -1, -size)
-        if znode.ephemeral_owner is not None:
-            self._disown(path, znode.ephemeral_owner)
-        if znode.mode in _MAY_IDLE:
+        tenure = znode.tenure
+        if tenure is None:
+            return
+        if tenure.identity:
+            self._count(tenure.identity, -1, -size)
+        if tenure.ephemeral_owner is not None:
+            self._disown(path, tenure.ephemeral_owner)
+        if tenure.mode in MAY_IDLE:
             self._idle.pop(path, None)
 
     def _count(self, identity: str, znodes: int, size: int) -> None:
@@ -441,7 +423,7 @@ class Tree:
             del self._used[identity]
 
     def _note_idle(self, path: str, znode: ZnodeRecord) -> None:
-        if znode.is_idle:
+        if is_idle(znode):
             self._idle[path] = None
         else:
             self._idle.pop(path, None)

@@ -6,7 +6,7 @@ from coordinator.errors import BadArgumentsError, NotEmptyError, QuotaExceededEr
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import CreateMode
 from coordinator.state.locks.contender import QUEUE_ROOTS
-from coordinator.state.tree import ZnodeRecord
+from coordinator.state.znode import ZnodeRecord
 
 
 def absent(path: str, czxid: int | None) -> str:

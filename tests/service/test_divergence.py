@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
 from coordinator.model.events import WatchSelector
@@ -62,9 +63,9 @@ async def filled(world: World) -> None:
 # --- what may be different: changed by hand in the live object
 
 
-def znode_data(machine: StateMachine) -> None:
+def znode_data(machine: StateMachine, data: bytes = b"rotten") -> None:
     znodes = machine._tree._znodes
-    znodes["/app/config"] = znodes["/app/config"]._replace(data=b"rotten")
+    znodes["/app/config"] = structs.replace(znodes["/app/config"], data=data)
 
 
 def session_timeout(machine: StateMachine) -> None:
@@ -203,7 +204,8 @@ async def test_a_difference_in_a_large_state_is_found_as_soon_as_a_small_one() -
                 deadline_ms=world.deadline(),
             )
         rotten = machine_of(world, "2")._tree._znodes
-        rotten["/app/n0"] = rotten["/app/n0"]._replace(data=bytes(BYTES_MAX - 1) + b"x")
+        data = bytes(BYTES_MAX - 1) + b"x"
+        rotten["/app/n0"] = structs.replace(rotten["/app/n0"], data=data)
 
         await world.advance(FOUND_WITHIN_MS)
 
@@ -301,9 +303,7 @@ async def test_without_a_quorum_that_agrees_everybody_stops() -> None:
         await filled(world)
         znode_data(machine_of(world, "2"))
         counter(machine_of(world, "3"))
-        machine_of(world, "3")._tree._znodes["/app/config"] = (
-            machine_of(world, "3")._tree._znodes["/app/config"]._replace(data=b"other")
-        )
+        znode_data(machine_of(world, "3"), b"other")
         await world.advance(FOUND_WITHIN_MS)
 
         halts = [engine.halted for engine in world.engines.values()]

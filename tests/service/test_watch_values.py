@@ -197,19 +197,17 @@ def test_the_history_of_values_is_bounded() -> None:
     history.restart(0)
     event = EventType.DATA_CHANGED
     for zxid in range(1, 400):
-        pairs = [(bytes(draw.randrange(4_000)), bytes(draw.randrange(4_000)))] * draw.randrange(
-            1, 4
-        )
-        history.append(
-            Change(zxid, (Event(event, path="/a", version=1, czxid=1),) * len(pairs)), 5, pairs
-        )
+        count = draw.randrange(1, 4)
+        values = (bytes(draw.randrange(4_000)), bytes(draw.randrange(4_000))) * count
+        events = (Event(event, path="/a", version=1, czxid=1),) * count
+        history.append(Change(zxid, events), 5, values)
 
         assert history.bytes_count <= 20_000
         for known in range(1, zxid + 1):
             kept = history._kept.get(known)
             assert (kept is not None) == (known > history.floor_zxid)
         real = sum(
-            len(a or b"") + len(b or b"") for k in history._kept.values() for a, b in k.values
+            len(value or b"") for kept in history._kept.values() for value in kept.values
         )
         assert real < history.bytes_count or not history._kept
 

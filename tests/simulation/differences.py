@@ -17,6 +17,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from tests.raft.storage.simulated_disk import SimulatedDisk
 from tests.simulation.members import SimulatedMember
 
@@ -47,7 +49,7 @@ def session_label(machine: Any) -> Still | None:
 def root_time(machine: Any) -> Still | None:
     """When the root was made."""
     znodes = machine._tree._znodes
-    znodes["/"] = znodes["/"]._replace(ctime_ms=znodes["/"].ctime_ms + 1)
+    znodes["/"] = structs.replace(znodes["/"], ctime_ms=znodes["/"].ctime_ms + 1)
     return lambda: True
 
 

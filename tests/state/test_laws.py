@@ -25,6 +25,7 @@ from coordinator.state.commands import (
     FinishSession,
     RequestId,
 )
+from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
@@ -32,6 +33,7 @@ from coordinator.state.outcome_codec import encode_outcome
 from coordinator.state.outcomes import Created, Entered, GuardedDone, MultiDone, Outcome, Stat
 from coordinator.state.paths import split
 from coordinator.state.tree import Tree
+from coordinator.state.znode_changes import with_child
 from tests.state.exercised import Observed, about
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 
@@ -502,11 +504,12 @@ def test_a_tree_is_refused_when_its_znodes_do_not_fit() -> None:
     root = tree.find("/")
     assert root is not None
     orphan = [("/", root), ("/a/b", root)]
-    miscounted = [("/", root._replace(num_children=1))]
+    miscounted = [("/", with_child(root, 1, 1, 0))]
+    uncounted = [("/", root), ("/a", root)]
 
-    for znodes in (orphan, miscounted, [], [("/", root), ("/", root)]):
+    for znodes in (orphan, miscounted, uncounted, []):
         try:
-            Tree.of(znodes, 0)
+            Tree.of(LargeMap(znodes), 0)
         except ValueError:
             continue
         raise AssertionError(f"taken: {znodes}")

@@ -10,6 +10,7 @@ from itertools import chain
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from coordinator.model.limits import MachineLimits
 from coordinator.state import slices
@@ -214,7 +215,7 @@ def test_a_place_that_is_none_is_refused() -> None:
 def test_what_differs_is_said_in_words() -> None:
     """The pieces of a slice that are not equal, by their names."""
     one, other = rich_machine(), rich_machine()
-    other._tree._znodes["/app"] = other._tree._znodes["/app"]._replace(data=b"q")
+    other._tree._znodes["/app"] = replace(other._tree._znodes["/app"], data=b"q")
     mine, theirs = slices_of(one)[0], slices_of(other)[0]
 
     assert mine.differing(theirs.digest).startswith("znodes / to /")

@@ -22,7 +22,7 @@ from coordinator.model.events import Event
 from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.commands import Kind
 from coordinator.state.paths import SEQUENCE_DIGITS
-from coordinator.state.tree import ZnodeRecord
+from coordinator.state.znode import ZnodeRecord
 
 QUEUE_ROOTS: Final = ("/locks/", "/elections/")
 QUEUE_DEPTH: Final = 2

@@ -69,6 +69,7 @@ from coordinator.state.outcomes import (
 )
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
+from coordinator.state.znode_changes import with_tenure
 
 GROUP_MAX: Final = 64
 """Queues that one attempt may enter."""
@@ -188,7 +189,7 @@ class LockOperations:
         """Let a semaphore's directory stay when it is empty, so that its size does."""
         znode = self._tree.find(directory)
         assert znode is not None, "it has a contender"
-        if znode.mode is CreateMode.CONTAINER:
+        if znode.tenure is not None and znode.tenure.mode is CreateMode.CONTAINER:
             self._tree.make_persistent(directory, znode)
 
     # --- of one contender
@@ -355,7 +356,7 @@ class LockOperations:
         parent = self._tree.find(directory)
         if parent is None or self._tree.find(path) is not None:
             return  # closed there by hand, until that znode is deleted
-        child = self._operations.new_znode(CreateMode.PERSISTENT)._replace(identity="")
+        child = with_tenure(self._operations.new_znode(CreateMode.PERSISTENT), None)
         self._tree.add(path, parent, child, parent.next_sequence)
         self._locks.expect_closing(path, delay_ms)
 

@@ -144,13 +144,12 @@ class ContenderOperations:
 
     def reap(self, operation: Reap, term: int) -> Reaped:
         """Delete an idle znode, or do nothing; ``term`` is that of the log entry."""
-        znode = self._tree.find(operation.path)
+        znode, found = self._tree.find(operation.path), self._tree.idle(operation.path)
         if (
             operation.term != term
             or znode is None
-            or not znode.is_idle
-            or znode.mzxid != operation.mzxid
-            or znode.pzxid != operation.pzxid
+            or found is None
+            or (found.mzxid, found.pzxid) != (operation.mzxid, operation.pzxid)
         ):
             return Reaped(was_deleted=False)
         self._tree.remove(operation.path, znode)
