@@ -27,10 +27,12 @@ def test_what_is_compiled_is_the_source_that_is_here() -> None:
 
 def test_every_pattern_of_the_table_names_files() -> None:
     """A module that moves takes its line along."""
-    said = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coordinator"]["compiled"]
-    compiled = {path for pattern in said["modules"] for path in ROOT.glob(pattern)}
-    assert all(list(ROOT.glob(pattern)) for pattern in said["modules"])
-    assert {ROOT / name for name in said["interpreted"]} <= compiled
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coordinator"][
+        "compiled"
+    ]
+    compiled = {path for pattern in settings["modules"] for path in ROOT.glob(pattern)}
+    assert all(list(ROOT.glob(pattern)) for pattern in settings["modules"])
+    assert {ROOT / name for name in settings["interpreted"]} <= compiled
 
 
 @pytest.mark.parametrize("age_s", [-5, 5])
@@ -60,9 +62,11 @@ def test_it_is_said_in_words() -> None:
 
 
 def compiled_sources() -> list[Path]:
-    said = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coordinator"]["compiled"]
-    found = {path for pattern in said["modules"] for path in ROOT.glob(pattern)}
-    return sorted(found - {ROOT / name for name in said["interpreted"]})
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coordinator"][
+        "compiled"
+    ]
+    found = {path for pattern in settings["modules"] for path in ROOT.glob(pattern)}
+    return sorted(found - {ROOT / name for name in settings["interpreted"]})
 
 
 _ENDS_WITHOUT_A_WAIT = ("deadline", "scope", "timeout")

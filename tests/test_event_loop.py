@@ -128,7 +128,7 @@ def test_another_thread_wakes_the_loop() -> None:
 
 
 def test_an_exception_at_the_end_is_reported_and_nothing_else_is_lost() -> None:
-    said: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     seen: list[str] = []
 
     def fail() -> None:
@@ -136,14 +136,14 @@ def test_an_exception_at_the_end_is_reported_and_nothing_else_is_lost() -> None:
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: said.append(context))
+        loop.set_exception_handler(lambda _, context: messages.append(context))
         pass_end(loop)(fail)
         pass_end(loop)(lambda: seen.append("after"))
         await asyncio.sleep(0)
 
     run(main())
     assert seen == ["after"]
-    assert [type(each["exception"]) for each in said] == [ValueError]
+    assert [type(each["exception"]) for each in messages] == [ValueError]
 
 
 @pytest.mark.skipif(not hasattr(select, "epoll"), reason="counts epoll_wait")

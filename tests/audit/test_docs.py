@@ -36,11 +36,11 @@ async def test_the_page_tells_the_truth(tmp_path: Path) -> None:
         await lose_a_lock(member)
 
     (shown,) = blocks("json")
-    said = json.loads(shown)
-    (real,) = [each for each in lines(file) if each["event"] == said["event"]]
-    assert list(said) == list(real)
-    assert list(said["detail"]) == list(real["detail"])
-    assert all(type(said[name]) is type(real[name]) for name in real)
+    answer = json.loads(shown)
+    (real,) = [each for each in lines(file) if each["event"] == answer["event"]]
+    assert list(answer) == list(real)
+    assert list(answer["detail"]) == list(real["detail"])
+    assert all(type(answer[name]) is type(real[name]) for name in real)
     head = str(verdict(file).head)
     for block in blocks("sh"):
         for line in block.splitlines():

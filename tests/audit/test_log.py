@@ -60,8 +60,8 @@ def test_a_line_torn_by_a_crash_is_kept_and_explained(path: Path, cut: int) -> N
     assert (found.broken, found.torn) == ("", int(cut > 1))
     assert path.read_bytes().startswith(whole[:-cut] + b"\n")
     assert b'"zxid":3' in path.read_bytes()
-    said = [each for each in path.read_bytes().splitlines() if b"audit.continued" in each]
-    assert len(said) == int(cut > 1)
+    continued = [each for each in path.read_bytes().splitlines() if b"audit.continued" in each]
+    assert len(continued) == int(cut > 1)
 
 
 def test_a_crash_after_a_torn_line_was_ended_is_explained(path: Path) -> None:

@@ -67,11 +67,11 @@ class Audited:
 async def lose_a_lock(member: Audited) -> Any:
     """Take a lock, have it revoked by a person, and write under it too late."""
     _, opened = await member.call("POST", "/v1/sessions", {"timeout_ms": 60_000, "label": "x"})
-    wish = {"session_id": opened["session_id"]}
-    _, granted = await member.call("POST", "/v1/locks/pay", wish)
-    said = {"by": "ann", "reason": "it hangs\n{"}
+    body = {"session_id": opened["session_id"]}
+    _, granted = await member.call("POST", "/v1/locks/pay", body)
+    fields = {"by": "ann", "reason": "it hangs\n{"}
     headers = {"Coordinator-Client-Id": "c-1", "Coordinator-Request-Number": "1"}
-    status, _ = await member.call("POST", "/v1/locks/pay/revoke", said, **headers)
+    status, _ = await member.call("POST", "/v1/locks/pay/revoke", fields, **headers)
     assert status == 200
     token = granted["grant"]["fencing_token"]
     late = {"data": "a-value", "if_held": {"lock": "pay", "fencing_token": token}}

@@ -88,9 +88,7 @@ async def test_an_expired_token_is_no_wrong_one() -> None:
     """Its holder had all of it; he and the audit log are told that it has expired, and whose."""
     async with guarded() as cluster:
         await cluster.identity(("/pay", ("read",)))
-        added = await cluster.admin(
-            "POST", "/v1/access/identities/who1/tokens", {"expires_ms": 1}
-        )
+        added = await cluster.admin("POST", "/v1/access/identities/who1/tokens", {"expires_ms": 1})
         log = Recording(cluster)
         token = added["token"]
         expired = await cluster.api.get("/v1/tree/pay", **_shown(token))
@@ -109,10 +107,10 @@ async def test_who_forces_a_release_is_on_record_by_his_identity() -> None:
     async with guarded() as cluster:
         token = await cluster.identity(("/", ("admin",)), ("@limits", ("admin",)))
         mine = await cluster.admin("POST", "/v1/sessions", {})
-        wish = {"session_id": mine["session_id"], "timeout_ms": 0}
-        await cluster.admin("POST", "/v1/locks/a", wish)
-        said = {"by": "ann", "reason": "it hangs"}
-        revoked = await cluster.api.post("/v1/locks/a/revoke", said, **_shown(token))
+        body = {"session_id": mine["session_id"], "timeout_ms": 0}
+        await cluster.admin("POST", "/v1/locks/a", body)
+        fields = {"by": "ann", "reason": "it hangs"}
+        revoked = await cluster.api.post("/v1/locks/a/revoke", fields, **_shown(token))
         change = {"limits": {"sessions_max": 60_000}, "by": "ann"}
         limits = await cluster.api.call("PATCH", "/v1/limits", change, headers=_shown(token))
         ended = await cluster.admin("GET", "/v1/grants?lock=a")

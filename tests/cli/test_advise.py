@@ -56,11 +56,11 @@ def test_the_pages_it_names_are_there() -> None:
 
 def test_flags_answer_in_words_and_in_json() -> None:
     """No cluster, no terminal."""
-    said = CliRunner().invoke(cli, ["advise", *FLAGS[1:], "--single-node"])
+    result = CliRunner().invoke(cli, ["advise", *FLAGS[1:], "--single-node"])
     body = json.loads(CliRunner().invoke(cli, ["advise", *FLAGS, "--json"]).stdout)
 
-    assert said.exit_code == 0
-    assert "You do not need a distributed lock" in said.stdout
+    assert result.exit_code == 0
+    assert "You do not need a distributed lock" in result.stdout
     assert body["use_lock"] is True
     assert body["answers"] == ALL_NO
 

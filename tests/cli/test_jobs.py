@@ -44,9 +44,9 @@ def test_jobs_are_listed_shown_and_forgotten(coordinator: CommandLine) -> None:
     shown = coordinator.text("jobs", "good")
     assert "every 8760h" in shown
     assert "host 1" in shown
-    said = coordinator.json("jobs", "bad")
-    assert (said["state"], said["failures"], said["runs"][0]["attempt"]) == ("failing", 1, 1)
-    assert said["late_ms"] > 0
+    result = coordinator.json("jobs", "bad")
+    assert (result["state"], result["failures"], result["runs"][0]["attempt"]) == ("failing", 1, 1)
+    assert result["late_ms"] > 0
     assert coordinator.text("jobs", "bad", "--forget") == ""
     assert coordinator("jobs", "bad").exit_code == EXIT_USAGE
     assert coordinator("jobs", "--forget").exit_code == EXIT_USAGE

@@ -113,7 +113,7 @@ def test_a_request_does_not_show_its_token_where_it_is_printed() -> None:
 
 def test_the_stream_says_who_asks_once_and_again_when_it_changes() -> None:
     """Not with each request; and nobody in particular when no token is shown any more."""
-    said: list[Any] = []
+    messages: list[Any] = []
     conversation = Conversation("http://a", lambda _url: None)
     conversation.welcome = frames.WelcomeSettings(member_id="1")
     reader = frames.from_client(1024 * 1024)
@@ -121,13 +121,13 @@ def test_the_stream_says_who_asks_once_and_again_when_it_changes() -> None:
         request = Call("GET", "/v1/status").request(None, None, Encoding.MSGPACK, _bearer(token))
         conversation.ask(request, _Nobody())
         reader.feed(bytes(conversation.take()))
-        said += reader.take()
+        messages += reader.take()
 
     kinds = [
-        each.authorization if isinstance(each, frames.Credential) else each.id for each in said
+        each.authorization if isinstance(each, frames.Credential) else each.id for each in messages
     ]
     assert kinds == [1, f"Bearer {TOKEN}", 2, 3, f"Bearer {OTHER}", 4, "", 5]
-    assert all("authorization" not in getattr(each, "headers", {}) for each in said)
+    assert all("authorization" not in getattr(each, "headers", {}) for each in messages)
 
 
 def test_the_same_request_twice_shows_the_same_token() -> None:
@@ -165,8 +165,8 @@ def test_a_token_in_clear_text_is_warned_of_once(caplog: pytest.LogCaptureFixtur
     connect(f"http://127.0.0.1:7071,{plain}", token="co_1")
     connect(plain, token="co_1")
     connect(other, token="co_1")
-    said = [each.getMessage() for each in caplog.records]
-    assert len(said) == 2
-    assert "goes to locks-1.example in clear text" in said[0]
-    assert "https://" in said[0]
-    assert "co_1" not in said[0]
+    logged = [each.getMessage() for each in caplog.records]
+    assert len(logged) == 2
+    assert "goes to locks-1.example in clear text" in logged[0]
+    assert "https://" in logged[0]
+    assert "co_1" not in logged[0]

@@ -158,11 +158,11 @@ async def test_the_cluster_is_told_when_the_holders_have_let_go(world: MemoryClu
     ):
         grant = await Lock(client, "daily", lock_delay=5).acquire()
         waiting = asyncio.create_task(Lock(other, "daily").acquire(timeout=600))
-        told = asyncio.Event()
-        grant.on_lost(told.set)
+        notified = asyncio.Event()
+        grant.on_lost(notified.set)
 
         patient.trouble = "no disk"
-        await told.wait()
+        await notified.wait()
         told_at = loop.time()
         assert grant.is_lost
         with pytest.raises(LockLostError, match="health probe failed: no disk"):
@@ -254,14 +254,14 @@ def test_a_sync_client_is_probed_too() -> None:
             raise OSError(troubles[0])
 
     with serving() as url, connect(url, probe=HealthProbe(check, every=0.05, failures=2)) as client:
-        told = threading.Event()
+        notified = threading.Event()
         with (  # noqa: PT012
             pytest.raises(LockLostError, match="failed 2 times in a row: no disk"),
             Lock(client, "daily") as grant,
         ):
-            grant.on_lost(told.set)
+            grant.on_lost(notified.set)
             troubles.append("no disk")
-            assert told.wait(10)
+            assert notified.wait(10)
             assert grant.is_lost
         with pytest.raises(UnhealthyError, match="no disk"):
             client.session()

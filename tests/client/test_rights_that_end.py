@@ -115,11 +115,11 @@ async def test_a_holder_whose_token_is_revoked_is_told_at_once(world: MemoryClus
             world.client(token=other) as second,
         ):
             held = await Lock(client, "daily").acquire()
-            told = asyncio.Event()
-            held.on_lost(told.set)
+            notified = asyncio.Event()
+            held.on_lost(notified.set)
             await admin.drop_token(token_id)
             async with Lock(second, "daily"):
-                await asyncio.wait_for(told.wait(), 15)  # by its next heartbeat
+                await asyncio.wait_for(notified.wait(), 15)  # by its next heartbeat
 
             assert held.is_lost
             with pytest.raises(LockLostError, match="revoked"):
@@ -261,14 +261,14 @@ def test_threads_are_told_by_whichever_thread_was(tmp_path_factory: pytest.TempP
             added = admin.add_token("worker")
             with connect(url, transport="stream", token=added.token, session_timeout=300) as client:
                 held = Lock(client, "daily").acquire()
-                told = threading.Event()
-                held.on_lost(told.set)
+                notified = threading.Event()
+                held.on_lost(notified.set)
                 admin.drop_token(added.token_id)
                 with pytest.raises(AuthFailedError):
                     client.get("/")
 
                 assert held.is_lost
-                assert told.wait(patient(10))
+                assert notified.wait(patient(10))
 
 
 def test_what_was_found_before_it_was_accepted_ends_nothing() -> None:

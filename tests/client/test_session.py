@@ -391,13 +391,13 @@ def test_one_callback_that_fails_does_not_keep_the_others_uninformed() -> None:
         def broken(_: SessionState) -> None:
             raise ValueError("a holder's mistake")
 
-        heard: list[SessionState] = []
+        received: list[SessionState] = []
         session.on_state(broken)
-        session.on_state(heard.append)
+        session.on_state(received.append)
         world.happens = lambda seen: refusal(SessionExpiredError())
         await asyncio.sleep(3.1)
 
-        assert heard == [SessionState.LOST]
+        assert received == [SessionState.LOST]
         assert isinstance(reported[0], ValueError)
 
     run(scenario())

@@ -437,11 +437,11 @@ def test_a_call_that_waits_while_its_client_is_closed_ends(
 
 def test_a_lost_lock_is_told_to_a_body_that_waits_and_asks(client: Client, name: str) -> None:
     """Sync code learns of the loss from ``check``, ``on_lost`` and, at last, the ``with``."""
-    told = threading.Event()
+    notified = threading.Event()
     with pytest.raises(LockLostError), Lock(client, name) as grant:  # noqa: PT012
-        grant.on_lost(told.set)
+        grant.on_lost(notified.set)
         client.call(_close_session(client))
-        assert told.wait(5)
+        assert notified.wait(5)
         with pytest.raises(LockLostError):
             grant.check()
         assert grant.remaining_safe_ms() == 0

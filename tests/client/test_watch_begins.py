@@ -68,14 +68,14 @@ def test_a_watch_without_a_member_fails_in_time() -> None:
 def test_another_thread_is_watched_from_the_call_on(client: Client) -> None:
     """A watch handed to a thread misses nothing that comes before the thread runs."""
     client.create("/handed")
-    told: list[int] = []
+    notices: list[int] = []
     watching = client.watch("/handed")
-    reader = threading.Thread(target=lambda: told.append(next(watching).zxid))
+    reader = threading.Thread(target=lambda: notices.append(next(watching).zxid))
     written = client.set("/handed", b"1")
     reader.start()
     reader.join(10)
 
-    assert told == [written.stat.mzxid]
+    assert notices == [written.stat.mzxid]
     watching.close()
 
 

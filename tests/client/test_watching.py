@@ -23,15 +23,15 @@ async def test_every_change_is_told_once_and_in_order_although_members_die(
     network = world.network()
     async with world.client() as writer, world.client(network) as reader:
         await writer.create("/a")
-        told: list[int] = []
+        notices: list[int] = []
         versions: list[int] = []
 
         async def listen() -> None:
             async with reader.watch("/a", kind="subtree", from_zxid=1) as changes:
                 async for change in changes:
-                    told.append(change.zxid)
+                    notices.append(change.zxid)
                     versions.append(change.events[0].version)
-                    if len(told) == 60:
+                    if len(notices) == 60:
                         return
 
         listening = asyncio.create_task(listen())
@@ -43,7 +43,7 @@ async def test_every_change_is_told_once_and_in_order_although_members_die(
             network.is_cut = 30 <= number < 40
         await asyncio.wait_for(listening, 60)
 
-        assert told == list(range(2, 62))
+        assert notices == list(range(2, 62))
         assert versions == list(range(1, 61))
 
 

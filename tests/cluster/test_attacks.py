@@ -335,15 +335,15 @@ async def test_an_identity_gets_nothing_of_another(tmp_path: Path) -> None:
         await asyncio.sleep(1)
         paths = [cluster.audit_path(each) for each in cluster.ids]
         noted = [each for path in paths for each in lines(path)]
-        said = b"".join([each.read_bytes() for each in paths])
+        text = b"".join([each.read_bytes() for each in paths])
         logs = b"".join([cluster.log_path(each).read_bytes() for each in cluster.ids])
         chains = [verdict(path) for path in paths]
 
     assert set(refused.values()) <= {"NoAuth", "NotOwner", "NoNode"}, refused
     assert children == ("web",)
     assert "request.refused" in {each["event"] for each in noted}
-    assert b"\x1b" not in said + logs
-    assert b"\n2026-11-22 07:00:00 forced" not in said + logs
+    assert b"\x1b" not in text + logs
+    assert b"\n2026-11-22 07:00:00 forced" not in text + logs
     assert not [each.broken for each in chains if each.broken]
 
 

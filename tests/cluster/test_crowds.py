@@ -126,8 +126,8 @@ async def test_a_thousand_readers_and_a_writer_wait_for_each_other_in_turn(
 
     async def all_granted(grants: asyncio.Queue[Any], count: int) -> str:
         """Wait until all are granted; return the session that they all share."""
-        told = [await asyncio.wait_for(grants.get(), 60) for _ in range(count)]
-        sessions = {each["grant"]["session_id"] for each in told}
+        changes = [await asyncio.wait_for(grants.get(), 60) for _ in range(count)]
+        sessions = {each["grant"]["session_id"] for each in changes}
         assert len(sessions) == 1
         return str(sessions.pop())
 

@@ -232,13 +232,13 @@ async def test_force_and_expiry_at_once_have_one_winner(cluster: ProcessCluster)
             name = f"dying-{turn}"
             holder = Script("-m", "tests.cluster.holder", cluster.endpoints, name, "1.0")
             try:
-                said = await asyncio.to_thread(holder.wait_for, "granted")
+                answer = await asyncio.to_thread(holder.wait_for, "granted")
             finally:
                 holder.end()
             waiting = asyncio.create_task(Lock(client, name, timeout=30).acquire())
             await asyncio.sleep(0.55 + 0.15 * turn)
             try:
-                await client.revoke(name, by="ops", reason="race", grant_id=said["grant_id"])
+                await client.revoke(name, by="ops", reason="race", grant_id=answer["grant_id"])
                 expected = "forced"
             except NotOwnerError:
                 expected = "expired"
@@ -347,7 +347,7 @@ async def test_tries_of_all_kinds_answer_at_once_and_leave_nothing(
                 return "not had"
             return "had"
 
-        said = await asyncio.gather(
+        answer = await asyncio.gather(
             *(attempt(each) for _ in range(20)
               for each in contenders(other, "tried", timeout=0).values())
         )  # fmt: skip
@@ -356,7 +356,7 @@ async def test_tries_of_all_kinds_answer_at_once_and_leave_nothing(
         for each in held:
             await give_back(each)
 
-    assert set(said) == {"not had"}
+    assert set(answer) == {"not had"}
     assert after == before
     assert zxid_after == zxid
 

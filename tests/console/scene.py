@@ -43,10 +43,10 @@ class Scene:
             with urllib.request.urlopen(request, timeout=70) as reply:
                 return json.loads(reply.read() or b"null")
         except urllib.error.HTTPError as error:
-            said = json.loads(error.read())
+            answer = json.loads(error.read())
             if error.code > expected:
-                raise ValueError(f"{method} {path}: {said}") from None
-            return said
+                raise ValueError(f"{method} {path}: {answer}") from None
+            return answer
 
     def session(self, label: str, timeout_ms: int = 20_000) -> str:
         """Open a session that is renewed until the scene ends."""

@@ -56,9 +56,7 @@ def test_every_screen_can_be_read_by_everybody(
     browser: Any, scene: Scene, width: int, scheme: str
 ) -> None:
     """Names, roles, structure, contrast, sizes; nothing wider than the window."""
-    tab = Visitor(
-        browser, scene.url, viewport={"width": width, "height": 800}, color_scheme=scheme
-    )
+    tab = Visitor(browser, scene.url, viewport={"width": width, "height": 800}, color_scheme=scheme)
     for screen in SCREENS:
         page = tab.open(screen)
         page.wait_for_timeout(150)
@@ -184,9 +182,9 @@ def test_a_lock_is_revoked_after_it_was_said_whose(visitor: Visitor, scene: Scen
     page = visitor.open("locks/daily-report")
     page.get_by_role("button", name="Revoke…").click()
     dialog = page.locator("dialog")
-    said = dialog.inner_text()
-    assert "report-worker (host-13, pid 4217) loses the lock now" in said
-    assert "The next of 4 contenders is granted at once" in said
+    text = dialog.inner_text()
+    assert "report-worker (host-13, pid 4217) loses the lock now" in text
+    assert "The next of 4 contenders is granted at once" in text
 
     dialog.get_by_label("Your name").fill("bob")
     dialog.get_by_role("button", name="Revoke").click()
@@ -447,9 +445,7 @@ def test_the_leadership_is_handed_over(browser: Any, scene: Scene) -> None:
     tab.close()
 
 
-def test_the_console_says_what_to_do_when_the_leader_is_gone(
-    browser: Any, scene: Scene
-) -> None:
+def test_the_console_says_what_to_do_when_the_leader_is_gone(browser: Any, scene: Scene) -> None:
     """The last of the tests: a member is killed. Who is left elects another, and it is shown."""
     leader = scene.cluster.leader
     tab = Visitor(browser, scene.cluster.url(scene.cluster.followers[0]))

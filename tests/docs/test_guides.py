@@ -89,26 +89,26 @@ def test_each_name_for_who_writes_a_recipe_is_explained() -> None:
 
 def test_the_tries_of_an_update_are_the_documented_ones() -> None:
     """How often it begins again, and what it raises then."""
-    told = " ".join(below("client.md", "The tree").split())
-    (tries,) = re.findall(r"`max_retries=(\d+)`", told)
+    text = " ".join(below("client.md", "The tree").split())
+    (tries,) = re.findall(r"`max_retries=(\d+)`", text)
 
     assert int(tries) == inspect.signature(AsyncClient.update).parameters["max_retries"].default
-    assert "`TooManyRetriesError`, and nothing of it was written" in told
+    assert "`TooManyRetriesError`, and nothing of it was written" in text
 
 
 def test_what_a_shared_rate_can_be_exceeded_by_is_said() -> None:
     """By what N clients hold in chunks of their own."""
-    told = " ".join(below("sharing.md", "A shared rate").split())
+    text = " ".join(below("sharing.md", "A shared rate").split())
 
-    assert re.search(r"N clients that take chunks of `n`.*exceeded by at most N x n", told)
+    assert re.search(r"N clients that take chunks of `n`.*exceeded by at most N x n", text)
 
 
 def test_both_sides_on_which_a_crash_can_fail_are_said() -> None:
     """At most once loses it, at least once repeats it; the guide asks to choose."""
-    told = " ".join(below("locks.md", "Which lock or recipe").split())
+    text = " ".join(below("locks.md", "Which lock or recipe").split())
     story = importlib.import_module("examples.at_most_at_least_once").__doc__ or ""
 
-    assert re.search(r"choose the side.*at most once.*at least once.*at_most", told)
+    assert re.search(r"choose the side.*at most once.*at least once.*at_most", text)
     assert "on which side a crash fails" in " ".join(story.split())
 
 

@@ -258,11 +258,11 @@ def test_a_story_comes_out_as_it_says(
 
     story.story(Stage(shared_coordinator_cluster, PACE))
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     at = 0
     for expected in SAID[name]:
-        found = re.compile(expected).search(said, at)
-        assert found, f"not said (any more): {expected}\n{said}"
+        found = re.compile(expected).search(output, at)
+        assert found, f"not said (any more): {expected}\n{output}"
         at = found.end()
 
 

@@ -31,9 +31,9 @@ class Served:
     def check(self) -> None:
         """Fail if the process ended, or wrote what must not be in a log."""
         if self.log is not None:
-            said = self.log.read_text(errors="replace")
+            text = self.log.read_text(errors="replace")
             for word in ("Traceback", " ERROR ", " CRITICAL "):
-                assert word not in said, said[-3_000:]
+                assert word not in text, text[-3_000:]
 
 
 class Pulse:

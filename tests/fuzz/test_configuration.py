@@ -96,15 +96,15 @@ def test_a_wrong_file_is_refused_by_file_and_key(fuzz: Fuzz, tmp_path: Path) -> 
             data = mutated_file(good, chance)
             path.write_bytes(data)
             with watch.each(f"seed {fuzz.seed}: {data!r}"):
-                said = refusal_of(lambda: Server(load(path, {})))
-                done.accepted += said is None
-                if said is not None:
-                    shown = f"seed {fuzz.seed}: {said!r} of\n{data!r}"
-                    assert len(said) < 1_000, shown
-                    is_of_file = str(path) in said
-                    is_of_key = any(name in said for name in names) or "[" in said
-                    is_of_syntax = "expected TOML" in said or "a known section" in said
-                    assert is_of_file or said.startswith("cluster.secret_file"), shown
+                refusal = refusal_of(lambda: Server(load(path, {})))
+                done.accepted += refusal is None
+                if refusal is not None:
+                    shown = f"seed {fuzz.seed}: {refusal!r} of\n{data!r}"
+                    assert len(refusal) < 1_000, shown
+                    is_of_file = str(path) in refusal
+                    is_of_key = any(name in refusal for name in names) or "[" in refusal
+                    is_of_syntax = "expected TOML" in refusal or "a known section" in refusal
+                    assert is_of_file or refusal.startswith("cluster.secret_file"), shown
                     assert is_of_key or is_of_syntax, shown
 
 
@@ -120,12 +120,12 @@ def test_a_wrong_variable_is_refused_by_its_name(fuzz: Fuzz, tmp_path: Path) -> 
             variable = f"COORDINATOR_{section}_{key}".upper()
             value = chance.choice(LITERALS).strip('"') if chance.random() < 0.8 else "[" * 2_000
             with watch.each(f"seed {fuzz.seed}: {variable}={value}"):
-                said = refusal_of(lambda: load(None, {variable: value}))  # noqa: B023 (called now)
-                done.accepted += said is None
-                if said is not None:
+                refusal = refusal_of(lambda: load(None, {variable: value}))  # noqa: B023 (called now)
+                done.accepted += refusal is None
+                if refusal is not None:
                     # A value may fit no other one, which is then the one that is named.
-                    assert variable in said or key in said or "] " in said, said
-                    assert len(said) < 1_000
+                    assert variable in refusal or key in refusal or "] " in refusal, refusal
+                    assert len(refusal) < 1_000
 
 
 ARGUMENTS = (

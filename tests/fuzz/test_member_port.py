@@ -112,7 +112,7 @@ async def frames_until_closed(reader: asyncio.StreamReader) -> AsyncIterator[byt
 async def knock(port: int, target: str, draw: random.Random) -> list[bytes]:
     """Take part in a handshake as one who may not; return what the member said."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    heard: list[bytes] = []
+    received: list[bytes] = []
     try:
         async with asyncio.timeout(WALL_SECONDS):
             if draw.random() < 0.4:
@@ -122,15 +122,15 @@ async def knock(port: int, target: str, draw: random.Random) -> list[bytes]:
                 said = hello("test", other, target, draw.randbytes(32))
             writer.write(frame(said))
             async for payload in frames_until_closed(reader):
-                heard.append(payload)
-                if len(heard) == 1:
+                received.append(payload)
+                if len(received) == 1:
                     answer = wrong_answer(payload, said, draw)
                     if answer is not None:
                         cut = len(answer) + 4 if draw.random() < 0.8 else draw.randrange(4)
                         writer.write(frame(answer)[:cut])
     finally:
         writer.transport.abort()
-    return heard
+    return received
 
 
 class Ear:

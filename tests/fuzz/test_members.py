@@ -31,10 +31,10 @@ from tests.raft.storage.simulated_disk import SimulatedDisk
 
 def recorded(seed: int, seconds: float = 6.0) -> list[tuple[str, str, bytes]]:
     """Return (from, to, payload) of all that three honest members said through some troubles."""
-    said: list[tuple[str, str, bytes]] = []
+    messages: list[tuple[str, str, bytes]] = []
 
     def hear(source: str, target: str, message: Message) -> bool:
-        said.append((source, target, encode(message)))
+        messages.append((source, target, encode(message)))
         return True
 
     async def live() -> None:
@@ -62,7 +62,7 @@ def recorded(seed: int, seconds: float = 6.0) -> list[tuple[str, str, bytes]]:
         await cluster.stop()
 
     run(live())
-    return said
+    return messages
 
 
 # --- a member that lies

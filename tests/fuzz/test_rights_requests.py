@@ -125,10 +125,10 @@ def looked_at(served: Served, root: str) -> dict[str, Any]:
         request = urllib.request.Request(served.url + path)
         request.add_header("Authorization", f"Bearer {root}")
         with urllib.request.urlopen(request, timeout=20) as reply:
-            said = json.load(reply)
+            answer = json.load(reply)
         for each in ("zxid", "index", "age_ms"):
-            said.pop(each, None)
-        found[path] = said
+            answer.pop(each, None)
+        found[path] = answer
     return found
 
 

@@ -40,30 +40,30 @@ def test_whatever_is_listed_is_there() -> None:
 
 def test_a_person_at_a_shell_can_read_the_list() -> None:
     """In the order to read in, with what runs each."""
-    said = CliRunner().invoke(cli, ["learn", "--list"])
+    result = CliRunner().invoke(cli, ["learn", "--list"])
 
-    assert said.exit_code == 0
-    assert said.output.startswith("The freeze ray, live\n")
-    at = [said.output.index(story.title) for story in stories()]
+    assert result.exit_code == 0
+    assert result.output.startswith("The freeze ray, live\n")
+    at = [result.output.index(story.title) for story in stories()]
     assert at == sorted(at)
-    assert all(len(line) <= 100 for line in said.output.splitlines())
+    assert all(len(line) <= 100 for line in result.output.splitlines())
 
 
 def test_a_script_that_is_not_there_is_named_with_those_that_are() -> None:
-    said = CliRunner().invoke(cli, ["learn", "--script", "no-such"])
+    result = CliRunner().invoke(cli, ["learn", "--script", "no-such"])
 
-    assert said.exit_code != 0
-    assert "freeze-ray" in said.output
-    assert "redlock-clock-jump" in said.output
+    assert result.exit_code != 0
+    assert "freeze-ray" in result.output
+    assert "redlock-clock-jump" in result.output
 
 
 def test_a_simulated_film_is_told_and_recorded(tmp_path: Path) -> None:
     film = tmp_path / "film.json"
-    said = CliRunner().invoke(
+    result = CliRunner().invoke(
         cli, ["learn", "--script", "redlock-clock-jump", "--record", str(film)]
     )
     recorded = film.read_text(encoding="utf-8")
 
-    assert said.exit_code == 0, said.output
-    assert "B asks: 3 of 5 say yes" in said.output
+    assert result.exit_code == 0, result.output
+    assert "B asks: 3 of 5 say yes" in result.output
     assert recorded == films()["redlock-clock-jump"].to_json()

@@ -74,14 +74,14 @@ def test_steps_are_ordered_by_their_time() -> None:
 
 
 def test_listeners_hear_each_step() -> None:
-    heard: list[Step] = []
+    received: list[Step] = []
     recorder = Recorder(ManualClock(), "", "")
-    recorder.on_step.append(heard.append)
+    recorder.on_step.append(received.append)
 
     recorder.step("A", "acquires")
     recorder.sample({("zxid",): 3})
 
-    assert [step.text for step in heard] == ["acquires", ""]
+    assert [step.text for step in received] == ["acquires", ""]
 
 
 def test_a_film_is_bounded_and_says_so() -> None:

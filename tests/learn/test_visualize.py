@@ -82,10 +82,10 @@ def test_a_long_trace_keeps_its_broken_promises() -> None:
 
 @pytest.mark.parametrize("text", ["", "no trace\n", "{", '{"format": 1}'])
 def test_what_is_neither_film_nor_trace_is_refused(text: str) -> None:
-    said = CliRunner().invoke(cli, ["visualize", "-", "-o", "/dev/null"], input=text)
+    result = CliRunner().invoke(cli, ["visualize", "-", "-o", "/dev/null"], input=text)
 
-    assert said.exit_code != 0
-    assert "expected" in said.output
+    assert result.exit_code != 0
+    assert "expected" in result.output
 
 
 def test_no_line_of_a_trace_is_an_error() -> None:
@@ -97,11 +97,11 @@ def test_a_trace_is_written_as_a_film(tmp_path: Path) -> None:
     """By the verb, from standard input; somewhere it has to go."""
     film = tmp_path / "film.json"
     nowhere = CliRunner().invoke(cli, ["visualize", "-"], input=TRACE)
-    said = CliRunner().invoke(cli, ["visualize", "-", "-o", str(film)], input=TRACE)
+    result = CliRunner().invoke(cli, ["visualize", "-", "-o", str(film)], input=TRACE)
 
     assert nowhere.exit_code != 0
     assert "--show" in nowhere.output
-    assert said.exit_code == 0, said.output
+    assert result.exit_code == 0, result.output
     assert parse_film(film.read_text(encoding="utf-8")).title == "Seed 7"
 
 
@@ -114,9 +114,9 @@ def test_a_cluster_with_tls_and_rights_is_filmed_with_them(tmp_path: Path) -> No
         token_file.chmod(0o600)
         env = {"COORDINATOR_ENDPOINTS": cluster.endpoints, "COORDINATOR_CA_FILE": ca_file,
                "COORDINATOR_TOKEN_FILE": str(token_file)}  # fmt: skip
-        said = CliRunner().invoke(cli, ["visualize", "--seconds", "0.5", "--path", path,
+        result = CliRunner().invoke(cli, ["visualize", "--seconds", "0.5", "--path", path,
                                        "-o", str(out)], env=env)  # fmt: skip
-        assert said.exit_code == 0, said.output
+        assert result.exit_code == 0, result.output
         return parse_film(out.read_text(encoding="utf-8"))
 
     with local_cluster(members=1, tls=True, access=True) as cluster, cluster.connect() as admin:

@@ -39,8 +39,8 @@ def main(url: str) -> dict[str, Any]:
         locks.release_lock("daily", first.grant_id)
 
     threading.Thread(target=give_back).start()
-    wish = generated.Acquire(lease_ms=LEASE_MS, timeout_ms=30_000, label="generated")
-    grant = locks.acquire_lock("daily", wish).grant
+    request = generated.Acquire(lease_ms=LEASE_MS, timeout_ms=30_000, label="generated")
+    grant = locks.acquire_lock("daily", request).grant
     renewed = sessions.heartbeat(grant.session_id, {})
     view = locks.get_lock("daily", fencing_token=grant.fencing_token)
     released = locks.release_lock("daily", grant.grant_id)

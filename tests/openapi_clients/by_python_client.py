@@ -36,8 +36,8 @@ def main(url: str) -> dict[str, Any]:
         release_lock.sync("daily", first.grant_id, client=client)
 
     threading.Thread(target=give_back).start()
-    wish = Acquire(lease_ms=LEASE_MS, timeout_ms=30_000, label="generated")
-    grant = acquire_lock.sync("daily", client=client, body=wish).grant
+    request = Acquire(lease_ms=LEASE_MS, timeout_ms=30_000, label="generated")
+    grant = acquire_lock.sync("daily", client=client, body=request).grant
     renewed = heartbeat.sync(grant.session_id, client=client, body=Nothing())
     view = get_lock.sync("daily", client=client, fencing_token=grant.fencing_token)
     released = release_lock.sync("daily", grant.grant_id, client=client)

@@ -50,8 +50,8 @@ def test_a_candidate_does_not_count_for_longer_because_it_grants_pre_votes() -> 
     term = bench.core.term
     for _ in range(10):
         bench.clock.advance(bench.raft.election_timeout_ms_min - 100)
-        said = bench.receive("5", say.PreVoteRequest(term=term + 1, last_index=1, last_term=0))
-        assert said == [("5", say.PreVoteGrant(term + 1))]
+        replies = bench.receive("5", say.PreVoteRequest(term=term + 1, last_index=1, last_term=0))
+        assert replies == [("5", say.PreVoteGrant(term + 1))]
         bench.consensus.tick()
 
     assert hear_votes(bench, term) is Role.CANDIDATE
@@ -83,8 +83,8 @@ def test_who_was_proven_in_a_first_election_that_failed_gives_way_to_new_members
     term = bench.core.term + 1
     assert ("2", say.PreVoteRequest(term=term, last_index=1, last_term=0)) in bench.now
 
-    said = bench.receive(
+    replies = bench.receive(
         "2", say.PreVoteRequest(term=term, last_index=1, last_term=0, is_new=is_new)
     )
 
-    assert (said == [("2", say.PreVoteGrant(term))]) is expected
+    assert (replies == [("2", say.PreVoteGrant(term))]) is expected

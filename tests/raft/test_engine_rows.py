@@ -138,14 +138,17 @@ class Bench:
         leader: str = "2",
     ) -> list[tuple[str, Message]]:
         entries = [(entry_term, X) for entry_term in terms]
-        return self.receive(leader, say.Append(
-            term=term,
-            epoch=epoch,
-            commit_index=commit,
-            prev_index=previous[0],
-            prev_term=previous[1],
-            entries=entries,
-        ))
+        return self.receive(
+            leader,
+            say.Append(
+                term=term,
+                epoch=epoch,
+                commit_index=commit,
+                prev_index=previous[0],
+                prev_term=previous[1],
+                entries=entries,
+            ),
+        )
 
     def terms(self) -> list[int]:
         return [term for _, _, term in self.log[:]]
@@ -239,10 +242,10 @@ def test_a_conflicting_suffix_is_replaced() -> None:
     bench = Bench()
     bench.append(1, (1, 0), [1, 1, 1])
 
-    said = bench.append(2, (2, 1), [2], leader="3")
+    replies = bench.append(2, (2, 1), [2], leader="3")
 
     assert bench.terms() == [0, 1, 2]
-    assert said == [("3", say.Appended(term=2, epoch=1, next_index=4, is_success=True))]
+    assert replies == [("3", say.Appended(term=2, epoch=1, next_index=4, is_success=True))]
 
 
 def test_what_is_committed_never_changes() -> None:
@@ -346,12 +349,12 @@ def test_row_19_who_hears_a_leader_grants_no_vote_and_no_pre_vote() -> None:
     bench = Bench()
     bench.append(1, (1, 0), [1])
 
-    said = [
+    replies = [
         *bench.receive("3", say.PreVoteRequest(term=9, last_index=99, last_term=9)),
         *bench.receive("3", say.VoteRequest(term=9, last_index=99, last_term=9)),
     ]
 
-    assert said == []
+    assert replies == []
     assert bench.core.term == 1
 
 
@@ -412,13 +415,13 @@ def test_row_22_a_paused_member_reads_before_it_campaigns() -> None:
     bench.now.clear()
 
     bench.consensus.tick()
-    said = list(bench.now)
+    replies = list(bench.now)
     bench.append(1, (2, 1), [])
     bench.clock.advance(5)
     bench.now.clear()
     bench.consensus.tick()
 
-    assert said == []
+    assert replies == []
     assert bench.now == []
 
 

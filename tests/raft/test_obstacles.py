@@ -29,13 +29,13 @@ def test_a_member_says_what_stands_in_the_way_of_a_leader(
     shown: dict[str, Shown], own: Shown, is_new: bool, expected: str
 ) -> None:
     """Nothing, where those that may vote, or are not known, would be enough."""
-    said = obstacle("1", ("2", "3"), shown=shown, own=own, is_first=is_new)
+    reason = obstacle("1", ("2", "3"), shown=shown, own=own, is_first=is_new)
 
-    assert expected in said
-    assert bool(said) is bool(expected)
-    if "no vote" in said:
-        assert "empty all data directories" in said
-        assert "coordinator recover" in said
+    assert expected in reason
+    assert bool(reason) is bool(expected)
+    if "no vote" in reason:
+        assert "empty all data directories" in reason
+        assert "coordinator recover" in reason
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_member_says_whose_data_are_another_clusters(
     """Those of the fewer are."""
     shown = {each: Shown(True, cluster_id) for each, cluster_id in theirs.items()}
 
-    said = obstacle("1", ("2", "3"), shown=shown, own=Shown(True, OURS), is_first=False)
+    reason = obstacle("1", ("2", "3"), shown=shown, own=Shown(True, OURS), is_first=False)
 
-    assert expected in said
-    assert bool(said) is bool(expected)
+    assert expected in reason
+    assert bool(reason) is bool(expected)

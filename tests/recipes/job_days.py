@@ -218,8 +218,8 @@ def main() -> None:
     for guarantee in both if options.guarantee is None else (options.guarantee,):
         began = time.monotonic()
         met = years(options.seed, options.days, guarantee)
-        told = ", ".join(f"{name} {count}" for name, count in sorted(met.items()))
-        print(f"{guarantee}: {told} ({time.monotonic() - began:.0f} s)")
+        text = ", ".join(f"{name} {count}" for name, count in sorted(met.items()))
+        print(f"{guarantee}: {text} ({time.monotonic() - began:.0f} s)")
 
 
 if __name__ == "__main__":

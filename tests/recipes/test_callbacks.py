@@ -44,15 +44,15 @@ async def test_a_failing_callback_costs_the_other_holds_nothing(
     )
     async with world.client() as client, world.client() as operator:
         taken, kept = [await Lock(client, name).acquire() for name in ("a", "b")]
-        heard: list[str] = []
+        received: list[str] = []
         taken.on_lost(fails_with(error))
-        taken.on_lost(lambda: heard.append("the other callback"))
-        kept.on_lost(lambda: heard.append("of the other lock"))
+        taken.on_lost(lambda: received.append("the other callback"))
+        kept.on_lost(lambda: received.append("of the other lock"))
 
         await operator.revoke("a", by="ops", reason="stuck")
         await asyncio.sleep(60)
 
-        assert heard == ["the other callback"]
+        assert received == ["the other callback"]
         assert reported == [error]
         kept.check()
         assert (await client.session()).state is SessionState.CONNECTED
@@ -71,16 +71,16 @@ async def test_a_failing_callback_leaves_the_others_informed_of_a_lost_session(
     async with world.client(network, session_timeout=2) as client:
         session = await client.session()
         grants = [await Lock(client, name).acquire() for name in ("a", "b")]
-        heard: list[str] = []
+        received: list[str] = []
         session.on_state(lambda state: fails_with(asyncio.CancelledError())())
         for grant in grants:
             grant.on_lost(fails_with(asyncio.CancelledError()))
-            grant.on_lost(lambda name=grant.lock: heard.append(name))  # type: ignore[misc]
+            grant.on_lost(lambda name=grant.lock: received.append(name))  # type: ignore[misc]
 
         network.is_cut = True
         await asyncio.sleep(5)
 
-        assert heard == ["a", "b"]
+        assert received == ["a", "b"]
         assert len(reported) == 4  # suspended, then lost
 
 
@@ -125,15 +125,15 @@ async def test_a_failing_on_position_ends_the_wait_and_leaves_nothing(
 
 def test_who_asks_for_the_loss_when_the_sync_client_is_closed_is_told_at_once() -> None:
     """There is no event loop any more that could tell it; a mistake of a callback is its own."""
-    heard: list[str] = []
+    received: list[str] = []
     with serving() as url:
         with connect(url) as client:
             lost, released = Lock(client, "lost").acquire(), Lock(client, "released").acquire()
             released.release()
 
         lost.on_lost(fails_with(ValueError("mine")))
-        stop = lost.on_lost(lambda: heard.append("lost"))
+        stop = lost.on_lost(lambda: received.append("lost"))
         stop()
-        released.on_lost(lambda: heard.append("released"))
+        released.on_lost(lambda: received.append("released"))
 
-        assert heard == ["lost"]
+        assert received == ["lost"]

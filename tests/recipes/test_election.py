@@ -68,13 +68,13 @@ async def test_who_proclaim_and_resign(world: MemoryCluster) -> None:
 async def test_observers_hear_of_each_change_although_a_member_dies(world: MemoryCluster) -> None:
     """The present first, then each change of elected or value, over reconnects."""
     network = world.network()
-    heard: list[bytes | None] = []
+    received: list[bytes | None] = []
     async with world.client() as client, world.client(network) as observer:
 
         async def listen() -> None:
             async with Election(observer, "service").observe() as stream:
                 async for elected in stream:
-                    heard.append(elected.elected.value if elected.elected else None)
+                    received.append(elected.elected.value if elected.elected else None)
 
         listening = asyncio.create_task(listen())
         await asyncio.sleep(1)
@@ -90,7 +90,7 @@ async def test_observers_hear_of_each_change_although_a_member_dies(world: Memor
         listening.cancel()
         await asyncio.wait({listening})
 
-    assert heard == [None, b"1", b"2", None]
+    assert received == [None, b"1", b"2", None]
 
 
 @in_memory

@@ -77,19 +77,19 @@ async def test_what_is_published_while_it_is_registered_again_is_seen(
         me = await Group(client, "g").join("a", metadata={"n": 1})
         network.is_cut = True
         await asyncio.sleep(5)
-        told: list[bool] = []
+        notices: list[bool] = []
 
         async def publish(request: Request) -> None:
             if "multi" in request.target and b"create" in (request.body or b""):
-                told.append(await me.update({"n": 2 + len(told)}))
+                notices.append(await me.update({"n": 2 + len(notices)}))
 
         network.before = publish
         network.is_cut = False
         await asyncio.sleep(5)
 
-        assert not any(told), "not registered yet: with the next one"
+        assert not any(notices), "not registered yet: with the next one"
         (member,) = await Group(other, "g").members()
-        assert member.metadata == {"n": 1 + len(told)}
+        assert member.metadata == {"n": 1 + len(notices)}
 
 
 @in_memory

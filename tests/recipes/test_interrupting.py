@@ -66,16 +66,16 @@ def test_other_threads_are_refused_with_what_to_do(coordinator_cluster: LocalClu
     """Only the main thread hears signals."""
     with coordinator_cluster.connect(session_timeout=2) as client:
         grant = Lock(client, "job").acquire()
-        told: list[BaseException] = []
+        notices: list[BaseException] = []
 
         def enter() -> None:
             try:
                 with grant.interrupting():
                     pass
             except BadArgumentsError as error:
-                told.append(error)
+                notices.append(error)
 
         thread = threading.Thread(target=enter)
         thread.start()
         thread.join()
-        assert "on_lost" in str(told[0])
+        assert "on_lost" in str(notices[0])

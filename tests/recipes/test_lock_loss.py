@@ -258,20 +258,20 @@ async def test_callbacks_hear_of_a_loss_once_even_when_they_come_late(
 ) -> None:
     """``on_lost`` is called when it happens, or soon if it has happened."""
     network = world.network()
-    heard: list[str] = []
+    received: list[str] = []
     async with world.client(network, session_timeout=2) as client:
         grant = await Lock(client, "daily").acquire()
-        grant.on_lost(lambda: heard.append("early"))
-        stop = grant.on_lost(lambda: heard.append("never"))
+        grant.on_lost(lambda: received.append("early"))
+        stop = grant.on_lost(lambda: received.append("never"))
         stop()
         network.is_cut = True
         await asyncio.sleep(5)
-        assert heard == ["early"]
+        assert received == ["early"]
 
-        grant.on_lost(lambda: heard.append("late"))
+        grant.on_lost(lambda: received.append("late"))
         await asyncio.sleep(0.1)
 
-        assert heard == ["early", "late"]
+        assert received == ["early", "late"]
 
 
 @each_kind

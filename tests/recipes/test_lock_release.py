@@ -157,12 +157,12 @@ async def test_two_who_release_at_once_release_once(world: MemoryCluster, kind: 
     async with world.client() as client:
         lock = kind(client, "daily")
         grant = await lock.acquire()
-        heard: list[str] = []
-        grant.on_lost(lambda: heard.append("lost"))
+        received: list[str] = []
+        grant.on_lost(lambda: received.append("lost"))
 
         assert await asyncio.gather(lock.release(), grant.release()) == [True, True]
 
-        assert heard == []
+        assert received == []
         assert await lock.release() is False
 
 

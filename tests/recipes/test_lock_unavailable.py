@@ -56,9 +56,9 @@ async def test_one_try_at_members_that_took_it_and_say_nothing_tells_what_may_be
         ):
             with pytest.raises(OutcomeUnknownError) as raised:
                 await act(Lock(client, "daily", owner=owner))
-            said = raised.value.message
-            assert said.startswith("daily: not acquired, no member said more: "), said
-            assert "may be queued until its withdrawal arrives or session" in said
+            message = raised.value.message
+            assert message.startswith("daily: not acquired, no member said more: "), message
+            assert "may be queued until its withdrawal arrives or session" in message
         network.is_cut = False
 
 

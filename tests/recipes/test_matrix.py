@@ -109,8 +109,10 @@ def _is_token(said: str) -> bool:
     module, _, attribute = said.partition(":")
     kind, _, name = attribute.partition(".")
     made = getattr(import_module(f"recipes.{module}"), kind)
-    return hasattr(made, name) or f"self.{name} = " in inspect.getsource(made) or (
-        name in getattr(made, "__dataclass_fields__", ())
+    return (
+        hasattr(made, name)
+        or f"self.{name} = " in inspect.getsource(made)
+        or (name in getattr(made, "__dataclass_fields__", ()))
     )
 
 
@@ -138,9 +140,9 @@ def test_an_integration_is_documented_and_tested_with_the_real_library(name: str
     integration: Integration = INTEGRATIONS[name]
     assert section("frameworks.md", integration.page)
     assert is_test("integrations", integration.test)
-    said = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     for library in integration.libraries:
-        assert re.search(rf'"{library}\b', said, re.IGNORECASE)
+        assert re.search(rf'"{library}\b', text, re.IGNORECASE)
 
 
 def test_every_integration_has_a_row() -> None:

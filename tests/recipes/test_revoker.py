@@ -29,10 +29,10 @@ def test_threads_ask_and_answer() -> None:
     """The callback sets an event; the thread that holds releases."""
     with serving() as url, connect(url) as client, connect(url, label="urgent") as other:
         asked = threading.Event()
-        said: list[RevokeRequest] = []
+        messages: list[RevokeRequest] = []
 
         def on_asked(request: RevokeRequest) -> None:
-            said.append(request)
+            messages.append(request)
             request.agree("in a moment")
             asked.set()
 
@@ -48,7 +48,7 @@ def test_threads_ask_and_answer() -> None:
         assert held.wait(10)
         answer = Revoker(other, "gpu").ask("a report is due", within=10)
         thread.join()
-        assert (answer.outcome, said[0].by, said[0].reason) == (
+        assert (answer.outcome, messages[0].by, messages[0].reason) == (
             "ended",
             "urgent",
             "a report is due",

@@ -164,8 +164,8 @@ async def test_a_change_is_for_all_and_in_the_audit_log(caplog: pytest.LogCaptur
             done = await change_at(world.follower, world, "sessions_max", 7, expected_version=1)
         assert done.record.version == 2
 
-        said = [each.getMessage() for each in caplog.records if each.name == "coordinator.audit"]
-        assert said == [
+        logged = [each.getMessage() for each in caplog.records if each.name == "coordinator.audit"]
+        assert logged == [
             "limits set to version 2 by 'ops', identity '', at index 2: sessions_max 50000 to 7"
         ]
         with pytest.raises(BadVersionError):

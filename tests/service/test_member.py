@@ -100,13 +100,13 @@ async def test_a_leader_with_unreachable_members_names_them() -> None:
 async def test_a_failed_member_is_not_ready_and_tells_its_owner_once() -> None:
     """A disk that failed, or a background task: the reason is in the status."""
     async with cluster() as world:
-        told: list[BaseException] = []
-        world.leader.on_failure(told.append)
+        notices: list[BaseException] = []
+        world.leader.on_failure(notices.append)
         error = StorageError("the disk is gone")
         world.engines["1"].fail(error)
         world.engines["1"].fail(StorageError("again"))
 
-        assert told == [error]
+        assert notices == [error]
         assert world.leader.not_ready_reason() == "member 1 has failed and stops: the disk is gone"
         with pytest.raises(ShuttingDownError):
             await world.leader.proposer.submit(
@@ -157,8 +157,8 @@ async def test_nobody_waits_at_a_member_that_has_failed() -> None:
 
 async def test_a_background_task_that_fails_is_told_to_its_owner() -> None:
     """No failure disappears in a task that nobody awaits."""
-    told: list[BaseException] = []
-    tasks = Tasks(told.append)
+    notices: list[BaseException] = []
+    tasks = Tasks(notices.append)
 
     async def broken() -> None:
         raise ValueError("an invariant")
@@ -166,13 +166,13 @@ async def test_a_background_task_that_fails_is_told_to_its_owner() -> None:
     tasks.spawn(broken(), "broken")
     await settle()
 
-    assert [str(error) for error in told] == ["an invariant"]
+    assert [str(error) for error in notices] == ["an invariant"]
 
 
 async def test_stopped_tasks_are_cancelled_and_nothing_new_runs() -> None:
     """After stop the owner has no tasks, and cancelling is not a failure."""
-    told: list[BaseException] = []
-    tasks = Tasks(told.append)
+    notices: list[BaseException] = []
+    tasks = Tasks(notices.append)
     running = tasks.spawn(asyncio.sleep(60), "sleeping")
     await tasks.stop()
     late = tasks.spawn(asyncio.sleep(60), "late")
@@ -180,7 +180,7 @@ async def test_stopped_tasks_are_cancelled_and_nothing_new_runs() -> None:
 
     assert running.cancelled()
     assert late.cancelled()
-    assert told == []
+    assert notices == []
 
 
 async def test_sessions_are_listed_and_shown_with_their_ephemerals() -> None:

@@ -230,10 +230,10 @@ def test_the_estimate_is_the_same_everywhere() -> None:
     assert remembered(member, Multi((Read("/a"), Check("/b")))) == PLAIN + 256 + 4 + 5
     assert remembered(member, Guarded((), (Read("/a"),))) == PLAIN + 2 + 5
     member.apply(OpenSession("s", 5_000))
-    wish = Enter(
+    enter = Enter(
         ("/locks/a", "/locks/b"), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s", data=b""
     )
-    assert remembered(member, wish) == PLAIN + 256 + 2 * len("/locks/a/lock-0000000000")
+    assert remembered(member, enter) == PLAIN + 256 + 2 * len("/locks/a/lock-0000000000")
 
 
 @pytest.mark.parametrize(("bytes_max", "is_known"), [(2 * PLAIN, True), (2 * PLAIN - 1, False)])

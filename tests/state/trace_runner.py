@@ -493,11 +493,11 @@ class Trace:
                 yield f"{head}, held"
                 continue
             facts = {"by": each.by, "reason": each.reason, "note": each.note.decode()}
-            told = "".join(f", {name} {fact!r}" for name, fact in facts.items() if fact)
+            text = "".join(f", {name} {fact!r}" for name, fact in facts.items() if fact)
             silent = f", silent {each.silent_ms} ms" if each.silent_ms else ""
             yield (
                 f"{head}, {each.how.value} {each.ended_ms} (zxid {each.ended_zxid}) in term "
-                f"{each.term}{silent}{told}, next {each.next_token}"
+                f"{each.term}{silent}{text}, next {each.next_token}"
             )
 
 

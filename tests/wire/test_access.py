@@ -76,8 +76,8 @@ async def test_locks_grants_and_sessions_of_others_are_not_listed() -> None:
         for token, lock in ((pay, "pay:1"), (web, "web:1")):
             session = await cluster.api.post("/v1/sessions", {}, **_shown(token))
             ids[lock] = session.body["session_id"]
-            wish = {"session_id": ids[lock], "timeout_ms": 0}
-            held = await cluster.api.post(f"/v1/locks/{lock}", wish, **_shown(token))
+            body = {"session_id": ids[lock], "timeout_ms": 0}
+            held = await cluster.api.post(f"/v1/locks/{lock}", body, **_shown(token))
             assert held.status == 200
         seen: dict[str, list[Any]] = {}
         for name, token in (("pay", pay), ("look", looker), ("root", cluster.root)):
@@ -180,12 +180,12 @@ async def test_an_observed_election_ends_with_the_right() -> None:
     """At the next thing to say."""
     async with guarded() as cluster:
         token = await cluster.identity(("/elections", ("lock",)))
-        wish = {"lease_ms": 60_000, "value": "v", "timeout_ms": 0}
+        body = {"lease_ms": 60_000, "value": "v", "timeout_ms": 0}
         path = "/v1/elections/e?observe"
         async with cluster.api.stream("GET", path, **_shown(token)) as lines:
             assert (await lines.next())["elected"] is None
             await cluster.admin("PUT", "/v1/access/roles/who1", {"rules": []})
-            await cluster.admin("POST", "/v1/elections/e", wish)
+            await cluster.admin("POST", "/v1/elections/e", body)
             last = await lines.next()
 
     assert last["problem"]["code"] == "NoAuth"
@@ -359,25 +359,25 @@ async def test_a_deadlock_and_a_multi_lock_name_nothing_of_others() -> None:
         for token, names in ((pay, ["common1", "pay:1"]), (web, ["common2"])):
             session = await cluster.api.post("/v1/sessions", {}, **_shown(token))
             ids[token] = session.body["session_id"]
-            wish = {"names": names, "session_id": ids[token], "owner": "o", "timeout_ms": 0}
-            held.append((await cluster.api.post("/v1/locks", wish, **_shown(token))).status)
+            body = {"names": names, "session_id": ids[token], "owner": "o", "timeout_ms": 0}
+            held.append((await cluster.api.post("/v1/locks", body, **_shown(token))).status)
         seen = await cluster.api.get("/v1/grants?lock=common1", **_shown(web))
-        wish = {"session_id": ids[pay], "owner": "o"}
+        body = {"session_id": ids[pay], "owner": "o"}
         waiting = asyncio.create_task(
-            cluster.api.post("/v1/locks/common2", {**wish, "timeout_ms": 900}, **_shown(pay))
+            cluster.api.post("/v1/locks/common2", {**body, "timeout_ms": 900}, **_shown(pay))
         )
         queued: list[Any] = []
         while not queued:
             queued = (await cluster.api.get("/v1/locks/common2", **_shown(web))).body["queue"]
-        wish = {"session_id": ids[web], "owner": "o", "timeout_ms": 900}
-        told = await cluster.api.post("/v1/locks/common1", wish, **_shown(web))
+        body = {"session_id": ids[web], "owner": "o", "timeout_ms": 900}
+        answer = await cluster.api.post("/v1/locks/common1", body, **_shown(web))
         await waiting
 
     assert held == [200, 200]
     assert [each["group"] for each in seen.body["grants"]] == [[seen.body["grants"][0]["path"]]]
-    assert (told.body["code"], told.body["cycle_length"]) == ("Deadlock", 2)
-    assert [each["session_id"] for each in told.body["cycle"]] == [ids[web]]
-    assert ids[pay] not in str(told.body)
+    assert (answer.body["code"], answer.body["cycle_length"]) == ("Deadlock", 2)
+    assert [each["session_id"] for each in answer.body["cycle"]] == [ids[web]]
+    assert ids[pay] not in str(answer.body)
 
 
 async def test_a_stream_ends_with_its_token() -> None:
@@ -491,7 +491,7 @@ async def test_a_token_appears_nowhere_but_in_its_one_answer(
 ) -> None:
     """Not in logs, errors, lists, metrics, status; whatever it is shown for."""
     caplog.set_level(logging.DEBUG)
-    said: list[str] = []
+    messages: list[str] = []
     async with guarded() as cluster, speaking(cluster.api.server.port) as speaker:
         token = await cluster.identity(PAY)
         wrong = token[:-5] + "AAAAA"
@@ -501,14 +501,14 @@ async def test_a_token_appears_nowhere_but_in_its_one_answer(
                 "/v1/access/roles", "/metrics", "/v1/nothing", "/v1/sessions?limit=x",
             ):  # fmt: skip
                 reply = await cluster.api.get(path, **_shown(shown))
-                said += [reply.raw.decode(), str(reply.headers)]
+                messages += [reply.raw.decode(), str(reply.headers)]
         speaker.send(frames.Credential(f"Bearer {token}"))
-        said.append(repr(await speaker.call("GET", "/v1/tree/no")))
-        said.append(repr(cluster.api.member.access.__dict__))
-    said += [record.getMessage() for record in caplog.records] + [caplog.text]
+        messages.append(repr(await speaker.call("GET", "/v1/tree/no")))
+        messages.append(repr(cluster.api.member.access.__dict__))
+    messages += [record.getMessage() for record in caplog.records] + [caplog.text]
 
     for secret in (token, wrong, cluster.root):
-        assert secret[-43:] not in "\n".join(said)
+        assert secret[-43:] not in "\n".join(messages)
 
 
 async def test_callers_without_a_credential_have_the_roles_of_anonymous() -> None:

@@ -160,14 +160,14 @@ class Cluster:
             return {"{session}": "none", "{grant}": "1-1", "{elected}": "1-1"}
         session_id = reply.body["session_id"]
         admins = (await self.admin("POST", "/v1/sessions", {}))["session_id"]
-        wish = {"session_id": session_id, "timeout_ms": 0}
-        bounded = {**wish, "max_hold_ms": 600_000}
+        body = {"session_id": session_id, "timeout_ms": 0}
+        bounded = {**body, "max_hold_ms": 600_000}
         held = await self.api.post("/v1/locks/held", bounded, **_shown(owner))
         if held.status >= 300:
             held = await self.api.post(
                 "/v1/locks/held", {**bounded, "session_id": admins}, **_shown(self.root)
             )
-        elected = await self.api.post("/v1/elections/e", wish, **_shown(owner))
+        elected = await self.api.post("/v1/elections/e", body, **_shown(owner))
         sized = {"session_id": admins, "timeout_ms": 0, "kind": "slot", "size": 2}
         await self.admin("POST", "/v1/locks/sized", sized)
         await self.admin("PUT", "/v1/access/roles/spare", {"rules": []})

@@ -61,10 +61,10 @@ async def test_what_waits_for_a_lock_holds_no_turn(api: Api) -> None:
     speaker = await speaker_from(MODEST, api.server.port)
     several_ask(api)
     opened = (await speaker.call("POST", "/v1/sessions", {"timeout_ms": 60_000})).body
-    wish = {"session_id": opened["session_id"], "timeout_ms": 60_000}
-    other = {**wish, "session_id": await api.session_id()}
+    body = {"session_id": opened["session_id"], "timeout_ms": 60_000}
+    other = {**body, "session_id": await api.session_id()}
     assert (await speaker.call("POST", "/v1/locks/a", other)).status == 200
-    waiting = [speaker.request("POST", "/v1/locks/a", wish) for _ in range(MODEST_MAX // 2)]
+    waiting = [speaker.request("POST", "/v1/locks/a", body) for _ in range(MODEST_MAX // 2)]
     watching = speaker.request("GET", "/v1/watch?path=/a", accept="application/x-ndjson")
     speaker.send(*waiting, watching)
     assert isinstance(await speaker.next(), frames.Head)
@@ -115,11 +115,11 @@ async def test_a_rate_refuses_what_is_beyond_it_at_every_door() -> None:
             head = f"GET /v1/tree/?stale HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n"
             for _ in range(30):
                 write.write(head.encode())
-                said = await read.readuntil(b"\r\n\r\n")
-                length = int(said.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+                answer = await read.readuntil(b"\r\n\r\n")
+                length = int(answer.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
                 await read.readexactly(length)
-                if b" 429 " in said.split(b"\r\n")[0]:
-                    by_http.append(said)
+                if b" 429 " in answer.split(b"\r\n")[0]:
+                    by_http.append(answer)
                     break
             write.close()
 

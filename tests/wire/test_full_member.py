@@ -117,8 +117,8 @@ async def test_the_last_streams_and_waits_are_kept_for_operators() -> None:
             for shown in (token, cluster.root):
                 caller = {"authorization": f"Bearer {shown}"}
                 opened = await speaker.call("POST", "/v1/sessions", {}, **caller)
-                wish = {"session_id": opened.body["session_id"], "timeout_ms": 0}
-                locked = await speaker.call("POST", "/v1/locks/a", wish, **caller)
+                body = {"session_id": opened.body["session_id"], "timeout_ms": 0}
+                locked = await speaker.call("POST", "/v1/locks/a", body, **caller)
                 waits.append(locked.status)
 
     assert seen == [200] * 49 + [0] + [200] + [0]

@@ -92,7 +92,7 @@ async def test_a_stranger_is_told_nothing_of_the_state() -> None:
                 for each in (reply, again, streamed):
                     assert each.status in (200, 400, 401, 404, 405), each
                     seen |= numbers & {name.lower() for name in each.headers}
-        told = await cluster.api.get("/v1/tree?children", **_shown(cluster.root))
+        answer = await cluster.api.get("/v1/tree?children", **_shown(cluster.root))
 
     assert not seen
-    assert numbers <= {name.lower() for name in told.headers}
+    assert numbers <= {name.lower() for name in answer.headers}

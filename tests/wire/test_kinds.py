@@ -23,14 +23,14 @@ async def granted(api: Api, name: str, **wish: Any) -> Any:
 
 async def test_what_a_holder_declares_is_recorded_and_shown(api: Api) -> None:
     """Owner, policy, purpose and guard: in the look and in the history, for people."""
-    said = {"owner": "task-1", "when_unsure": "continue", "purpose": "correctness", "guard": "pg"}
-    grant = await granted(api, "daily", label="me", lock_delay_ms=7, **said)
+    fields = {"owner": "task-1", "when_unsure": "continue", "purpose": "correctness", "guard": "pg"}
+    grant = await granted(api, "daily", label="me", lock_delay_ms=7, **fields)
 
     (holder,) = (await api.get("/v1/locks/daily")).body["holders"]
     (record,) = (await api.get("/v1/grants?lock=daily")).body["grants"]
 
     for shown in (holder, record):
-        assert {name: shown[name] for name in said} == said
+        assert {name: shown[name] for name in fields} == fields
         assert (shown["label"], shown["kind"]) == ("me", "exclusive")
     assert (holder["is_holder"], holder["lock_delay_ms"]) == (True, 7)
     assert holder["safe_ms"] > 20_000
@@ -53,8 +53,8 @@ async def test_readers_share_over_http_and_each_is_current(api: Api) -> None:
 async def test_several_locks_are_streamed_granted_and_released_as_one(api: Api) -> None:
     """The wait is told line by line; one release gives all of them back."""
     held = await granted(api, "b")
-    wish = {"lease_ms": 30_000, "names": ["c", "b"]}
-    async with api.stream("POST", "/v1/locks", wish) as lines:
+    body = {"lease_ms": 30_000, "names": ["c", "b"]}
+    async with api.stream("POST", "/v1/locks", body) as lines:
         first = await lines.next()
         await api.delete(f"/v1/locks/b/grants/{held['grant_id']}")
         line = await lines.next()
@@ -233,14 +233,14 @@ async def test_a_request_that_closes_a_cycle_is_told_the_cycle(api: Api) -> None
     session_id = await api.session_id()
     for name, owner in (("a", "one"), ("b", "two")):
         await granted(api, name, session_id=session_id, owner=owner)
-    wish = {"session_id": session_id, "timeout_ms": 5_000}
-    waiting = asyncio.create_task(api.post("/v1/locks/b", {**wish, "owner": "one"}))
+    body = {"session_id": session_id, "timeout_ms": 5_000}
+    waiting = asyncio.create_task(api.post("/v1/locks/b", {**body, "owner": "one"}))
     async with asyncio.timeout(5):
         while not (await api.get("/v1/locks/b")).body["queue"]:
             pass
 
-    refused = await api.post("/v1/locks/a", {**wish, "owner": "two"})
-    converging = await api.post("/v1/locks/a", {**wish, "owner": "three", "timeout_ms": 20})
+    refused = await api.post("/v1/locks/a", {**body, "owner": "two"})
+    converging = await api.post("/v1/locks/a", {**body, "owner": "three", "timeout_ms": 20})
 
     assert (refused.status, refused.code) == (409, "Deadlock")
     edges = [(each["owner"], each["holds"], each["waits_for"]) for each in refused.body["cycle"]]

@@ -73,5 +73,5 @@ async def test_the_status_says_in_what_the_configuration_differs(api: Api) -> No
 
     await api.call("PATCH", "/v1/limits", {"limits": {"znodes_max": 5}})
 
-    said = (await api.get("/v1/status")).body["limits_differ"]
-    assert "znodes_max is 1000000 in it and 5 in the cluster" in said
+    answer = (await api.get("/v1/status")).body["limits_differ"]
+    assert "znodes_max is 1000000 in it and 5 in the cluster" in answer

@@ -29,9 +29,9 @@ async def until_queued(api: Api, name: str, count: int) -> None:
 async def test_a_lock_is_granted_seen_and_released(api: Api) -> None:
     """One request each way; the token is asked about and stays true."""
     session_id = await api.session_id()
-    wish = {"session_id": session_id, "label": "me", "host": "h", "pid": 7, "trace_id": "t"}
+    body = {"session_id": session_id, "label": "me", "host": "h", "pid": 7, "trace_id": "t"}
 
-    grant = (await api.post("/v1/locks/daily", wish)).body["grant"]
+    grant = (await api.post("/v1/locks/daily", body)).body["grant"]
     token = grant["fencing_token"]
     view = (await api.get(f"/v1/locks/daily?fencing_token={token}")).body
     released = await api.delete(f"/v1/locks/daily/grants/{grant['grant_id']}")
@@ -49,11 +49,11 @@ async def test_a_lock_is_granted_seen_and_released(api: Api) -> None:
 
 async def test_what_a_holder_says_of_itself_is_shown_wherever_its_grant_is(api: Api) -> None:
     """Each field of the model, with nothing about any of them between: no list to add it to."""
-    said = {"pid": 7, "when_unsure": "continue", "purpose": "correctness"}
-    said = {name: said.get(name, f"its {name}") for name in HolderInfo.__struct_fields__}
+    fields = {"pid": 7, "when_unsure": "continue", "purpose": "correctness"}
+    fields = {name: fields.get(name, f"its {name}") for name in HolderInfo.__struct_fields__}
 
     lease = {"session_id": await api.session_id()}
-    grant = (await api.post("/v1/locks/daily", {**lease, **said})).body["grant"]
+    grant = (await api.post("/v1/locks/daily", {**lease, **fields})).body["grant"]
     views = (
         (await api.get("/v1/locks/daily")).body["holder"],
         (await api.get("/v1/locks")).body["locks"][0]["holder"],
@@ -62,7 +62,7 @@ async def test_what_a_holder_says_of_itself_is_shown_wherever_its_grant_is(api: 
         (await api.post("/v1/locks/daily", {**lease, "timeout_ms": 0})).body["holder"],
     )
 
-    assert [{name: view[name] for name in said} for view in views] == [said] * len(views)
+    assert [{name: view[name] for name in fields} for view in views] == [fields] * len(views)
 
 
 async def test_a_held_lock_is_refused_with_who_holds_it(api: Api) -> None:
@@ -117,8 +117,8 @@ async def test_the_wait_can_be_watched_line_by_line(api: Api) -> None:
         api.post("/v1/locks/daily", {"session_id": await api.session_id()})
     )
     await until_queued(api, "daily", 2)
-    wish = {"session_id": await api.session_id()}
-    async with api.stream("POST", "/v1/locks/daily", wish) as lines:
+    body = {"session_id": await api.session_id()}
+    async with api.stream("POST", "/v1/locks/daily", body) as lines:
         first_line = await lines.next()
         await api.delete(f"/v1/locks/daily/grants/{grants[0]['grant']['grant_id']}")
         second_line = await lines.next()
@@ -128,8 +128,8 @@ async def test_the_wait_can_be_watched_line_by_line(api: Api) -> None:
         end = await lines.next()
 
     assert lines.response.headers["Content-Type"] == "application/x-ndjson"
-    said = {"type": "queued", "session_id": wish["session_id"]}
-    assert (first_line, second_line) == ({**said, "position": 2}, {**said, "position": 1})
+    fields = {"type": "queued", "session_id": body["session_id"]}
+    assert (first_line, second_line) == ({**fields, "position": 2}, {**fields, "position": 1})
     assert last["type"] == "granted"
     assert last["grant"]["fencing_token"] > second_grant["fencing_token"]
     assert end is None
@@ -138,8 +138,8 @@ async def test_the_wait_can_be_watched_line_by_line(api: Api) -> None:
 async def test_a_stream_that_fails_says_so_in_its_last_line(api: Api) -> None:
     """Before the first line the status says it; afterwards a line does."""
     await api.post("/v1/locks/daily", {"session_id": await api.session_id()})
-    wish = {"session_id": await api.session_id(), "timeout_ms": 50}
-    async with api.stream("POST", "/v1/locks/daily", wish) as lines:
+    body = {"session_id": await api.session_id(), "timeout_ms": 50}
+    async with api.stream("POST", "/v1/locks/daily", body) as lines:
         assert (await lines.next())["type"] == "queued"
         last = await lines.next()
     gone = {"session_id": "00000000000000aa"}
@@ -155,10 +155,10 @@ async def test_a_client_that_goes_away_leaves_the_queue(api: Api, is_stream: boo
     """Closing the connection while waiting is enough (on_disconnect: leave)."""
     await api.post("/v1/locks/daily", {"session_id": await api.session_id()})
     headers = {"Accept": "application/x-ndjson"} if is_stream else {}
-    wish = {"session_id": await api.session_id()}
+    body = {"session_id": await api.session_id()}
     async with aiohttp.ClientSession() as client:
         waiting = asyncio.create_task(
-            client.post(f"{api.server.url}/v1/locks/daily", json=wish, headers=headers)
+            client.post(f"{api.server.url}/v1/locks/daily", json=body, headers=headers)
         )
         await until_queued(api, "daily", 2)
         waiting.cancel()
@@ -171,27 +171,27 @@ async def test_a_client_may_keep_its_place_while_it_is_away(api: Api) -> None:
     """on_disconnect: stay; the same request number finds the place again."""
     first = (await api.post("/v1/locks/daily", {"session_id": await api.session_id()})).body
     headers = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
-    wish = {"session_id": await api.session_id(), "on_disconnect": "stay"}
+    body = {"session_id": await api.session_id(), "on_disconnect": "stay"}
     async with aiohttp.ClientSession() as client:
         waiting = asyncio.create_task(
-            client.post(f"{api.server.url}/v1/locks/daily", json=wish, headers=headers)
+            client.post(f"{api.server.url}/v1/locks/daily", json=body, headers=headers)
         )
         await until_queued(api, "daily", 2)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
     await api.delete(f"/v1/locks/daily/grants/{first['grant']['grant_id']}")
 
-    grant = (await api.post("/v1/locks/daily", wish, **headers)).body["grant"]
+    grant = (await api.post("/v1/locks/daily", body, **headers)).body["grant"]
 
     assert grant["path"] == "/locks/daily/lock-0000000001"
-    assert await queue_of(api, "daily") == [wish["session_id"]]
+    assert await queue_of(api, "daily") == [body["session_id"]]
 
 
 async def test_a_closing_door_gives_up_the_wait_without_a_verdict(api: Api) -> None:
     """A member that stops does not say "not granted": nobody knows yet."""
     await api.post("/v1/locks/daily", {"session_id": await api.session_id()})
-    wish = {"session_id": await api.session_id(), "on_disconnect": "stay"}
-    waiting = asyncio.create_task(api.post("/v1/locks/daily", wish))
+    body = {"session_id": await api.session_id(), "on_disconnect": "stay"}
+    waiting = asyncio.create_task(api.post("/v1/locks/daily", body))
     await until_queued(api, "daily", 2)
 
     await api.server.stop()
@@ -203,12 +203,12 @@ async def test_a_closing_door_gives_up_the_wait_without_a_verdict(api: Api) -> N
 async def test_an_attempt_is_abandoned_by_its_number(api: Api) -> None:
     """What was created goes; what was never seen will never be created."""
     headers = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
-    wish = {"session_id": await api.session_id()}
-    grant = (await api.post("/v1/locks/daily", wish, **headers)).body["grant"]
+    body = {"session_id": await api.session_id()}
+    grant = (await api.post("/v1/locks/daily", body, **headers)).body["grant"]
 
     gone = await api.delete("/v1/locks/daily/attempts/c1/1")
     never = await api.delete("/v1/locks/daily/attempts/c1/2?floor_index=0")
-    late = await api.post("/v1/locks/daily", wish, **{**headers, "Coordinator-Request-Number": "2"})
+    late = await api.post("/v1/locks/daily", body, **{**headers, "Coordinator-Request-Number": "2"})
 
     assert gone.body == {"deleted_path": grant["path"]}
     assert never.body == {"deleted_path": None}
@@ -232,15 +232,15 @@ async def test_a_lease_of_its_own_ends_with_a_failed_attempt(api: Api) -> None:
 async def test_a_numbered_attempt_opens_its_session_once(api: Api) -> None:
     """In the same entry; a repetition finds it, a failed try opens none, and none is ended."""
     numbered = {"Coordinator-Client-Id": "c", "Coordinator-Request-Number": "1"}
-    wish = {"lease_ms": 30_000, "label": "mine"}
-    first = (await api.post("/v1/locks/daily", wish, **numbered)).body["grant"]
-    again = (await api.post("/v1/locks/daily", wish, **numbered)).body["grant"]
+    body = {"lease_ms": 30_000, "label": "mine"}
+    first = (await api.post("/v1/locks/daily", body, **numbered)).body["grant"]
+    again = (await api.post("/v1/locks/daily", body, **numbered)).body["grant"]
     numbered["Coordinator-Request-Number"] = "2"
-    tried = await api.post("/v1/locks/daily", {**wish, "timeout_ms": 0}, **numbered)
+    tried = await api.post("/v1/locks/daily", {**body, "timeout_ms": 0}, **numbered)
     numbered["Coordinator-Request-Number"] = "3"
-    waited = await api.post("/v1/locks/daily", {**wish, "timeout_ms": 20}, **numbered)
+    waited = await api.post("/v1/locks/daily", {**body, "timeout_ms": 20}, **numbered)
     numbered["Coordinator-Request-Number"] = "4"
-    refused = await api.post("/v1/locks/other", {**wish, "lease_ms": 1}, **numbered)
+    refused = await api.post("/v1/locks/other", {**body, "lease_ms": 1}, **numbered)
 
     sessions = (await api.get("/v1/sessions")).body["sessions"]
     assert first == again
@@ -257,9 +257,9 @@ EITHER = {"Accept": "application/json, application/x-ndjson"}
 
 async def test_who_takes_either_gets_one_answer_without_a_wait(api: Api) -> None:
     """As without lines: a status, and the whole body; also what an attempt is refused with."""
-    wish = {"session_id": await api.session_id()}
-    granted = await api.call("POST", "/v1/locks/daily", wish, headers=EITHER)
-    tried = await api.call("POST", "/v1/locks/daily", {**wish, "timeout_ms": 0}, headers=EITHER)
+    body = {"session_id": await api.session_id()}
+    granted = await api.call("POST", "/v1/locks/daily", body, headers=EITHER)
+    tried = await api.call("POST", "/v1/locks/daily", {**body, "timeout_ms": 0}, headers=EITHER)
 
     assert granted.headers["Content-Type"].startswith("application/json")
     assert granted.body["grant"]["lock"] == "daily"
@@ -273,8 +273,8 @@ async def test_who_takes_either_is_told_once_where_it_waits(api: Api) -> None:
         api.post("/v1/locks/daily", {"session_id": await api.session_id()})
     )
     await until_queued(api, "daily", 2)
-    wish = {"session_id": await api.session_id()}
-    async with api.stream("POST", "/v1/locks/daily", wish, **EITHER) as lines:
+    body = {"session_id": await api.session_id()}
+    async with api.stream("POST", "/v1/locks/daily", body, **EITHER) as lines:
         first = await lines.next()
         for grant in (held, None):
             grant = grant or (await between).body["grant"]
@@ -282,7 +282,7 @@ async def test_who_takes_either_is_told_once_where_it_waits(api: Api) -> None:
             await asyncio.sleep(0.6)  # longer than positions are told apart
         last = await lines.next()
 
-    assert first == {"type": "queued", "position": 2, "session_id": wish["session_id"]}
+    assert first == {"type": "queued", "position": 2, "session_id": body["session_id"]}
     assert last["type"] == "granted"
 
 
@@ -293,8 +293,8 @@ async def test_a_grant_that_was_told_stands(
     """A client may read the last line and hang up: its session does not end, nor is the grant
     given back; it was told that it holds."""
     first = (await api.post("/v1/locks/daily", {"session_id": await api.session_id()})).body
-    wish = {"lease_ms": 60_000}
-    async with api.stream("POST", "/v1/locks/daily", wish) as lines:
+    body = {"lease_ms": 60_000}
+    async with api.stream("POST", "/v1/locks/daily", body) as lines:
         assert (await lines.next())["type"] == "queued"
 
         async def broken(*_: object) -> None:
@@ -334,8 +334,8 @@ async def test_locks_are_listed_in_pages(api: Api) -> None:
 async def test_an_attempt_at_something_else_is_not_abandoned(api: Api) -> None:
     """The path names the lock; who mistakes it is told, and takes nobody's lock away."""
     headers = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
-    wish = {"session_id": await api.session_id()}
-    grant = (await api.post("/v1/locks/daily", wish, **headers)).body["grant"]
+    body = {"session_id": await api.session_id()}
+    grant = (await api.post("/v1/locks/daily", body, **headers)).body["grant"]
 
     other = await api.delete("/v1/locks/nightly/attempts/c1/1")
     election = await api.delete("/v1/elections/daily/attempts/c1/1")
@@ -349,8 +349,8 @@ async def test_an_attempt_at_something_else_is_not_abandoned(api: Api) -> None:
 @pytest.mark.parametrize("form", ["0{}", "00-{1}", "{0}-0{1}", "+{}", "lock-{}"])
 async def test_a_grant_has_one_name(api: Api, form: str) -> None:
     """Zeros before its numbers make another name, which is nobody's."""
-    wish = {"session_id": await api.session_id()}
-    grant_id = (await api.post("/v1/locks/daily", wish)).body["grant"]["grant_id"]
+    body = {"session_id": await api.session_id()}
+    grant_id = (await api.post("/v1/locks/daily", body)).body["grant"]["grant_id"]
     other = form.format(*grant_id.split("-")) if "{1}" in form else form.format(grant_id)
 
     for method, path in (
@@ -360,7 +360,7 @@ async def test_a_grant_has_one_name(api: Api, form: str) -> None:
     ):
         reply = await api.call(method, path)
         assert (reply.status, reply.code) == (400, "BadArguments")
-    assert await queue_of(api, "daily") == [wish["session_id"]]
+    assert await queue_of(api, "daily") == [body["session_id"]]
 
 
 BAD: list[tuple[str, str, Any]] = [

@@ -31,11 +31,11 @@ async def do_all(api: Api) -> None:
     session_id = (await api.post("/v1/sessions", {"timeout_ms": 60_000, "label": FORGED})).body[
         "session_id"
     ]
-    wish = {
+    body = {
         "session_id": session_id, "label": FORGED[:150], "host": FORGED[:150], "owner": FORGED[:99],
         "trace_id": FORGED[:150], "guard": FORGED[:150],
     }  # fmt: skip
-    grant = (await api.post(lock, wish)).body["grant"]
+    grant = (await api.post(lock, body)).body["grant"]
     await api.put(f"{lock}/grants/{grant['grant_id']}/note", {"note": FORGED})
     hold_times = api.member._hold_times
     hold_times.look(hold_times._clock.monotonic_ms() + 10_000)
@@ -73,11 +73,11 @@ async def test_no_text_of_a_client_forges_a_line(
     async with serving(limits=MemberLimits(long_hold_ms=1_000)) as api:
         await do_all(api)
 
-    said = [each.getMessage() for each in caplog.records if each.name.startswith("coordinator")]
-    assert any("forced release" in each for each in said)
-    assert any("does not hold any more" in each for each in said)
-    assert any("ended by its client" in each for each in said)
-    for each in said:
+    logged = [each.getMessage() for each in caplog.records if each.name.startswith("coordinator")]
+    assert any("forced release" in each for each in logged)
+    assert any("does not hold any more" in each for each in logged)
+    assert any("ended by its client" in each for each in logged)
+    for each in logged:
         assert each.isprintable(), ascii(each)
     lines = as_written.getvalue().splitlines()
     for line in lines:

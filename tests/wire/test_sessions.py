@@ -35,9 +35,9 @@ async def test_a_session_lives_and_ends(api: Api) -> None:
     assert one.body["ephemerals"] == ["/e"]
     assert (one.body["label"], one.body["ephemeral_count"]) == ("me", 1)
     assert "ephemerals" not in every.body["sessions"][0]
-    said = beat.body
-    assert 0 < said.pop("safe_ms") <= 5_000 - 125
-    assert (beat.status, said) == (200, {"session_id": session_id, "timeout_ms": 5_000})
+    answer = beat.body
+    assert 0 < answer.pop("safe_ms") <= 5_000 - 125
+    assert (beat.status, answer) == (200, {"session_id": session_id, "timeout_ms": 5_000})
     assert closed.body == {"session_id": session_id, "was_open": True}
     assert again.body["was_open"] is False
     assert (await api.get("/v1/tree/e")).status == 404

@@ -60,12 +60,12 @@ async def test_a_watch_resumes_where_it_was(api: Api) -> None:
     for number in range(3):
         await api.post(f"/v1/tree/{number}", {})
     async with api.stream("GET", "/v1/watch?path=/&kind=subtree&from_zxid=1&one_shot") as lines:
-        told = [await lines.next() for _ in range(3)]
+        changes = [await lines.next() for _ in range(3)]
     headers = {"Last-Event-ID": "2"}
     async with api.stream("GET", "/v1/watch?path=/&kind=subtree", **headers) as lines:
         resumed = [await lines.next() for _ in range(2)]
 
-    assert [line and line["zxid"] for line in told] == [1, 2, None]
+    assert [line and line["zxid"] for line in changes] == [1, 2, None]
     assert [line["zxid"] for line in resumed] == [2, 3]
 
 

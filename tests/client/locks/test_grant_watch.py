@@ -72,18 +72,18 @@ def test_of_several_that_hold_as_one_the_nearest_end_that_is_known_counts() -> N
 
 def test_a_taken_grant_is_told_once_to_who_attends_and_stays_known() -> None:
     """However often the heartbeats repeat it; another incarnation of the path is not meant."""
-    heard: list[str] = []
+    received: list[str] = []
     watch = GrantWatch(Now(), 0.0)
-    watch.watch([PATH], 5, heard.append)
+    watch.watch([PATH], 5, received.append)
     forced = taken(PATH, 5, "forced", by="ops", reason="stuck")
 
     watch.on_heartbeat(0, told(taken(PATH, 4, "forced", by="x", reason="y")))
-    assert heard == []
+    assert received == []
     for _ in range(3):
         watch.on_heartbeat(0, told(forced, taken(OTHER, 9, "deleted")))
 
-    assert heard == ["ops took it by force: stuck"]
-    assert watch.loss_reason([PATH]) == heard[0]
+    assert received == ["ops took it by force: stuck"]
+    assert watch.loss_reason([PATH]) == received[0]
     assert watch.loss_reason([OTHER]) == ""
     watch.stop_watching([PATH])
     assert watch.loss_reason([PATH]) == ""
@@ -96,16 +96,16 @@ def many(first: int, count: int = LOST_MAX) -> tuple[LostGrant, ...]:
 
 def test_a_full_list_of_nothing_heard_before_may_have_been_cut() -> None:
     """Whoever is not in it may have been before it: every grant of the session is doubted."""
-    heard: list[str] = []
+    received: list[str] = []
     watch = GrantWatch(Now(), 0.0)
-    watch.watch([PATH], 5, heard.append)
+    watch.watch([PATH], 5, received.append)
     watch.on_heartbeat(0, told(*many(100, LOST_MAX - 1)))
     watch.on_heartbeat(0, told(*many(110)))
-    assert heard == []
+    assert received == []
 
     watch.on_heartbeat(0, told(*many(300)))
 
-    assert len(heard) == 1
+    assert len(received) == 1
     assert "taken at once" in watch.loss_reason([PATH])
 
 

@@ -458,11 +458,11 @@ def test_who_let_a_deadline_pass_is_asked_before_it_is_left(
 def test_an_interrupt_while_it_connects_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that connects goes on to its end, and the next call connects again."""
     monkeypatch.setattr(blocking, "_WELCOME_MS_MAX", 200)
-    heard: list[FromClient] = []
+    received: list[FromClient] = []
 
     def deaf_at_first(peer: Peer, frame: FromClient) -> None:
-        heard.append(frame)
-        if len(heard) > 1:
+        received.append(frame)
+        if len(received) > 1:
             serve(peer, frame)
         else:
             signal.pthread_kill(main, signal.SIGINT)

@@ -29,9 +29,9 @@ async def starts(world: World, member_id: str) -> bool:
     process = world.cluster.processes[member_id]
     for _ in range(round(RECOVERY_S_MAX / 0.05)):
         if process.poll() is not None:
-            said = world.cluster.log_path(member_id).read_bytes()[size:].decode(errors="replace")
-            is_clear = "Traceback" not in said and str(world.directory) in said
-            world.expect(is_clear, f"refused without naming a file: {said[-300:]}")
+            text = world.cluster.log_path(member_id).read_bytes()[size:].decode(errors="replace")
+            is_clear = "Traceback" not in text and str(world.directory) in text
+            world.expect(is_clear, f"refused without naming a file: {text[-300:]}")
             return False
         status, _ = await asyncio.to_thread(world.cluster.get, member_id, "/health/ready", 1.0)
         if status == 200:
@@ -202,13 +202,15 @@ async def _old_copy(world: World, *, others_forget: bool) -> None:
     world.cluster.wipe(victim)
     shutil.copytree(copy, world.cluster.data_dir(victim))
     shutil.rmtree(copy)
-    said = world.cluster.log_path(victim).read_text(errors="replace").count(_FOUND_OUT)
+    count = world.cluster.log_path(victim).read_text(errors="replace").count(_FOUND_OUT)
     at = time.monotonic()
     if others_forget:
         world.cluster.start(*(each for each in world.cluster.ids if each != victim))
     world.expect(await starts(world, victim), f"an old copy of member {victim} does not start")
     log = world.cluster.log_path(victim).read_text(errors="replace")
-    world.expect(log.count(_FOUND_OUT) > said, f"D an old copy of member {victim} is not found out")
+    world.expect(
+        log.count(_FOUND_OUT) > count, f"D an old copy of member {victim} is not found out"
+    )
     await world.ready(*world.cluster.ids)
     world.tally.measured("an old copy has caught up", time.monotonic() - at)
 

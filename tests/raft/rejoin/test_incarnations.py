@@ -833,9 +833,9 @@ def test_one_that_was_noted_before_there_was_a_history_is_noted_again_before_it_
     async def scenario() -> None:
         cluster, leader = await settled()
         asker, asked = cluster.others(leader)
-        said: list[say.Message] = []
+        messages: list[say.Message] = []
         asked.on_said = lambda target, message: (
-            said.append(message) if target == asker.member_id else None
+            messages.append(message) if target == asker.member_id else None
         )
         met = asked.engine._incarnations._record.met
         noted = met[asker.member_id]
@@ -843,15 +843,15 @@ def test_one_that_was_noted_before_there_was_a_history_is_noted_again_before_it_
 
         met[asker.member_id] = noted._replace(proof=Proof(0, 0))
         asked.transport.listener.on_message(asker.member_id, question)
-        at_first = list(said)
+        at_first = list(messages)
         met[asker.member_id] = noted._replace(proof=NO_PROOF_IS_LATER)
-        said.clear()
+        messages.clear()
         asked.transport.listener.on_message(asker.member_id, question)
-        await cluster.until(lambda: bool(said))
+        await cluster.until(lambda: bool(messages))
 
         assert [type(each) for each in at_first] == [say.Incarnation]
         assert at_first[0].is_asking
-        assert any(isinstance(each, say.TermAnswer) for each in said)
+        assert any(isinstance(each, say.TermAnswer) for each in messages)
         await cluster.stop()
 
     run(scenario())

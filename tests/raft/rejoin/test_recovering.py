@@ -34,12 +34,12 @@ def test_a_new_member_gives_no_vote_to_one_that_has_a_log() -> None:
     """Neither vote nor pre-vote, however good the candidate's log is."""
     bench = Bench(is_new=True)
 
-    said = [
+    replies = [
         *bench.receive("2", say.PreVoteRequest(term=5, last_index=9, last_term=4)),
         *bench.receive("2", say.VoteRequest(term=5, last_index=9, last_term=4)),
     ]
 
-    assert said == []
+    assert replies == []
     assert bench.recovering.stage is RecoveryStage.JOINING
 
 
@@ -66,13 +66,13 @@ def test_a_proven_member_gives_a_new_one_its_vote_as_long_as_nothing_was_ever_wr
         bench.append(1, (1, 0), [1], commit=1)
         bench.clock.advance(10_000)
 
-    said = [
+    replies = [
         *bench.receive("2", say.PreVoteRequest(term=5, last_index=1, last_term=0, is_new=True)),
         *bench.receive("2", say.VoteRequest(term=5, last_index=1, last_term=0, is_new=True)),
     ]
 
     expected = [] if has_log else [say.PreVoteGrant, say.VoteGrant]
-    assert [type(each[1]) for each in said] == expected
+    assert [type(each[1]) for each in replies] == expected
 
 
 def test_a_new_member_stands_only_with_the_pre_votes_of_all(
@@ -94,8 +94,8 @@ def test_a_new_member_stands_only_with_the_pre_votes_of_all(
 
     requests = [each for each in bench.held if isinstance(each[1], say.VoteRequest)]
     assert [who for who, _ in requests] == ["2", "3"]
-    said = [each.getMessage() for each in caplog.records if "waits for" in each.getMessage()]
-    assert [each.rpartition("waits for ")[2] for each in said] == ["3"]
+    logged = [each.getMessage() for each in caplog.records if "waits for" in each.getMessage()]
+    assert [each.rpartition("waits for ")[2] for each in logged] == ["3"]
 
 
 def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() -> None:
@@ -103,14 +103,14 @@ def test_a_new_member_that_has_seen_a_history_takes_part_in_no_first_election() 
     bench = Bench(is_new=True)
     bench.receive("2", say.PreVoteRequest(term=5, last_index=9, last_term=4))
 
-    said = bench.receive("3", say.PreVoteRequest(term=6, last_index=1, last_term=0, is_new=True))
+    replies = bench.receive("3", say.PreVoteRequest(term=6, last_index=1, last_term=0, is_new=True))
     bench.now.clear()
     for _ in range(20):
         bench.clock.advance(500)
         bench.consensus.tick()
     again = Recovering(bench.disk, directory="data", member_id="1", member_count=3, is_new=False)
 
-    assert said == []
+    assert replies == []
     assert not [message for _, message in bench.now if isinstance(message, say.PreVoteRequest)]
     assert again.stage is RecoveryStage.JOINING
 
@@ -143,8 +143,8 @@ def test_a_new_member_asks_for_terms_when_votes_of_its_life_before_count_nowhere
 
     asked_ms = []
     for _ in range(60):
-        said = [message for _, message in bench.receive("2", say.Probe(3, 0))]
-        if any(isinstance(message, say.TermQuestion) for message in said):
+        replies = [message for _, message in bench.receive("2", say.Probe(3, 0))]
+        if any(isinstance(message, say.TermQuestion) for message in replies):
             asked_ms.append(bench.clock.monotonic_ms())
         bench.clock.advance(25)
 
@@ -606,10 +606,10 @@ def test_a_leader_of_an_earlier_term_also_remembers_what_was_acknowledged() -> N
     bench.receive("2", say.TermNotice(5))
     bench.lead()
 
-    said = []
+    messages = []
     for _ in range(2):
         epoch = bench.consensus.replication.followers["3"].epoch
-        said += bench.receive(
+        messages += bench.receive(
             "3", say.Appended(term=bench.core.term, epoch=epoch, next_index=2, is_success=False)
         )
 
@@ -619,7 +619,7 @@ def test_a_leader_of_an_earlier_term_also_remembers_what_was_acknowledged() -> N
         say.LogLost(
             term=bench.core.term, last_index=2, said_term=1, said_index=2, seal=b"sealed by 3"
         ),
-    ) in said
+    ) in messages
 
 
 def test_a_false_alarm_takes_no_vote_away() -> None:

@@ -32,12 +32,12 @@ def test_a_member_that_halts_is_silent_and_the_others_go_on(is_leader: bool) -> 
         member = leader if is_leader else cluster.others(leader)[0]
         await leader.engine.propose(b"before")
         await cluster.equal()
-        said: list[Message] = []
+        messages: list[Message] = []
         asked = asyncio.ensure_future(member.engine.read_barrier())
         await asyncio.sleep(0)
 
         halt(member)
-        member.transport.on_send = lambda _to, message: said.append(message)
+        member.transport.on_send = lambda _to, message: messages.append(message)
         with pytest.raises(ShuttingDownError):
             await asyncio.wait_for(asked, 1)
         with pytest.raises(ShuttingDownError):
@@ -47,7 +47,7 @@ def test_a_member_that_halts_is_silent_and_the_others_go_on(is_leader: bool) -> 
         await next_leader.engine.propose(b"after")
         await cluster.equal()
 
-        assert not said
+        assert not messages
         assert member.engine.status().role is not Role.LEADER or not member.is_leading
         assert next_leader.replica.commands == [b"before", b"after"]
         await member.engine.stop()

@@ -201,7 +201,7 @@ def test_stock_swallows_a_damaged_dump(tmp_path: Path) -> None:
     dump = tmp_path / "dump"
     dump.write_bytes(b"damaged")
 
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", STOCK_WITH_A_DAMAGED_DUMP, str(dump)],
         capture_output=True,
         text=True,
@@ -209,8 +209,8 @@ def test_stock_swallows_a_damaged_dump(tmp_path: Path) -> None:
         check=True,
     )
 
-    assert said.stdout == "goes on at entry 1\n"
-    assert "failed to load full dump" in said.stderr
+    assert result.stdout == "goes on at entry 1\n"
+    assert "failed to load full dump" in result.stderr
 
 
 def test_a_snapshot_is_received_as_it_was_sent() -> None:
@@ -396,7 +396,7 @@ def test_a_read_for_sending_is_never_longer_than_a_piece(tmp_path: Path) -> None
 async def test_a_stop_waits_for_the_thread_that_finishes_a_snapshot() -> None:
     """Its file is not closed under it: the number could be another file's by then."""
     started, may_end = threading.Event(), threading.Event()
-    said: list[str] = []
+    messages: list[str] = []
 
     class Writer:
         def write(self, _piece: bytes) -> None: ...
@@ -404,11 +404,11 @@ async def test_a_stop_waits_for_the_thread_that_finishes_a_snapshot() -> None:
         def finish(self) -> SnapshotInfo:
             started.set()
             may_end.wait(10)
-            said.append("finished")
+            messages.append("finished")
             raise DiskFullError("no room")
 
         def abort(self) -> None:
-            said.append("dropped")
+            messages.append("dropped")
 
     class Store:
         def begin_write(self, _last: object, _previous: object) -> Writer:
@@ -434,7 +434,7 @@ async def test_a_stop_waits_for_the_thread_that_finishes_a_snapshot() -> None:
     await stopping
 
     assert is_waiting
-    assert said == ["finished", "dropped"]
+    assert messages == ["finished", "dropped"]
 
 
 async def test_a_newer_one_that_was_received_meanwhile_trims_nothing_yet() -> None:

@@ -223,11 +223,11 @@ def check_told(machine: StateMachine, operation: Operation, outcome: Outcome) ->
     Who has a name is named rightly: it waits for ever by the word of brute force.
     """
     assert outcome.refusal is not None
-    told: tuple[dict[str, Any], ...] = outcome.refusal.fields["cycle"]
+    cycle: tuple[dict[str, Any], ...] = outcome.refusal.fields["cycle"]
     places = places_of(machine, operation)
-    assert outcome.refusal.fields["cycle_length"] == len(told)
-    for at, one in enumerate(told):
-        next_one = told[(at + 1) % len(told)]
+    assert outcome.refusal.fields["cycle_length"] == len(cycle)
+    for at, one in enumerate(cycle):
+        next_one = cycle[(at + 1) % len(cycle)]
         assert next_one["holds"] == one["waits_for"]
         queue = places[f"/locks/{one['waits_for']}"]
         mine = [
@@ -244,7 +244,7 @@ def check_told(machine: StateMachine, operation: Operation, outcome: Outcome) ->
         ), (one, next_one, queue)
     sizes = {operation.directory: operation.size} if isinstance(operation, Resize) else {}
     queues = queues_of(machine, sizes)
-    for one in told if isinstance(operation, Resize) else ():
+    for one in cycle if isinstance(operation, Resize) else ():
         if one["owner"]:
             owner = (one["session_id"], one["owner"])
             assert not is_ever_served(queues, sizes, owner, set()), one

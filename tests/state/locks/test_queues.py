@@ -48,10 +48,10 @@ class Room:
         )
 
     def enter(self, *directories: str, data: bytes = b"") -> tuple[str, int]:
-        wish = Enter(
+        enter = Enter(
             directories or A, prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=data
         )
-        result = self.apply(wish).unwrap()
+        result = self.apply(enter).unwrap()
         assert isinstance(result, Entered)
         return result.contenders[0].path, result.contenders[0].stat.czxid
 
@@ -141,9 +141,9 @@ def test_the_history_has_a_limit_of_bytes() -> None:
     for _ in range(20):
         room.apply(Release(*room.enter(data=b"x" * 2_000)))
 
-    told = room.machine.locks.history(GrantQuery())
+    history = room.machine.locks.history(GrantQuery())
 
-    assert [each.number for each in told] == [18, 19, 20]
+    assert [each.number for each in history] == [18, 19, 20]
 
 
 @pytest.mark.parametrize("count", [1, 64])

@@ -113,16 +113,16 @@ def test_what_a_session_abandoned_is_remembered_as_long_as_the_session() -> None
 def test_a_holder_whose_request_was_repeated_is_spared() -> None:
     """Who repeated it may know of the grant; one whose request came once is given back."""
     room = Room()
-    wish = Enter(("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
-    (path,) = room.do(wish, RequestId("c1", 1)).granted
+    enter = Enter(("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
+    (path,) = room.do(enter, RequestId("c1", 1)).granted
     release = Release(path, room.czxid(path), spares_repeated=True)
-    room.do(wish, RequestId("c1", 1))
+    room.do(enter, RequestId("c1", 1))
 
     assert code(room.do(release)) == "BadArguments"
     assert room.czxid(path) == release.czxid
     assert code(room.do(Release(path, release.czxid))) is None
 
-    (second,) = room.do(wish, RequestId("c1", 2)).granted
+    (second,) = room.do(enter, RequestId("c1", 2)).granted
     once = Release(second, room.czxid(second), spares_repeated=True)
     assert code(room.do(once)) is None
 
@@ -130,9 +130,9 @@ def test_a_holder_whose_request_was_repeated_is_spared() -> None:
 def test_a_snapshot_knows_whose_request_was_repeated() -> None:
     """Who starts from it spares that holder as well."""
     room = Room()
-    wish = Enter(("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
-    (path,) = room.do(wish, RequestId("c1", 1)).granted
-    room.do(wish, RequestId("c1", 1))
+    enter = Enter(("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"")
+    (path,) = room.do(enter, RequestId("c1", 1)).granted
+    room.do(enter, RequestId("c1", 1))
     restored = Room()
     restored.machine = StateMachine()
     restored.machine.restore(room.machine.snapshot())

@@ -200,11 +200,11 @@ async def _made(api: Api) -> dict[str, str]:
     await api.post("/v1/tree/a", {"data": "one"})
     await api.post("/v1/tree/a/b", {"data_base64": "/w=="})
     session_id = await api.session_id()
-    wish = {"session_id": session_id, "timeout_ms": 0}
-    grant = (await api.post("/v1/locks/held", wish)).body["grant"]
+    body = {"session_id": session_id, "timeout_ms": 0}
+    grant = (await api.post("/v1/locks/held", body)).body["grant"]
     bounded = {"session_id": await api.session_id(), "timeout_ms": 0, "max_hold_ms": 600_000}
     short = (await api.post("/v1/locks/short", bounded)).body["grant"]
-    await api.post("/v1/locks/sized", {**wish, "kind": "slot", "size": 2})
+    await api.post("/v1/locks/sized", {**body, "kind": "slot", "size": 2})
     await api.put("/v1/access/roles/spare", {"rules": [{"prefix": "/b", "verbs": ["lock"]}]})
     await api.put("/v1/access/identities/ann", {"subjects": ["cert:coordinator://main/ann"]})
     spare = {"token_id": "spare000", "digest_base64": "/" * 42 + "8="}

@@ -21,7 +21,7 @@ VARYING = {"coordinator-zxid", "coordinator-index", "zxid", "member_id", "leader
 
 async def test_a_member_takes_the_conversation_of_the_page(api: Api) -> None:
     """Each answer as it is shown, those of one request in their order."""
-    said: list[FromServer] = []
+    messages: list[FromServer] = []
     waited_for = 0
     api.member.leader_address._urls["1"] = "http://127.0.0.1:7071"
     async with speaking(api.server.port, hello=False) as speaker:
@@ -29,19 +29,19 @@ async def test_a_member_takes_the_conversation_of_the_page(api: Api) -> None:
             if sender == "server":
                 expected = frame_of(raw)
                 if expected == frames.Leader(None):
-                    said += [await heard(speaker) for _ in range(waited_for - len(said))]
+                    messages += [await heard(speaker) for _ in range(waited_for - len(messages))]
                     lose_the_leader(api)
                 elif isinstance(expected, frames.GoAway):
                     api.server._streams.close()  # type: ignore[union-attr]
                 waited_for += 1
             else:
-                said += [await heard(speaker) for _ in range(waited_for - len(said))]
+                messages += [await heard(speaker) for _ in range(waited_for - len(messages))]
                 speaker.writer.write(raw)
-        said += await speaker.rest()
+        messages += await speaker.rest()
 
     shown_frames = [frame_of(raw) for sender, raw, _ in conversation() if sender == "server"]
-    assert len(said) == len(shown_frames)
-    for expected, found in zip(in_order(shown_frames), in_order(said), strict=True):
+    assert len(messages) == len(shown_frames)
+    for expected, found in zip(in_order(shown_frames), in_order(messages), strict=True):
         assert type(found) is type(expected)
         assert is_as_shown(shown_array(expected), shown_array(found)), (expected, found)
 

@@ -70,8 +70,8 @@ async def held() -> AsyncIterator[tuple[Api, str]]:
     async with serving() as api:
         session_id = await api.session_id()
         for name in ("held", "other"):
-            wish = {"session_id": session_id, "timeout_ms": 0}
-            assert (await api.post(f"/v1/locks/{name}", wish)).status == 200
+            body = {"session_id": session_id, "timeout_ms": 0}
+            assert (await api.post(f"/v1/locks/{name}", body)).status == 200
         yield api, session_id
 
 

@@ -63,9 +63,9 @@ async def test_answers_do_not_wait_for_each_other(api: Api) -> None:
     """A wait is answered after what was asked later; each says which request it is of."""
     async with speaking(api.server.port) as speaker:
         session = (await speaker.call("POST", "/v1/sessions", {"timeout_ms": 60_000})).body
-        wish = {"session_id": session["session_id"], "timeout_ms": 60_000}
-        first = (await speaker.call("POST", "/v1/locks/a", wish)).body
-        waiting = speaker.request("POST", "/v1/locks/a", wish)
+        body = {"session_id": session["session_id"], "timeout_ms": 60_000}
+        first = (await speaker.call("POST", "/v1/locks/a", body)).body
+        waiting = speaker.request("POST", "/v1/locks/a", body)
         quick = speaker.request("GET", "/health/live")
         release = speaker.request("DELETE", f"/v1/locks/a/grants/{first['grant']['grant_id']}")
         speaker.send(waiting, quick)
@@ -82,9 +82,9 @@ async def test_a_cancelled_request_ends_as_its_client_had_gone(api: Api) -> None
     """With ``on_disconnect: leave`` it leaves the queue, and nothing is said of it any more."""
     async with speaking(api.server.port) as speaker:
         session = (await speaker.call("POST", "/v1/sessions", {"timeout_ms": 60_000})).body
-        wish = {"session_id": session["session_id"], "timeout_ms": 60_000}
-        await speaker.call("POST", "/v1/locks/a", wish)
-        waiting = speaker.request("POST", "/v1/locks/a", {**wish, "on_disconnect": "leave"})
+        body = {"session_id": session["session_id"], "timeout_ms": 60_000}
+        await speaker.call("POST", "/v1/locks/a", body)
+        waiting = speaker.request("POST", "/v1/locks/a", {**body, "on_disconnect": "leave"})
         speaker.send(waiting)
         await until(lambda: api.member.metrics.contenders_waiting.value == 1)
         looked = (await speaker.call("GET", "/v1/locks/a")).body
@@ -223,23 +223,23 @@ async def test_a_stopping_member_says_so_and_answers_what_is_short() -> None:
     """GOAWAY first; a wait ends as over HTTP, a stream ends, and then the connection."""
     async with serving() as api, speaking(api.server.port) as speaker:
         session = (await speaker.call("POST", "/v1/sessions", {"timeout_ms": 60_000})).body
-        wish = {"session_id": session["session_id"], "timeout_ms": 60_000}
-        await speaker.call("POST", "/v1/locks/a", wish)
-        waiting = speaker.request("POST", "/v1/locks/a", wish)
+        body = {"session_id": session["session_id"], "timeout_ms": 60_000}
+        await speaker.call("POST", "/v1/locks/a", body)
+        waiting = speaker.request("POST", "/v1/locks/a", body)
         watch = speaker.request("GET", "/v1/watch?path=/a", accept=LINES)
         speaker.send(waiting, watch)
         await speaker.expect(frames.Head)
         await speaker.expect(frames.Line)
 
         await api.server.stop()
-        said = await speaker.rest()
+        answer = await speaker.rest()
 
-    goaway = said[0]
+    goaway = answer[0]
     assert isinstance(goaway, frames.GoAway)
     assert goaway.problem["code"] == "ShuttingDown"
-    answers = [each for each in said if isinstance(each, frames.AnswerFrame)]
+    answers = [each for each in answer if isinstance(each, frames.AnswerFrame)]
     assert [(each.id, each.status) for each in answers] == [(waiting.id, 504)]
-    assert frames.End(watch.id) in said
+    assert frames.End(watch.id) in answer
 
 
 async def test_a_full_member_answers_a_spare_stream_once() -> None:
