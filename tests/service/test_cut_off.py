@@ -17,7 +17,7 @@ from coordinator.service.leadership import LEADER_WITHIN_MS
 from coordinator.service.proposals import REQUEST_KIND
 from coordinator.state.commands import Create, RequestId
 from tests.service.fake_cluster import World, cluster, settle, soon
-from tests.service.locks.lock_scenes import acquired, acquiring, lagging, opened, released
+from tests.service.locks.lock_scenes import acquired, acquiring, lagging, opened, release
 
 FAR_MS = 600_000
 NUMBER = RequestId("client", number=9, floor_index=0)
@@ -54,7 +54,7 @@ async def test_who_is_queued_is_sent_away_and_stays_queued() -> None:
         again = contending(world, session_id, "2")
         await world.advance(15_000)
         assert queue(world) == 2
-        await released(world, grant)
+        await release(world, grant)
         assert (await soon(again)).session_id == session_id
 
 
@@ -157,6 +157,6 @@ async def test_an_election_sends_nobody_away() -> None:
             await world.advance(LEADER_WITHIN_MS - 500)
             world.elect(leader_id)
             await world.advance(200)
-        await released(world, grant)
+        await release(world, grant)
         await soon(waiting)
         watch.cancel()

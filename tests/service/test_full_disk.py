@@ -17,7 +17,7 @@ from tests.service.locks.lock_scenes import (
     acquiring,
     looked,
     opened,
-    released,
+    release,
 )
 
 NUMBERED = RequestId("client", number=7, floor_index=0)
@@ -109,7 +109,7 @@ async def test_a_disk_that_is_full_when_the_turn_comes(request_id: RequestId | N
             raise NoSpaceError("the disk of this member is full")
 
         engine.read_barrier = barrier  # type: ignore[method-assign]
-        await released(world, held)
+        await release(world, held)
 
         if request_id is None:
             with pytest.raises(NoSpaceError):

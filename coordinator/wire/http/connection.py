@@ -13,7 +13,8 @@ read, and logs a traceback for each malformed request. Here:
 
 Three private names of aiohttp are read, because nothing public says the same: ``_request_count``
 (a head was parsed), ``_current_request`` (one is being answered) and ``_waiter`` (it waits for the
-next one). ``tests/wire/test_server.py`` and ``test_full_member.py`` fail if they change.
+next one). ``test_server.py``, ``test_bodies_in_part.py`` and ``test_full_member.py`` in
+``tests/wire`` fail if they change.
 """
 
 from __future__ import annotations

@@ -7,10 +7,17 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from coordinator.client import Request, Response
 from coordinator.client.memory_pipe import PipeEnd, joined
+from coordinator.client.stream.transport import StreamTransport
+from coordinator.errors import (
+    CoordinatorError,
+)
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import PREFACE, FromClient, FromServer
 from tests.patience import patient
+
+A, B = "http://a:1", "http://b:1"
 
 Respond = Callable[["Peer", FromClient], None]
 
@@ -99,3 +106,40 @@ def until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline_s, "it did not come to that"
         time.sleep(0.005)
+
+
+class Http:
+    """What a request comes to that is sent by HTTP instead."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
+        self.asked.append(request.target)
+        return Response(status=200, headers={}, body=b"by HTTP")
+
+    def stream(self, endpoint: str, request: Request, timeout_ms: int) -> Any:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def get(target: str, body: bytes | None = None) -> Request:
+    return Request("GET", target=target, headers={"Accept": "application/msgpack"}, body=body)
+
+
+def linked(
+    script: Callable[[Peer, FromClient], None], http: Any = None
+) -> tuple[Network, StreamTransport]:
+    """Return a network in which A answers by ``script``, and a transport into it."""
+    network = Network()
+    network.add(A, script)
+    return network, StreamTransport(connect=network.connect, http=http)
+
+
+async def ended(call: Any) -> Response | CoordinatorError:
+    try:
+        return await call  # type: ignore[no-any-return]
+    except CoordinatorError as error:
+        return error

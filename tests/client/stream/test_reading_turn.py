@@ -53,9 +53,7 @@ class Answering(threading.Thread):
 
     def answer(self, frame: frames.RequestFrame) -> None:
         named = frames.encoded(frames.Leader(frame.target))
-        answer = frames.AnswerFrame(
-            id=frame.id, status=200, headers={}, body=frame.target.encode()
-        )
+        answer = frames.AnswerFrame(id=frame.id, status=200, headers={}, body=frame.target.encode())
         with self._sending, suppress(OSError):  # the test may be over
             self.theirs.sendall(named + frames.encoded(answer))
 

@@ -3,75 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from coordinator.client import Request, Response
-from coordinator.client.stream.leader import KnownLeader
+from coordinator.client import Response
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.errors import (
-    BadArgumentsError,
     ClientClosedError,
     ConnectionLostError,
-    CoordinatorError,
     ShuttingDownError,
-    ThrottledError,
     UnavailableError,
     to_problem,
 )
-from coordinator.wire.arrival import refusal
-from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import FromClient
-from tests.client.stream.scripted import Network, Peer, echo, welcome
+from tests.client.stream.scripted import A, Http, Network, Peer, echo, ended, get, linked, welcome
 from tests.client.virtual_time import run
-
-A, B = "http://a:1", "http://b:1"
-
-
-class Http:
-    """What a request comes to that is sent by HTTP instead."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-
-    async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
-        self.asked.append(request.target)
-        return Response(status=200, headers={}, body=b"by HTTP")
-
-    def stream(self, endpoint: str, request: Request, timeout_ms: int) -> Any:
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-
-def get(target: str, body: bytes | None = None) -> Request:
-    return Request("GET", target=target, headers={"Accept": "application/msgpack"}, body=body)
-
-
-def linked(
-    script: Callable[[Peer, FromClient], None], http: Any = None
-) -> tuple[Network, StreamTransport]:
-    """Return a network in which A answers by ``script``, and a transport into it."""
-    network = Network()
-    network.add(A, script)
-    return network, StreamTransport(connect=network.connect, http=http)
 
 
 def silent(peer: Peer, frame: FromClient) -> None:
     """Say welcome, and answer no request."""
     if not peer.requests():
         echo(peer, frame)
-
-
-async def ended(call: Any) -> Response | CoordinatorError:
-    try:
-        return await call  # type: ignore[no-any-return]
-    except CoordinatorError as error:
-        return error
 
 
 def test_answers_go_to_whom_they_belong_in_any_order() -> None:
@@ -340,86 +294,6 @@ def test_goaway_in_the_middle() -> None:
     run(scenario())
 
 
-def test_goaway_instead_of_welcome_is_what_it_says() -> None:
-    """A member that is full, or stops, is no member without the stream."""
-
-    def full(peer: Peer, frame: FromClient) -> None:
-        peer.send(frames.GoAway(to_problem(ShuttingDownError("stopping"))))
-
-    async def scenario() -> None:
-        _, transport = linked(full, http=Http())
-        with pytest.raises(ShuttingDownError, match="stopping"):
-            await transport.request(A, get("/"), 1_000)
-        await transport.close()
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"\0\0\0\1\xc0"])
-def test_a_member_without_the_stream_is_asked_by_http(said: bytes) -> None:
-    """It is asked for the stream again only after a while."""
-
-    class OnlyHttp(asyncio.Protocol):
-        def connection_made(self, transport: Any) -> None:
-            self._transport = transport
-
-        def data_received(self, data: bytes) -> None:
-            self._transport.write(said)
-            self._transport.close()
-
-    async def scenario() -> None:
-        network, http = Network(), Http()
-        network.members[A] = OnlyHttp
-        transport = StreamTransport(connect=network.connect, http=http)
-        for _ in range(3):
-            assert (await transport.request(A, get("/"), 1_000)).body == b"by HTTP"
-        assert len(network.peers[A]) == 1
-        network.add(A, echo)
-        await asyncio.sleep(61)
-        assert (await transport.request(A, get("/"), 1_000)).body == b"/"
-        await transport.close()
-        alone = StreamTransport(connect=network.connect)
-        network.members[A] = OnlyHttp
-        with pytest.raises(UnavailableError, match="speaks the stream"):
-            await alone.request(A, get("/"), 1_000)
-        await alone.close()
-
-    run(scenario())
-
-
-def test_a_member_of_another_version_is_asked_by_http() -> None:
-    """It says so by GOAWAY; nothing was sent but HELLO."""
-
-    def refuse(peer: Peer, frame: FromClient) -> None:
-        mistake = BadArgumentsError("stream: expected version 2, found 1")
-        peer.send(frames.GoAway(to_problem(mistake)))
-        peer.transport.close()
-
-    async def scenario() -> None:
-        _, transport = linked(refuse, http=Http())
-
-        assert (await transport.request(A, get("/"), 1_000)).body == b"by HTTP"
-        await transport.close()
-
-    run(scenario())
-
-
-def test_a_member_that_welcomes_nobody_is_asked_by_http() -> None:
-    """What holds back the first bytes may be a proxy."""
-
-    async def scenario() -> None:
-        network, http = Network(), Http()
-        network.add(A, lambda peer, frame: None)
-        transport = StreamTransport(connect=network.connect, http=http)
-        with pytest.raises(UnavailableError, match=r"cannot connect within 0\.5 s"):
-            await transport.request(A, get("/"), 1_000)
-        await asyncio.sleep(2)
-        assert (await transport.request(A, get("/"), 1_000)).body == b"by HTTP"
-        await transport.close()
-
-    run(scenario())
-
-
 def test_requests_beyond_what_a_connection_takes_get_another() -> None:
     """WELCOME says how many may be under way."""
 
@@ -439,27 +313,6 @@ def test_requests_beyond_what_a_connection_takes_get_another() -> None:
         await asyncio.sleep(60)  # idle_ms: by then each was pinged, or closed as a spare one
         assert len(transport._connections[A]) == 1
         assert transport._ready[A] in transport._connections[A]
-        await transport.close()
-
-    run(scenario())
-
-
-def test_a_body_that_the_stream_does_not_take_goes_by_http() -> None:
-    """Its limit is the frame's; what is too long anywhere is refused there."""
-
-    def small(peer: Peer, frame: FromClient) -> None:
-        if isinstance(frame, frames.Hello):
-            settings = frames.WelcomeSettings("n1", frame_bytes_max=20_000)
-            peer.send(frames.Welcome(frames.VERSION, settings))
-        else:
-            echo(peer, frame)
-
-    async def scenario() -> None:
-        network, http = Network(), Http()
-        network.add(A, small)
-        transport = StreamTransport(connect=network.connect, http=http)
-        assert (await transport.request(A, get("/a", bytes(3_000)), 1_000)).body == b"/a"
-        assert (await transport.request(A, get("/b", bytes(30_000)), 1_000)).body == b"by HTTP"
         await transport.close()
 
     run(scenario())
@@ -488,256 +341,6 @@ def test_a_mistake_of_the_server_ends_the_connection(mistake: bytes) -> None:
         _, transport = linked(wrong)
         with pytest.raises(ConnectionLostError, match="stream: expected"):
             await transport.request(A, get("/"), 1_000)
-        await transport.close()
-
-    run(scenario())
-
-
-def leading(url: str | None) -> Callable[[Peer, FromClient], None]:
-    def respond(peer: Peer, frame: FromClient) -> None:
-        if isinstance(frame, frames.Hello):
-            welcome(peer, leader_url=url)
-        else:
-            echo(peer, frame)
-
-    return respond
-
-
-def test_the_leader_is_followed_once_it_is_reached() -> None:
-    """WELCOME and LEADER name it; one that fails is left, and tried again after a while."""
-
-    async def scenario() -> None:
-        network, leader = Network(), KnownLeader([A, B])
-        network.add(A, leading("HTTP://B:1/"))
-        network.add(B, leading(B))
-        transport = StreamTransport(leader, connect=network.connect)
-        await transport.request(A, get("/"), 1_000)
-        await asyncio.sleep(0.1)
-        assert leader.url == B
-
-        network.peer(B).transport.close()  # it dies
-        del network.members[B]
-        await asyncio.sleep(0.1)
-        assert leader.url is None
-        network.peer(A).send(frames.Leader(None), frames.Leader(A))
-        await asyncio.sleep(0.1)
-        assert leader.url == A
-
-        network.add(B, leading(B))  # and leads again
-        network.peer(A).send(frames.Leader(B))
-        await asyncio.sleep(2)
-        assert leader.url == B
-        leader.leave(B)
-        assert leader.url is None
-        await asyncio.sleep(0.5)
-        assert leader.url is None
-        await asyncio.sleep(1)
-        assert leader.url == B
-        await transport.close()
-
-    run(scenario())
-
-
-def test_a_leader_that_cannot_be_reached_is_not_preferred() -> None:
-    """It is down, or cut off from this client: requests go where they went. It is looked for again,
-    ever more rarely, for whoever leads may not change when the network has healed."""
-
-    async def scenario() -> None:
-        network, leader, tried = Network(), KnownLeader([A, B]), 0
-
-        async def connect(endpoint: str, make: Callable[[], asyncio.Protocol]) -> object:
-            nonlocal tried
-            tried += endpoint == B
-            return await network.connect(endpoint, make)
-
-        network.add(A, leading(B))
-        transport = StreamTransport(leader, connect=connect)
-        for _ in range(3):
-            assert (await transport.request(A, get("/"), 1_000)).body == b"/"
-        await asyncio.sleep(3_600)
-        assert leader.url is None
-        assert 60 <= tried <= 70
-        network.add(B, leading(B))
-        await asyncio.sleep(60)
-        assert leader.url == B
-        await transport.close()
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("is_welcomed", [False, True])
-def test_a_leader_that_is_full_is_not_asked_again_soon(is_welcomed: bool) -> None:
-    """Thousands of clients of one address prefer one member, which takes two thousand: the others
-    stay where they are. A spare connection of a full member is welcomed, and answered once."""
-    asked = 0
-
-    def full(peer: Peer, frame: FromClient) -> None:
-        nonlocal asked
-        error = ThrottledError("expected at most 2000 connections")
-        if not is_welcomed:
-            asked += 1
-            peer.transport.write(refusal(error.message))
-            peer.transport.close()
-        elif isinstance(frame, frames.Hello):
-            welcome(peer, leader_url=B)
-        elif isinstance(frame, frames.RequestFrame):
-            asked += 1
-            body = encode(to_problem(error), Encoding.MSGPACK)
-            peer.send(frames.AnswerFrame(frame.id, status=503, headers={}, body=body))
-            peer.send(frames.GoAway(to_problem(error)))
-            peer.transport.close()
-
-    async def scenario() -> None:
-        network, leader, http = Network(), KnownLeader([A, B]), Http()
-        network.add(A, leading(B))
-        network.add(B, full)
-        transport = StreamTransport(leader, connect=network.connect, http=http)
-        for _ in range(100):
-            answer = await transport.request(leader.url or A, get("/"), 1_000)
-            if answer.status == 503:
-                leader.leave(B)
-            await asyncio.sleep(0.1)
-        assert asked == 1
-        assert http.asked == []
-
-        network.add(B, leading(B))
-        await asyncio.sleep(100)
-        assert leader.url == B
-        await transport.close()
-
-    run(scenario())
-
-
-@pytest.mark.parametrize("announced", [B, "http://b", "https://a:1", "http://a:x", ""])
-def test_nobody_but_an_endpoint_is_preferred(announced: str) -> None:
-    """A client of a proxy, a forwarded port or TLS is not led around it, whatever is announced."""
-
-    async def scenario() -> None:
-        network, leader = Network(), KnownLeader([A])
-        network.add(A, leading(announced))
-        network.add(B, leading(B))
-        network.add("http://b", leading(B))
-        transport = StreamTransport(leader, connect=network.connect)
-        await transport.request(A, get("/"), 1_000)
-        await asyncio.sleep(5)
-        assert (leader.url, list(network.peers)) == (None, [A])
-        await transport.close()
-
-    run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "announced"),
-    [
-        ("http://n1", "http://N1:80/"),
-        ("http://n1:80", "http://n1"),
-        ("http://[::1]:7071", "http://[::1]:7071/"),
-    ],
-)
-def test_one_url_is_spelt_in_several_ways(endpoint: str, announced: str) -> None:
-    """The endpoint is what the user wrote, whatever the configuration of the cluster says."""
-    leader = KnownLeader([endpoint])
-    assert leader.endpoint_of(announced) == endpoint
-
-
-def test_lines_with_credit() -> None:
-    """Lines come one after the other, empty ones aside; what was taken is credited."""
-
-    def lines(peer: Peer, frame: FromClient) -> None:
-        match frame:
-            case frames.RequestFrame(number):
-                peer.send(frames.Head(number, status=200, headers={"coordinator-zxid": "7"}))
-                peer.send(frames.Line(number, b""))
-                for _ in range(3):
-                    peer.send(frames.Line(number, bytes(100_000)))
-                peer.send(frames.End(number))
-            case _:
-                echo(peer, frame)
-
-    async def scenario() -> None:
-        _, transport = linked(lines)
-        async with transport.stream(A, get("/watch"), 1_000) as stream:
-            assert stream.status == 200
-            assert stream.headers["coordinator-zxid"] == "7"
-            assert stream.watches_silence
-            found = []
-            while (line := await stream.line()) is not None:
-                found.append(len(line))
-        assert found == [100_000] * 3
-        await transport.close()
-
-    run(scenario())
-
-
-def test_lines_that_go_on_are_credited_and_given_up() -> None:
-    """Half of the window is given back when it was taken; leaving the block is a CANCEL."""
-
-    def endless(peer: Peer, frame: FromClient) -> None:
-        match frame:
-            case frames.RequestFrame(number):
-                peer.send(frames.Head(number, status=200, headers={}))
-                peer.send(frames.Line(number, bytes(200_000)))
-            case frames.Credit(number, amount):
-                peer.send(frames.Line(number, amount.to_bytes(4, "big")))
-            case _:
-                echo(peer, frame)
-
-    async def scenario() -> None:
-        network, transport = linked(endless)
-        async with transport.stream(A, get("/watch"), 1_000) as stream:
-            assert len(await stream.line() or b"") == 200_000
-            async with asyncio.timeout(10):
-                assert await stream.line() == (200_000).to_bytes(4, "big")
-        await asyncio.sleep(0.1)
-        assert frames.Cancel(1) in network.peer(A).received
-        await transport.close()
-
-    run(scenario())
-
-
-def test_a_stream_whose_member_falls_silent_breaks() -> None:
-    """PING is sent while lines are waited for; without an answer the connection has failed."""
-
-    async def scenario() -> None:
-        is_dead = False
-
-        def dies(peer: Peer, frame: FromClient) -> None:
-            if is_dead:
-                return
-            if isinstance(frame, frames.RequestFrame):
-                peer.send(frames.Head(frame.id, status=200, headers={}))
-            else:
-                echo(peer, frame)
-
-        network, loop = Network(), asyncio.get_running_loop()
-        network.add(A, dies)
-        transport = StreamTransport(connect=network.connect)
-        async with transport.stream(A, get("/watch"), 1_000) as stream:
-            waiting = asyncio.create_task(ended(stream.line()))
-            await asyncio.sleep(60)
-            assert not waiting.done()
-            is_dead, died_s = True, loop.time()
-            found = await waiting
-            assert isinstance(found, ConnectionLostError)
-            assert 5 < loop.time() - died_s < 12
-        await transport.close()
-
-    run(scenario())
-
-
-def test_a_problem_instead_of_lines_is_read_whole() -> None:
-    """A stream that is refused is one answer."""
-
-    def refuses(peer: Peer, frame: FromClient) -> None:
-        if isinstance(frame, frames.RequestFrame):
-            peer.send(frames.AnswerFrame(frame.id, status=410, headers={}, body=b"problem"))
-        else:
-            echo(peer, frame)
-
-    async def scenario() -> None:
-        _, transport = linked(refuses)
-        async with transport.stream(A, get("/watch"), 1_000) as stream:
-            assert (stream.status, await stream.read()) == (410, b"problem")
         await transport.close()
 
     run(scenario())

@@ -16,6 +16,7 @@ from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import Kind
 from tests.service.fake_cluster import World, settle, soon
 
+LOCK = "daily"
 SHARED = AcquireRequest(kind=Kind.SHARED)
 WITHOUT_LEASES = Config()
 """Sessions of 10 s: they outlive the tests that do not advance."""
@@ -47,8 +48,9 @@ def acquiring(world: World, *arguments: Any, **options: Any) -> asyncio.Task[Gra
     return asyncio.create_task(acquired(world, *arguments, **options))
 
 
-async def released(world: World, grant: GrantReply) -> None:
-    await soon(world.leader.locks.release(grant.lock, grant.grant_id, None, world.deadline()))
+async def release(world: World, grant: GrantReply, *, at: Member | None = None) -> None:
+    member = at or world.leader
+    await soon(member.locks.release(grant.lock, grant.grant_id, None, world.deadline()))
 
 
 def lagging(world: World) -> Member:
@@ -72,3 +74,10 @@ async def answered_late(world: World, behind: Member, *, catches_up: bool) -> No
 async def looked(world: World, name: str = "daily", *, at: Member | None = None) -> LockView:
     member = at or world.follower
     return (await soon(member.lock_views.query(name, LINEARIZABLE, world.deadline()))).value
+
+
+async def queue_of(world: World, name: str = LOCK) -> list[str]:
+    """Return the grant ids in the queue, the holder first."""
+    view = (await soon(world.leader.lock_views.query(name, LINEARIZABLE, world.deadline()))).value
+    holder = [] if view.holder is None else [view.holder.grant_id]
+    return holder + [each.grant_id for each in view.queue]

@@ -44,7 +44,7 @@ from tests.service.locks.lock_scenes import (
     acquiring,
     looked,
     opened,
-    released,
+    release,
 )
 
 SHORT_SESSIONS = Config(sessions=SessionConfig(timeout_ms_default=2_000))
@@ -110,7 +110,7 @@ async def test_what_is_given_back_is_not_told_as_lost() -> None:
     """A release, an abandoned attempt and the grants of other sessions are no news."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id, other = await opened(world), await opened(world)
-        await released(world, await soon(acquired(world, session_id)))
+        await release(world, await soon(acquired(world, session_id)))
         await soon(acquired(world, other))
         await soon(world.leader.holding.revoke("daily", None, "ann", "stuck", asked(world)))
 
@@ -146,7 +146,7 @@ async def test_every_holder_is_told_however_short_the_history_is(limits: dict[st
                 ack = await soon(member.heartbeat(session_id, world.deadline()))
                 assert [(each.path, each.how) for each in ack.lost] == [(grant.path, "deleted")]
         again = await soon(acquired(world, sessions[0], "after"))
-        await released(world, again)
+        await release(world, again)
         assert len(await history(world)) == (1 if "grant_history_max" in limits else 0)
 
 
@@ -283,7 +283,7 @@ async def test_a_write_under_a_grant_is_done_only_while_it_holds() -> None:
             )
 
         await soon(write(b"1"))
-        await released(world, held)
+        await release(world, held)
         later = await soon(acquired(world, session_id))
         with pytest.raises(LockLostError) as caught:
             await soon(write(b"2"))
@@ -302,7 +302,7 @@ async def test_a_late_write_is_in_the_audit_log_of_the_leader_once(
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         held = await soon(acquired(world, session_id))
-        await released(world, held)
+        await release(world, held)
         late = (HeldCondition(LOCKS.directory("daily"), held.fencing_token),)
         writes = Multi((SetData("/result", b"41"), *(Delete(f"/old/{n}") for n in range(7))))
         with caplog.at_level(logging.WARNING, "coordinator.audit"):
@@ -340,7 +340,7 @@ async def test_a_conditional_write_whose_answer_was_lost_is_not_said_to_have_fai
             )
         )
         await settle()
-        await released(world, held)
+        await release(world, held)
         await world.advance(200)
 
         assert (await soon(task)).outcome.refusal is None
@@ -373,7 +373,7 @@ async def test_an_acquire_may_depend_on_another_grant() -> None:
         outer = await soon(acquired(world, session_id, "outer"))
         own = (HeldCondition(LOCKS.directory("outer"), outer.fencing_token),)
         inner = await soon(acquired(world, session_id, "inner", if_held=own))
-        await released(world, outer)
+        await release(world, outer)
 
         with pytest.raises(LockLostError):
             await soon(acquired(world, session_id, "other", if_held=own))
@@ -493,7 +493,7 @@ async def test_a_look_says_how_long_waits_and_holds_took() -> None:
             await world.advance(500)
             await soon(world.leader.heartbeat(session_id, world.deadline()))
             world.clock.step_wall(held_ms)
-            await released(world, grant)
+            await release(world, grant)
 
         view = await looked(world)
         assert view.waits is not None
@@ -514,7 +514,7 @@ async def test_a_look_sets_the_lease_of_each_beside_the_holds() -> None:
 
         assert [each.lease_ms for each in view.holders] == [5_000]
         assert [each.lease_ms for each in view.queue] == [20_000]
-        await released(world, grant)
+        await release(world, grant)
         await soon(waiting)
 
 
@@ -526,7 +526,7 @@ async def test_the_history_says_how_each_grant_ended_and_can_be_narrowed() -> No
     async with cluster(config=SHORT_SESSIONS) as world:
         one, two = await opened(world), await opened(world, 600_000)
         first = await soon(acquired(world, one, "a"))
-        await released(world, first)
+        await release(world, first)
         second = await soon(acquired(world, one, "b"))
         await world.advance(2_300)
         third = await soon(acquired(world, two, "a"))

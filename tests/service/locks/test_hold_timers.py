@@ -18,7 +18,7 @@ from coordinator.model.grants import GrantReply
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Reopen
 from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
-from tests.service.locks.lock_scenes import acquired, acquiring, looked, opened, released
+from tests.service.locks.lock_scenes import acquired, acquiring, looked, opened, release
 
 LONG_SESSIONS = Config(sessions=SessionConfig(timeout_ms_default=600_000))
 SHORT_SESSIONS = Config(sessions=SessionConfig(timeout_ms_default=2_000))
@@ -54,7 +54,7 @@ async def test_a_hold_given_back_in_time_is_not_ended() -> None:
     """Its timer goes with it; a later grant of the same session is left alone."""
     async with cluster(config=LONG_SESSIONS) as world:
         session_id = await opened(world)
-        await released(world, await soon(acquired(world, session_id, wish=bounded(1_000))))
+        await release(world, await soon(acquired(world, session_id, wish=bounded(1_000))))
         later = await soon(acquired(world, session_id))
         await world.advance(3_000)
 
@@ -69,7 +69,7 @@ async def test_the_wait_does_not_count_as_hold() -> None:
         first = await soon(acquired(world, session_id))
         waiting = acquiring(world, session_id, wish=bounded(1_000))
         await world.advance(5_000)
-        await released(world, first)
+        await release(world, first)
         second = await soon(waiting)
         await world.advance(900)
 
@@ -156,7 +156,7 @@ async def test_a_holder_that_counts_by_heartbeats_knows_before_anybody_else_is_g
             second = await soon(waiting)
 
             assert own_deadline_ms is None or own_deadline_ms <= world.clock.monotonic_ms()
-            await released(world, second)
+            await release(world, second)
 
 
 async def _held_until(
@@ -240,7 +240,7 @@ async def test_a_clean_end_closes_nothing() -> None:
     async with cluster(config=SHORT_SESSIONS) as world:
         leaving, alive = await opened(world), await opened(world, 600_000)
         wish = AcquireRequest(lock_delay_ms=60_000)
-        await released(world, await soon(acquired(world, leaving, wish=wish)))
+        await release(world, await soon(acquired(world, leaving, wish=wish)))
         await soon(acquired(world, leaving, wish=wish))
         waiting = acquiring(world, alive)
         await settle()

@@ -26,7 +26,7 @@ from tests.service.locks.lock_scenes import (
     acquiring,
     looked,
     opened,
-    released,
+    release,
 )
 
 
@@ -53,14 +53,14 @@ async def test_readers_share_and_a_waiting_writer_is_not_overtaken() -> None:
         await settle()
         assert (writer.done(), done(later)) == (False, [False] * 3)
 
-        await released(world, first[1])
+        await release(world, first[1])
         await settle()
         assert not writer.done()
-        await released(world, first[0])
+        await release(world, first[0])
         written = await soon(writer)
         assert done(later) == [False] * 3
         before = counted(world.follower, "contender_wakeups_total")
-        await released(world, written)
+        await release(world, written)
         read = [await soon(each) for each in later]
 
         assert counted(world.follower, "contender_wakeups_total") - before == 3
@@ -104,7 +104,7 @@ async def test_who_does_not_hold_cannot_downgrade() -> None:
         waiting = acquiring(world, session_id)
         await settle()
         waiter = (await looked(world)).queue[0].grant_id
-        await released(world, held)
+        await release(world, held)
         got = await soon(waiting)
         third = acquiring(world, session_id)
         await settle()
@@ -135,10 +135,10 @@ async def test_a_semaphore_has_as_many_holders_as_its_size_which_may_change() ->
         view = await looked(world)
         assert (view.size, len(view.holders)) == (1, 3)
         for grant in (one, two):
-            await released(world, grant)
+            await release(world, grant)
             await settle()
         assert done(waiting) == [True, False, False]
-        await released(world, waiting[0].result())
+        await release(world, waiting[0].result())
         await settle()
 
         assert done(waiting) == [True, True, False]
@@ -171,7 +171,7 @@ async def test_several_locks_are_granted_at_once_or_not_at_all() -> None:
         await settle()
         assert not behind.done()
 
-        await released(world, held)
+        await release(world, held)
         grant = await soon(both)
         await settle()
 
@@ -180,7 +180,7 @@ async def test_several_locks_are_granted_at_once_or_not_at_all() -> None:
         assert (grant.lock, seen) == ("a", [1])
         assert not behind.done()
         before = len(world.log)
-        await released(world, grant.grants[2])
+        await release(world, grant.grants[2])
         assert len(world.log) == before + 1
         await soon(behind)
         for name in ("b", "c"):
@@ -203,7 +203,7 @@ async def test_several_locks_wanted_crosswise_do_not_block_each_other() -> None:
             granted = [each for each in left if each.done()]
             assert granted, "somebody always goes on"
             for each in granted:
-                await released(world, each.result())
+                await release(world, each.result())
                 left.discard(each)
 
 

@@ -8,7 +8,7 @@ from coordinator.model.limits import NEW_CLUSTER
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import Command, Enter, FinishGrants, Kind, Release
 from tests.service.fake_cluster import World, cluster, settle, soon
-from tests.service.locks.lock_scenes import SHARED, acquired, acquiring, opened, released
+from tests.service.locks.lock_scenes import SHARED, acquired, acquiring, opened, release
 
 AT_ONCE = NEW_CLUSTER.grants_per_command_max
 MANY = 2 * AT_ONCE + 50
@@ -40,7 +40,7 @@ async def test_the_last_of_many_readers_is_granted_soon_after_the_first() -> Non
         last: asyncio.Task[object] = acquiring(world, session_id, wish=SHARED, at=world.follower)
         await settle()
 
-        await released(world, writer)
+        await release(world, writer)
 
         await soon(last)
         assert _holders(world) == MANY

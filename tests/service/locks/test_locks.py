@@ -15,7 +15,6 @@ from coordinator.errors import (
     LockLostError,
     LockTimeoutError,
     NoLeaderError,
-    NotOwnerError,
     OutcomeUnknownError,
     ProposalTimeoutError,
     SessionExpiredError,
@@ -25,21 +24,20 @@ from coordinator.model import queue_order as contention
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.service.leadership import LEADER_WITHIN_MS
-from coordinator.service.locks.positions import EVERY_MS
-from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 from tests.service.locks.lock_scenes import (
+    LOCK,
     WITHOUT_LEASES,
     acquired,
     acquiring,
     answered_late,
     lagging,
     opened,
+    queue_of,
+    release,
 )
-
-LOCK = "daily"
 
 
 async def leave_a_contender(world: World, session_id: str, request: RequestId) -> None:
@@ -48,18 +46,6 @@ async def leave_a_contender(world: World, session_id: str, request: RequestId) -
     await settle()
     wait.cancel()
     await settle()
-
-
-async def queue_of(world: World, name: str = LOCK) -> list[str]:
-    """Return the grant ids in the queue, the holder first."""
-    view = (await soon(world.leader.lock_views.query(name, LINEARIZABLE, world.deadline()))).value
-    holder = [] if view.holder is None else [view.holder.grant_id]
-    return holder + [each.grant_id for each in view.queue]
-
-
-async def release(world: World, grant: GrantReply, *, at: Member | None = None) -> None:
-    member = at or world.leader
-    await soon(member.locks.release(grant.lock, grant.grant_id, None, world.deadline()))
 
 
 async def test_an_acquire_and_a_release_without_contention_are_two_proposals() -> None:
@@ -343,126 +329,6 @@ async def queue_tokens(world: World) -> list[int]:
     return [int(each.split("-")[1]) for each in await queue_of(world)]
 
 
-async def test_an_acquire_whose_reply_was_lost_gets_the_same_grant() -> None:
-    """Same grant, same token, same place; never a second contender."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        session_id, request = await opened(world), RequestId("client", 1)
-
-        first = await soon(acquired(world, session_id, request=request))
-        again = await soon(acquired(world, session_id, request=request, at=world.follower))
-
-        assert (again.grant_id, again.fencing_token) == (first.grant_id, first.fencing_token)
-        assert await queue_of(world) == [first.grant_id]
-
-
-async def test_a_grant_is_known_to_every_later_leader() -> None:
-    """The leader dies right after it answered: no second holder."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        session_id = await opened(world)
-        grant = await soon(acquired(world, session_id))
-        second = acquiring(world, session_id, at=world.members["3"])
-        await settle()
-        for leader_id in ("2", "3", "1"):
-            world.elect(leader_id)
-            await settle()
-            assert (await queue_of(world))[0] == grant.grant_id
-
-        assert not second.done()
-        await release(world, grant)
-        assert (await soon(second)).fencing_token > grant.fencing_token
-
-
-async def test_an_attempt_that_ended_cannot_be_had_again() -> None:
-    """Repeating a released, timed out or abandoned acquire says that it is over."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        session_id = await opened(world)
-        released, abandoned = RequestId("client", 1), RequestId("client", 2)
-        await release(world, await soon(acquired(world, session_id, request=released)))
-        await soon(acquired(world, session_id, request=abandoned))
-        done = await world.leader.locks.abandon(LOCK, "client", 2, 0, world.deadline())
-
-        with pytest.raises(LockLostError):
-            await soon(acquired(world, session_id, request=released))
-        with pytest.raises(LockTimeoutError):
-            await soon(acquired(world, session_id, request=abandoned))
-        assert done.deleted_path is not None
-        assert await queue_of(world) == []
-
-
-async def test_an_acquire_repeated_after_the_end_of_its_session_is_refused() -> None:
-    """The old contender went with the session, and nothing revives it."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        session_id, request = await opened(world), RequestId("client", 1)
-        await soon(acquired(world, session_id, request=request))
-        await world.leader.close_session(session_id, None, world.deadline())
-
-        with pytest.raises(SessionExpiredError):
-            await soon(acquired(world, session_id, request=request))
-
-
-async def test_a_request_number_of_another_acquire_is_a_mistake() -> None:
-    """It must not be answered with the grant of another lock or session."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        session_id, other, request = await opened(world), await opened(world), RequestId("c", 1)
-        await soon(acquired(world, session_id, request=request))
-
-        with pytest.raises(BadArgumentsError):
-            await soon(acquired(world, session_id, request=request, name="another"))
-        with pytest.raises(BadArgumentsError):
-            await soon(acquired(world, other, request=request))
-
-
-async def test_a_release_can_be_repeated_and_never_frees_a_later_grant() -> None:
-    """By grant id, not by name."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        session_id = await opened(world)
-        first = await soon(acquired(world, session_id))
-        await release(world, first)
-        second = await soon(acquired(world, session_id))
-
-        await release(world, first)
-        await release(world, first, at=world.follower)
-
-        assert await queue_of(world) == [second.grant_id]
-
-
-async def test_a_release_after_the_lease_ended_is_not_the_owners() -> None:
-    """NotOwner names the present holder, who keeps the lock."""
-    async with cluster() as world:
-        slow, quick = await opened(world), await opened(world)
-        lost = await soon(acquired(world, slow))
-        await world.leader.close_session(slow, None, world.deadline())
-        held = await soon(acquired(world, quick))
-
-        with pytest.raises(NotOwnerError) as caught:
-            await release(world, lost, at=world.follower)
-        assert caught.value.holder["grant_id"] == held.grant_id
-        assert await queue_of(world) == [held.grant_id]
-
-
-@pytest.mark.parametrize("catches_up", [True, False])
-async def test_a_refused_release_names_nobody_who_has_given_it_back(catches_up: bool) -> None:
-    """A member that lags behind names the holder of now, or nobody; never the one before."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        first, second, third = [await opened(world) for _ in range(3)]
-        lost = await soon(acquired(world, first))
-        await world.leader.close_session(first, None, world.deadline())
-        former = await soon(acquired(world, second))
-        behind = lagging(world)
-        await release(world, former)
-        holder = await soon(acquired(world, third))
-
-        refused = asyncio.create_task(
-            behind.locks.release(LOCK, lost.grant_id, None, world.deadline(1_000))
-        )
-        await answered_late(world, behind, catches_up=catches_up)
-
-        with pytest.raises(NotOwnerError) as caught:
-            await soon(refused)
-        named = caught.value.fields["holder"]
-        assert (named and named["grant_id"]) == (holder.grant_id if catches_up else None)
-
-
 async def test_without_a_quorum_an_acquire_ends_with_an_error_and_no_grant() -> None:
     """Nothing is entered without a grant: definite if nothing was proposed."""
     async with cluster(config=WITHOUT_LEASES) as world:
@@ -521,99 +387,6 @@ async def test_a_snapshot_makes_every_waiter_look_again() -> None:
         engine.is_applying = True
 
         assert (await soon(second)).fencing_token > grant.fencing_token
-
-
-async def test_positions_are_told_as_they_change() -> None:
-    """First the place at entry, then each better one; the grant itself is not a position."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        session_id = await opened(world)
-        first = await soon(acquired(world, session_id))
-        tasks = [acquiring(world, session_id) for _ in range(2)]
-        await settle()
-        seen: list[int] = []
-        last = acquiring(world, session_id, at=world.follower, on_position=seen.append)
-        await settle()
-        await release(world, first)
-        for task in tasks:
-            await release(world, await soon(task))
-            await world.advance(EVERY_MS)
-        await soon(last)
-
-        assert seen == [3, 2, 1]
-
-
-async def test_positions_are_told_after_a_snapshot_too() -> None:
-    """Who was before left while this member lagged behind, and it never saw them go."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        session_id = await opened(world)
-        first = await soon(acquired(world, session_id))
-        before = acquiring(world, session_id)
-        await settle()
-        seen: list[int] = []
-        last = acquiring(world, session_id, at=world.members["3"], on_position=seen.append)
-        await settle()
-        engine = world.engines["3"]
-        engine.is_applying = False
-        await release(world, first)
-        await soon(before)
-        leader_replica = world.engines["1"].replica
-        assert leader_replica is not None
-        engine.install(leader_replica.snapshot(), index=len(world.log))
-        engine.is_applying = True
-        await world.advance(EVERY_MS)
-
-        assert seen == [2, 1]
-        last.cancel()
-
-
-async def test_a_queue_that_moves_fast_tells_positions_twice_a_second() -> None:
-    """The first change at once, then the latest one: a hand-over wakes one waiter, not all."""
-    async with cluster(config=WITHOUT_LEASES) as world:
-        session_id = await opened(world)
-        first = await soon(acquired(world, session_id))
-        tasks = [acquiring(world, session_id) for _ in range(20)]
-        await settle()
-        seen: list[int] = []
-        last = acquiring(world, session_id, at=world.follower, on_position=seen.append)
-        await settle()
-        grants = [first]
-
-        for task in tasks[:15]:
-            await release(world, grants.pop())
-            grants.append(await soon(task))
-        await settle()
-        told_at_once = list(seen)
-        await world.advance(EVERY_MS)
-
-        assert told_at_once == [21, 20]
-        assert seen == [21, 20, 6]
-        last.cancel()
-
-
-async def test_very_many_are_told_more_seldom() -> None:
-    """A member tells about a thousand positions a second, however many wait."""
-    async with cluster(1, config=WITHOUT_LEASES) as world:
-        session_id = await opened(world)
-        grants = [await soon(acquired(world, session_id))]
-        told = [0]
-
-        def count(_position: int) -> None:
-            told[0] += 1
-
-        many = [acquiring(world, session_id, on_position=count) for _ in range(2_000)]
-        await settle()
-        while told[0] < len(many):
-            await settle()
-        told[0] = 0
-
-        for task in many[:40]:
-            await release(world, grants.pop())
-            grants.append(await soon(task))
-            await world.advance(100)
-
-        assert told[0] <= 3 * len(many), "in four seconds, each twice or three times"
-        for task in many[40:]:
-            task.cancel()
 
 
 async def test_a_lock_shows_who_holds_and_who_waits() -> None:
@@ -751,9 +524,7 @@ async def test_a_member_without_a_leader_keeps_no_contender_that_is_not_queued()
         request = RequestId("client", 9)
         far_ms = world.deadline(60_000)
         cut_off = world.members["3"]
-        waiting = acquiring(
-            world, session_id, at=cut_off, request=request, wait_deadline_ms=far_ms
-        )
+        waiting = acquiring(world, session_id, at=cut_off, request=request, wait_deadline_ms=far_ms)
         await world.advance(LEADER_WITHIN_MS + 200)
 
         with pytest.raises(NoLeaderError, match="ask another member"):

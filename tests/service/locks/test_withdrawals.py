@@ -31,7 +31,7 @@ from tests.service.locks.lock_scenes import (
     acquiring,
     looked,
     opened,
-    released,
+    release,
 )
 
 SMALL = Config(raft=RaftConfig(proposals_bytes_max=3_000))
@@ -160,7 +160,7 @@ async def test_who_left_while_nobody_led_is_gone_when_somebody_does() -> None:
         world.elect("2")
         await world.advance(2_000)
 
-        await released(world, held)
+        await release(world, held)
 
         assert list((await looked(world)).holders) == []
 
@@ -170,7 +170,7 @@ async def test_a_late_undoing_takes_nothing_from_who_repeats_its_number() -> Non
     async with left_in_vain(NUMBERED) as (world, held, waiter):
         await world.advance(60_000)
         world.elect("2")
-        await released(world, held)
+        await release(world, held)
         await soon(acquired(world, waiter, request=NUMBERED))
         await world.advance(2_000)
 
@@ -221,7 +221,7 @@ async def test_an_opening_that_is_still_to_come_is_not_taken_for_an_end() -> Non
             await soon(waiting)
 
         await comes_back(world)
-        await released(world, held)
+        await release(world, held)
 
         assert list((await looked(world)).holders) == []
         assert lagging._queues._leaving.count == 0
@@ -248,7 +248,7 @@ async def test_what_is_taken_back_late_is_not_what_its_client_holds_by_another_m
             leave_on_cancel=False,
         )  # fmt: skip
         await settle()
-        await released(world, held)
+        await release(world, held)
         grant = await soon(again)
         await world.advance(6_000)
         with pytest.raises(OutcomeUnknownError):
