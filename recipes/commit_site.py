@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Generic, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both
+from coordinator.client import AsyncClient, Client, ClientT, both, run_either, settled
 from coordinator.errors import LockTimeoutError, NoNodeError
 from recipes.changes import until
 from recipes.commit_log import SITE_CHARACTERS_MAX, CommitLog
@@ -86,9 +86,7 @@ class CommitSite(Generic[ClientT]):
             LockLostError: the same, while it decided.
             What ``prepare`` and ``apply`` raise; the step is repeated by the next call.
         """
-        if isinstance(self.client, Client):
-            return self._attend(prepare, apply, timeout)
-        return self._attend_awaited(prepare, apply, timeout)
+        return run_either(self.client, self._attend(prepare, apply, timeout))
 
     @both
     async def due(self, timeout: Timeout = 0) -> list[Transaction]:
@@ -169,32 +167,19 @@ class CommitSite(Generic[ClientT]):
                 gone.append(await self._steps.change(each, lambda it: it.writes_off(self.site)))
         return gone
 
-    # --- for either client
+    # --- inside
 
-    def _attend(self: CommitSite[Client], prepare: Any, apply: Any, timeout: Timeout) -> int:
-        due = self._work(timeout)
+    async def _attend(self: Any, prepare: Any, apply: Any, timeout: Timeout) -> int:
+        due = await settled(self._work(timeout))
         for each in due:
-            now = self._now(each)
+            now = await settled(self._now(each))
             if now is not None and now.is_open:
-                vote = prepare(now)
-                now = self.vote(now, vote is True, vote if isinstance(vote, str) else "")
+                vote = await settled(prepare(now))
+                reason = vote if isinstance(vote, str) else ""
+                now = await settled(self.vote(now, vote is True, reason))
             if now is not None and not now.is_open and now.waits_for(self.site):
-                apply(now)
-                self._done(now)
-        return len(due)
-
-    async def _attend_awaited(
-        self: CommitSite[AsyncClient], prepare: Any, apply: Any, timeout: Timeout
-    ) -> int:
-        due = await self._work(timeout)
-        for each in due:
-            now = await self._now(each)
-            if now is not None and now.is_open:
-                vote = await prepare(now)
-                now = await self.vote(now, vote is True, vote if isinstance(vote, str) else "")
-            if now is not None and not now.is_open and now.waits_for(self.site):
-                await apply(now)
-                await self._done(now)
+                await settled(apply(now))
+                await settled(self._done(now))
         return len(due)
 
     @both

@@ -34,6 +34,7 @@ from coordinator.client import (
     ElectionStream,
     ElectionView,
     both,
+    run_either,
 )
 from recipes.candidates import CandidateQueue
 from recipes.contender import obtain
@@ -41,7 +42,7 @@ from recipes.context import Context, Holding
 from recipes.grant import Grant
 from recipes.guards.raising import Guard
 from recipes.handing_over import HandingOver
-from recipes.leading import lead_again, lead_again_async
+from recipes.leading import lead_again
 from recipes.options import FOREVER, Options, Timeout, WhenUnsure, name_of, wait_ms_of
 from recipes.resuming import LeadershipFile, checked_file
 from recipes.weights import checked_weight
@@ -169,8 +170,7 @@ class Election(HandingOver[ClientT]):
             RequestError: this candidate is refused.
             What ``work`` raises, but LockLostError.
         """
-        is_sync = isinstance(self.client, Client)
-        return lead_again(self, work) if is_sync else lead_again_async(self, work)
+        return run_either(self.client, lead_again(self, work))
 
     @both
     async def who(self) -> ElectionView:

@@ -27,14 +27,13 @@ itself comes through unchanged.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import wraps
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from coordinator.client import AsyncClient, Client, connect, expect_client
+from coordinator.client import AsyncClient, Client, run_either, settled
 from coordinator.errors import BadArgumentsError, LockTimeoutError
-from recipes.finishing import finishing, finishing_async
+from recipes.decorating import decorated
+from recipes.finishing import finishing
 from recipes.grant import Grant
 from recipes.lock import Lock
 from recipes.options import LockOptions, name_of
@@ -77,20 +76,14 @@ def execute_exclusive(
         LockLostError: the lock was lost while the task ran.
         All else that ``Lock.acquire`` raises, and what the task raises.
     """
-    if isinstance(client, Client):
-        with finishing(Lock(client, key, **options)) as grant:
-            return task(grant)
-    return _execute(client, key, task, options)
+    return run_either(client, _execute(client, key, task, options))
 
 
 async def _execute(
-    client: AsyncClient,
-    key: str,
-    task: Callable[[Grant[AsyncClient]], Awaitable[T]],
-    options: LockOptions,
-) -> T:
-    async with finishing_async(Lock(client, key, **options)) as grant:
-        return await task(grant)
+    client: Client | AsyncClient, key: str, task: Callable[[Any], Any], options: LockOptions
+) -> Any:
+    async with finishing(Lock(client, key, **options)) as grant:
+        return await settled(task(grant))
 
 
 @overload
@@ -193,56 +186,28 @@ class exclusive(Generic[SkipT]):
         options: LockOptions = {"label": label, **self._options}
         if self._skips:
             options["timeout"] = 0
-        decorate = self._awaited if inspect.iscoroutinefunction(task) else self._plain
-        return decorate(task, options)
 
-    def _name(self, args: Any, kwargs: Any) -> str:
-        return name_of(self._key(*args, **kwargs) if callable(self._key) else self._key, "key")
+        async def steps(client: Client | AsyncClient, args: Any, kwargs: Any) -> Any:
+            has_begun = False
 
-    def _plain(self, task: Callable[..., T], options: LockOptions) -> Callable[..., T | None]:
-        @wraps(task)
-        def call(*args: Any, **kwargs: Any) -> T | None:
-            name, has_begun = self._name(args, kwargs), False
-
-            def run(grant: Grant[Client]) -> T:
+            def run(grant: Grant[Any]) -> Any:
                 nonlocal has_begun
                 has_begun = True
                 return task(grant, *args, **kwargs)
 
             try:
-                if self._client is None:
-                    with connect() as client:
-                        return execute_exclusive(client, name, run, **options)
-                expect_client(self._client, Client, f"exclusive({name!r})")
-                assert isinstance(self._client, Client)
-                return execute_exclusive(self._client, name, run, **options)
+                return await _execute(client, self._name(*args, **kwargs), run, options)
             except LockTimeoutError:
                 if has_begun or not self._skips:  # the task may wait for other locks
                     raise
                 return None
 
-        return call
+        return decorated(
+            task,
+            self._client,
+            lambda *args, **kwargs: f"exclusive({self._name(*args, **kwargs)!r})",
+            steps,
+        )
 
-    def _awaited(self, task: Callable[..., Coroutine[Any, Any, T]], options: LockOptions) -> Any:
-        @wraps(task)
-        async def call(*args: Any, **kwargs: Any) -> T | None:
-            name, has_begun = self._name(args, kwargs), False
-
-            def run(grant: Grant[AsyncClient]) -> Coroutine[Any, Any, T]:
-                nonlocal has_begun
-                has_begun = True
-                return task(grant, *args, **kwargs)
-
-            try:
-                if self._client is None:
-                    async with connect() as client:
-                        return await _execute(client, name, run, options)
-                expect_client(self._client, AsyncClient, f"exclusive({name!r})")
-                assert isinstance(self._client, AsyncClient)
-                return await _execute(self._client, name, run, options)
-            except LockTimeoutError:
-                if has_begun or not self._skips:
-                    raise
-                return None
-
-        return call
+    def _name(self, *args: Any, **kwargs: Any) -> str:
+        return name_of(self._key(*args, **kwargs) if callable(self._key) else self._key, "key")

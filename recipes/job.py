@@ -30,9 +30,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any, Generic, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both
+from coordinator.client import AsyncClient, Client, ClientT, both, run_either, settled
 from coordinator.errors import CoordinatorError, LockTimeoutError
-from recipes.finishing import finishing, finishing_async
+from recipes.finishing import finishing
 from recipes.grant import Grant
 from recipes.job_ledger import CatchUp, Guarantee, JobRun, Policy
 from recipes.job_run import JobReply, Run
@@ -114,9 +114,7 @@ class Job(Generic[ClientT]):
                 what is recorded. Or the leader's clock is far ahead.
             All else that ``Lock.acquire`` raises, and what the work raises.
         """
-        if isinstance(self.client, Client):
-            return self._run(work)
-        return self._run_awaited(work)
+        return run_either(self.client, self._run(work))
 
     @both
     async def wait(self, timeout: Timeout) -> bool:
@@ -146,61 +144,33 @@ class Job(Generic[ClientT]):
                 return False
             await asyncio.sleep(min(left_s, max(until_s, rest_s), _LOOK_S))
 
-    # --- for either client
+    # --- inside
 
-    def _run(self: Job[Client], work: Callable[[Run[Client]], Any]) -> JobReply:
-        agenda = self._look()
+    async def _run(self: Any, work: Callable[[Run[Any]], Any]) -> JobReply:
+        agenda = await settled(self._look())
         if not agenda.is_due:
             return JobReply("done", (), agenda.next_ms, agenda.jump_ms)
         runs: list[JobRun] = []
         has_begun = False
         try:
-            with finishing(self._lock(), is_recorded=True) as grant:
+            async with finishing(self._lock(), is_recorded=True) as grant:
                 has_begun = True
-                agenda = self._begin(grant, agenda.jump_ms)
+                agenda = await settled(self._begin(grant, agenda.jump_ms))
                 for start_ms in agenda.plan.starts:
-                    run = self._start(start_ms, agenda, grant)
+                    run = await settled(self._start(start_ms, agenda, grant))
                     if run is None:
                         continue
                     try:
-                        result = work(run)
+                        result = await settled(work(run))
                     except Exception as error:
-                        self._fail(run, error)
+                        await settled(self._fail(run, error))
                         raise
-                    runs.append(self._finish(run, result))
+                    runs.append(await settled(self._finish(run, result)))
         except LockTimeoutError:
             if has_begun:
                 raise
             return JobReply("busy", jump_ms=agenda.jump_ms)
-        return _reply(agenda, runs)
-
-    async def _run_awaited(
-        self: Job[AsyncClient], work: Callable[[Run[AsyncClient]], Awaitable[Any]]
-    ) -> JobReply:
-        agenda = await self._look()
-        if not agenda.is_due:
-            return JobReply("done", (), agenda.next_ms, agenda.jump_ms)
-        runs: list[JobRun] = []
-        has_begun = False
-        try:
-            async with finishing_async(self._lock(), is_recorded=True) as grant:
-                has_begun = True
-                agenda = await self._begin(grant, agenda.jump_ms)
-                for start_ms in agenda.plan.starts:
-                    run = await self._start(start_ms, agenda, grant)
-                    if run is None:
-                        continue
-                    try:
-                        result = await work(run)
-                    except Exception as error:
-                        await self._fail(run, error)
-                        raise
-                    runs.append(await self._finish(run, result))
-        except LockTimeoutError:
-            if has_begun:
-                raise
-            return JobReply("busy", jump_ms=agenda.jump_ms)
-        return _reply(agenda, runs)
+        return JobReply("ran" if runs else "done", tuple(runs), agenda.next_ms, agenda.jump_ms)
 
     def _lock(self) -> Lock[ClientT]:
         return Lock(self.client, lock_name_of(self.name), timeout=self._timeout, label=self._by)
@@ -228,7 +198,3 @@ class Job(Generic[ClientT]):
             await self._steps.fail(run, f"{type(error).__name__}: {error}")
         except CoordinatorError as also:
             error.add_note(f"the failed run could not be recorded: {also.message}")
-
-
-def _reply(agenda: Agenda, runs: list[JobRun]) -> JobReply:
-    return JobReply("ran" if runs else "done", tuple(runs), agenda.next_ms, agenda.jump_ms)

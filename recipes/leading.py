@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TypeVar
+from typing import Any
 
-from coordinator.client import AsyncClient, Client
+from coordinator.client import AsyncClient, Client, entered, settled
 from coordinator.errors import (
     ClientClosedError,
     LockLostError,
@@ -17,8 +17,6 @@ from coordinator.errors import (
 )
 from recipes.context import Context
 from recipes.grant import Grant
-
-T = TypeVar("T")
 
 _AGAIN = (LockLostError, SessionError, UnavailableError, OutcomeUnknownError)
 """What a candidacy ends with that may go better the next time."""
@@ -39,18 +37,20 @@ class _Rests:
         await self._core.wait(self._core.retry_delay_ms(self._failures))
 
 
-def lead_again(election: Context[Grant[Client], Client], work: Callable[[Grant[Client]], T]) -> T:
-    """Run ``work`` in this thread whenever elected."""
-    rests = _Rests(election.client.core)
+async def lead_again(election: Context[Grant[Any], Any], work: Callable[[Grant[Any]], Any]) -> Any:
+    """Run ``work`` whenever elected, in this thread or task; for ``run_either``."""
+    client = election.client
+    rests = _Rests(client.core)
     is_main = threading.current_thread() is threading.main_thread()
+    is_to_interrupt = is_main and isinstance(client, Client)
     while True:
         is_final = False
         try:
-            with election as leadership:
+            async with entered(client, election) as leadership:
                 rests.begun()
                 try:
-                    with leadership.interrupting() if is_main else nullcontext():
-                        result = work(leadership)
+                    with leadership.interrupting() if is_to_interrupt else nullcontext():
+                        result = await settled(work(leadership))
                 finally:
                     is_final = not leadership.is_lost  # nor released: then it was handed over
                 if is_final:
@@ -60,29 +60,4 @@ def lead_again(election: Context[Grant[Client], Client], work: Callable[[Grant[C
         except _AGAIN:
             if is_final:
                 raise
-        election.client.call(rests.rest())
-
-
-async def lead_again_async(
-    election: Context[Grant[AsyncClient], AsyncClient],
-    work: Callable[[Grant[AsyncClient]], Awaitable[T]],
-) -> T:
-    """Run ``work`` in this task whenever elected."""
-    rests = _Rests(election.client)
-    while True:
-        is_final = False
-        try:
-            async with election as leadership:
-                rests.begun()
-                try:
-                    result = await work(leadership)
-                finally:
-                    is_final = not leadership.is_lost
-                if is_final:
-                    return result
-        except ClientClosedError:
-            raise
-        except _AGAIN:
-            if is_final:
-                raise
-        await rests.rest()
+        await settled(client.call(rests.rest()))

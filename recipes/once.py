@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, Literal, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both
+from coordinator.client import AsyncClient, Client, ClientT, both, run_either, settled
 from coordinator.errors import (
     BadArgumentsError,
     DataTooLargeError,
@@ -35,7 +35,7 @@ from coordinator.errors import (
     NoNodeError,
     OutcomeUnknownError,
 )
-from recipes.finishing import finishing, finishing_async
+from recipes.finishing import finishing
 from recipes.grant import Grant
 from recipes.lock import Lock
 from recipes.once_record import Attempt as Attempt
@@ -100,9 +100,7 @@ class Once(Generic[ClientT]):
                 key is too long.
             All else that ``Lock.acquire`` raises, and what the work raises.
         """
-        if isinstance(self.client, Client):
-            return self._run(key, work)
-        return self._run_awaited(key, work)
+        return run_either(self.client, self._run(key, work))
 
     @both
     async def look(self, key: str) -> Done | None:
@@ -145,51 +143,30 @@ class Once(Generic[ClientT]):
         await self._write(key, settled, None)
         return settled.end_of(key)
 
-    # --- for either client
-
-    def _run(self: Once[Client], key: str, work: Callable[[Attempt], Any]) -> Done:
-        if (known := self.look(key)) is not None:
-            return known
-        try:
-            with finishing(self._lock(key), is_recorded=True) as grant:
-                begun = self._begin(key, grant)
-                if isinstance(begun, Done):
-                    return begun
-                attempt, before = begun
-                try:
-                    result = work(attempt)
-                except NotDone:
-                    self._take_back(key, before, grant)
-                    raise
-                return self._finish(attempt, grant, result)
-        except LockTimeoutError:
-            if (known := self.look(key)) is not None:
-                return known
-            raise
-
-    async def _run_awaited(
-        self: Once[AsyncClient], key: str, work: Callable[[Attempt], Awaitable[Any]]
-    ) -> Done:
-        if (known := await self.look(key)) is not None:
-            return known
-        try:
-            async with finishing_async(self._lock(key), is_recorded=True) as grant:
-                begun = await self._begin(key, grant)
-                if isinstance(begun, Done):
-                    return begun
-                attempt, before = begun
-                try:
-                    result = await work(attempt)
-                except NotDone:
-                    await self._take_back(key, before, grant)
-                    raise
-                return await self._finish(attempt, grant, result)
-        except LockTimeoutError:
-            if (known := await self.look(key)) is not None:
-                return known
-            raise
-
     # --- the steps
+
+    async def _run(self: Any, key: str, work: Callable[[Attempt], Any]) -> Done:
+        known: Done | None = await settled(self.look(key))
+        if known is not None:
+            return known
+        try:
+            async with finishing(self._lock(key), is_recorded=True) as grant:
+                begun = await settled(self._begin(key, grant))
+                if isinstance(begun, Done):
+                    return begun
+                attempt, before = begun
+                try:
+                    result = await settled(work(attempt))
+                except NotDone:
+                    await settled(self._take_back(key, before, grant))
+                    raise
+                known = await settled(self._finish(attempt, grant, result))
+        except LockTimeoutError:
+            known = await settled(self.look(key))
+            if known is None:
+                raise
+        assert known is not None, "the work was done, here or elsewhere"
+        return known
 
     def _lock(self, key: str) -> Lock[ClientT]:
         return Lock(self.client, f"once:{key}", timeout=self._timeout)

@@ -14,13 +14,12 @@ be called for several intervals; the last result is returned.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
-from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
-from coordinator.client import AsyncClient, Client, connect, expect_client
+from coordinator.client import AsyncClient, Client, settled
+from recipes.decorating import decorated
 from recipes.job import Job
 from recipes.job_ledger import CatchUp, Guarantee
 from recipes.job_run import Run
@@ -83,36 +82,10 @@ class once_per:
     def __call__(self, task: Callable[Concatenate[Run[Client], P], T]) -> Callable[P, T | None]: ...
 
     def __call__(self, task: Callable[..., Any]) -> Callable[..., Any]:
-        if inspect.iscoroutinefunction(task):
-            return self._awaited(task)
-        return self._plain(task)
+        async def steps(client: Client | AsyncClient, args: Any, kwargs: Any) -> Any:
+            job: Job[Any] = Job(client, self._name, **self._options)
+            reply = await settled(job.run(lambda run: task(run, *args, **kwargs)))
+            return reply.result
 
-    def _plain(self, task: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(task)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            def work(run: Run[Client]) -> Any:
-                return task(run, *args, **kwargs)
-
-            if self._client is None:
-                with connect() as client:
-                    return Job(client, self._name, **self._options).run(work).result
-            expect_client(self._client, Client, f"once_per({self._name!r})")
-            assert isinstance(self._client, Client)
-            return Job(self._client, self._name, **self._options).run(work).result
-
-        return call
-
-    def _awaited(self, task: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-        @wraps(task)
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            async def work(run: Run[AsyncClient]) -> Any:
-                return await task(run, *args, **kwargs)
-
-            if self._client is None:
-                async with connect() as client:
-                    return (await Job(client, self._name, **self._options).run(work)).result
-            expect_client(self._client, AsyncClient, f"once_per({self._name!r})")
-            assert isinstance(self._client, AsyncClient)
-            return (await Job(self._client, self._name, **self._options).run(work)).result
-
-        return call
+        title = f"once_per({self._name!r})"
+        return decorated(task, self._client, lambda *_args, **_kwargs: title, steps)

@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from coordinator.client.retry import RetryPolicy as RetryPolicy
     from coordinator.client.session import Session as Session
     from coordinator.client.session import SessionState as SessionState
+    from coordinator.client.settling import settled as settled
     from coordinator.client.sync_and_async import AnyClientT as AnyClientT
     from coordinator.client.sync_and_async import ClientT as ClientT
     from coordinator.client.sync_and_async import both as both
+    from coordinator.client.sync_and_async import entered as entered
     from coordinator.client.sync_and_async import expect_client as expect_client
+    from coordinator.client.sync_and_async import run_either as run_either
     from coordinator.client.sync_client import BlockingStream as BlockingStream
     from coordinator.client.sync_client import Client as Client
     from coordinator.client.transport import Request as Request
@@ -92,7 +95,15 @@ _HOMES = {
     "coordinator.client.probing": ("HealthProbe",),
     "coordinator.client.retry": ("RetryPolicy",),
     "coordinator.client.session": ("Session", "SessionState"),
-    "coordinator.client.sync_and_async": ("AnyClientT", "ClientT", "both", "expect_client"),
+    "coordinator.client.settling": ("settled",),
+    "coordinator.client.sync_and_async": (
+        "AnyClientT",
+        "ClientT",
+        "both",
+        "entered",
+        "expect_client",
+        "run_either",
+    ),
     "coordinator.client.sync_client": ("BlockingStream", "Client"),
     "coordinator.client.transport": ("Request", "Response", "Transport"),
     "coordinator.client.watching": ("ChangeStream",),

@@ -25,15 +25,11 @@ from coordinator.client.modes import WatchKind as WatchKind
 from coordinator.client.operating import OperatorVerbs
 from coordinator.client.session import Session
 from coordinator.client.settings import ClientSettings
-from coordinator.client.updating import update_steps
+from coordinator.client.updating import updated
 from coordinator.client.watching import ChangeStream
 from coordinator.client.znode_verbs import ZnodeVerbs
 from coordinator.clock import Clock
-from coordinator.errors import (
-    BadVersionError,
-    ClientClosedError,
-    SessionExpiredError,
-)
+from coordinator.errors import ClientClosedError, SessionExpiredError
 from coordinator.model.events import WatchKind as EventKind
 from coordinator.model.events import WatchSelector
 from coordinator.model.history import GrantPage
@@ -113,15 +109,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
             TooManyRetriesError: after ``max_retries`` conflicts; this call changed nothing.
             NoNodeError, and all else that ``set`` raises but BadVersionError.
         """
-        steps = update_steps(self, path, change, max_retries, if_held)
-        answer: Any = None
-        while True:
-            try:
-                answer = await steps.send(answer)
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
-            except BadVersionError as error:
-                answer = error
+        return await updated(self, path, change, max_retries, if_held)
 
     def retry_delay_ms(self, failures: int) -> int:
         """Return how long to wait after so many failures, as the policy of ``connect`` says."""

@@ -12,15 +12,20 @@ with ``both``. What a caller gets depends on the client it was made with, and ty
 
     Counter(sync_client).increment()           # int
     await Counter(async_client).increment()    # int
+
+What calls a program's own functions in between, which run in the caller's thread, is written once
+with ``run_either``, ``settled`` and ``entered``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from coordinator.client.async_client import AsyncClient
+from coordinator.client.settling import run_here
 from coordinator.client.sync_client import Client
 from coordinator.errors import BadArgumentsError
 
@@ -100,6 +105,26 @@ if TYPE_CHECKING:
 
 else:
     both = _both  # a plain function, so that help, inspect and mock see an ordinary method
+
+
+def run_either(client: AsyncClient | Client, steps: Coroutine[Any, Any, T]) -> Any:
+    """Run ``steps`` here for a Client; return them, to be awaited, for an AsyncClient.
+
+    They await nothing but ``settled`` values and what is ``entered``; so with a Client they wait in
+    the thread that calls, and never suspend.
+    """
+    return run_here(steps) if isinstance(client, Client) else steps
+
+
+@asynccontextmanager
+async def entered(client: AsyncClient | Client, context: Any) -> AsyncIterator[Any]:
+    """Enter ``context`` by ``with`` for a Client, by ``async with`` for an AsyncClient."""
+    if isinstance(client, Client):
+        with context as given:
+            yield given
+    else:
+        async with context as given:
+            yield given
 
 
 _MADE_BY = {

@@ -34,13 +34,13 @@ from coordinator.client.async_client import AsyncClient, EventWord, WatchKind
 from coordinator.client.conditions import Conditions
 from coordinator.client.hints import CLIENT, missing
 from coordinator.client.loop_thread import LoopThread, Undo
+from coordinator.client.settling import run_here
 from coordinator.client.threads import Verbs
-from coordinator.client.updating import update_steps
+from coordinator.client.updating import updated
 from coordinator.client.watching import ChangeStream
 from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
-    BadVersionError,
     ClientClosedError,
     UnavailableError,
 )
@@ -253,17 +253,7 @@ class Client:
         Raises:
             TooManyRetriesError, and all else that ``AsyncClient.update`` raises.
         """
-        core = self.core
-        run = self.call if self.verbs is None else self.verbs.run
-        steps = update_steps(self.verbs or core, path, change, max_retries, if_held)
-        answer: Any = None
-        while True:
-            try:
-                answer = run(steps.send(answer))
-            except StopIteration as done:
-                return done.value  # type: ignore[no-any-return]
-            except BadVersionError as error:
-                answer = error
+        return run_here(updated(self, path, change, max_retries, if_held))
 
     def watch(
         self,

@@ -23,7 +23,8 @@ from coordinator.client.request_ids import (
     too_many_writes,
 )
 from coordinator.client.session import Session, WaitOverError
-from coordinator.client.stream.blocking import BlockingTransport, run_here
+from coordinator.client.settling import run_here
+from coordinator.client.stream.blocking import BlockingTransport
 from coordinator.client.stream.blocking_connection import BlockingLines
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.transport import Request, Response

@@ -164,3 +164,21 @@ def test_a_function_runs_exclusively_with_a_client_of_its_own(
             with pytest.raises(LockTimeoutError):
                 run_exclusive("nightly", lambda grant: grant.fencing_token, timeout=0)
         assert work() is not None
+
+
+def test_what_a_plain_function_raises_comes_through_unchanged() -> None:
+    """Also what means something else to the coroutine in which it runs."""
+    with serving() as url, connect(url) as client:
+        with pytest.raises(StopIteration, match="nothing left"):
+            execute_exclusive(client, "daily", lambda grant: _stopping())
+        with pytest.raises(KeyboardInterrupt):
+            execute_exclusive(client, "daily", lambda grant: _interrupted())
+        assert client.lock("daily").holders == ()
+
+
+def _stopping() -> None:
+    raise StopIteration("nothing left")
+
+
+def _interrupted() -> None:
+    raise KeyboardInterrupt

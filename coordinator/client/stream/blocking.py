@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable
 
 from coordinator.client.securing import ClientTls, cannot_connect
 from coordinator.client.stream.blocking_connection import BlockingConnection, BlockingLines
@@ -22,8 +21,6 @@ from coordinator.client.stream.sockets import SecuredBytes, secure
 from coordinator.client.transport import NotByStreamError, Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import ClientClosedError, CoordinatorError, ThrottledError, UnavailableError
-
-T = TypeVar("T")
 
 _CONNECT_MS_MAX = 2_000
 _CONNECT_S_MAX = _CONNECT_MS_MAX / 1000
@@ -35,16 +32,6 @@ _CLOSE_S_MAX = 1.0
 
 Instead = Callable[[str, Request, int], Response]
 """Sends a request in another way and waits for the response."""
-
-
-def run_here(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, in the thread that calls."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    work.close()
-    raise RuntimeError("expected a coroutine that waits in its thread, found one that suspends")
 
 
 class _Opening:
