@@ -28,13 +28,12 @@ from coordinator.client import AsyncClient, ChangeStream, ClientT, Create, both
 from coordinator.errors import (
     ClientClosedError,
     CoordinatorError,
-    NodeExistsError,
-    NoNodeError,
     UnavailableError,
 )
 from recipes.ephemeral import make, remove, unique_name
 from recipes.grant import Grant
 from recipes.lock import Lock
+from recipes.maybe_there import put, read
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of
 from recipes.paths import path_of
 from recipes.rw_lock import RWLock
@@ -104,7 +103,7 @@ class CachedValue(Generic[ClientT]):
         try:
             await self._drop()
             grant = await writing._acquire()
-            await self._write(value, grant)
+            await put(core, self._path, value, if_held=grant)
             return grant.fencing_token
         finally:
             core.chores.start(writing._release_until_known(), f"write {self._path} ends")
@@ -125,18 +124,6 @@ class CachedValue(Generic[ClientT]):
             await asyncio.wait({ending})
 
     # --- inside
-
-    async def _write(self, value: bytes, grant: Grant[ClientT]) -> None:
-        core = self.client.core
-        while True:
-            try:
-                await core.set(self._path, value, if_held=grant)
-                return
-            except NoNodeError:
-                pass
-            with suppress(NodeExistsError):
-                await core.create(self._path, value, parents="persistent", if_held=grant)
-                return
 
     async def _read(self) -> bytes:
         """Read the value under a grant, and keep both if no writer waits."""
@@ -165,10 +152,8 @@ class CachedValue(Generic[ClientT]):
         found = {each.path: each.data for each in page.znodes}
         is_asked = any(path.startswith(f"{self._asked}/") for path in found)
         if self._path not in found and page.next is not None:
-            try:
-                return (await core.get(self._path)).data, is_asked
-            except NoNodeError:
-                pass
+            znode = await read(core, self._path)
+            return self.default if znode is None else znode.data, is_asked
         return found.get(self._path, self.default), is_asked
 
     async def _until_asked(self, changes: ChangeStream) -> None:

@@ -43,6 +43,7 @@ from coordinator.errors import (
 from recipes.changes import until
 from recipes.commit_record import SITES_MAX, Transaction
 from recipes.commit_steps import CommitSteps
+from recipes.counts import checked_count
 from recipes.grant import Grant
 from recipes.lock import Lock
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
@@ -71,11 +72,9 @@ class CommitLog(Generic[ClientT]):
         timeout: Timeout = DEFAULT_TIMEOUT_S,
         keep: int = 100,
     ) -> None:
-        if isinstance(keep, bool) or not isinstance(keep, int) or not 1 <= keep <= KEEP_MAX:
-            raise BadArgumentsError(f"keep: expected 1 to {KEEP_MAX}, found {keep!r:.60}")
         wait_ms_of(timeout)
         self.client = client
-        self._keep = keep
+        self._keep = checked_count("keep", keep, KEEP_MAX)
         self._timeout = timeout
         self._steps = CommitSteps(client, name)
         self.name = self._steps.name

@@ -10,6 +10,7 @@ from coordinator.client import AsyncClient, Check, Create, Delete, Operation, Re
 from coordinator.errors import NoNodeError, ThrottledError, TooManyRetriesError
 from recipes.commit_record import Transaction
 from recipes.grant import Grant
+from recipes.maybe_there import read
 from recipes.options import name_of
 from recipes.paths import path_of, segment_of
 
@@ -41,9 +42,7 @@ class CommitSteps:
     async def read(self, key: str | int) -> Transaction | None:
         """Return the transaction; None when the log does not have it (any more)."""
         path = self.path_of(key)
-        try:
-            znode = await self._core.get(path)
-        except NoNodeError:
+        if (znode := await read(self._core, path)) is None:
             return None
         return Transaction.of(path, znode.data, znode.stat.czxid, znode.stat.version)
 

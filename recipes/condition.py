@@ -15,11 +15,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, Conditions, both
+from coordinator.client import AsyncClient, Client, ClientT, Conditions, both, run_either, settled
 from recipes.changes import until
 from recipes.flag import Marked
 from recipes.options import DEFAULT_TIMEOUT_S, FOREVER, Timeout, wait_ms_of
@@ -93,29 +92,14 @@ class Condition(Marked[ClientT]):
         def remaining() -> Timeout:
             return FOREVER if ends_ms is None else max(0, ends_ms - clock.monotonic_ms()) / 1000
 
-        if isinstance(self.client, Client):
-            return self._wait_for(check, remaining)
-        return self._awaited_for(check, remaining)
+        return run_either(self.client, self._wait_for(check, remaining))
 
-    def _wait_for(
-        self: Condition[Client], check: Callable[[], object], remaining: Callable[[], Timeout]
+    async def _wait_for(
+        self: Any, check: Callable[[], Any], remaining: Callable[[], Timeout]
     ) -> bool:
         while True:
-            seen = self.last()
-            if check():
+            seen = await settled(self.last())
+            if await settled(check()):
                 return True
-            if not self.wait(seen, remaining()):
-                return False
-
-    async def _awaited_for(
-        self: Condition[AsyncClient],
-        check: Callable[[], Awaitable[object] | object],
-        remaining: Callable[[], Timeout],
-    ) -> bool:
-        while True:
-            seen = await self.last()
-            found = check()
-            if await found if inspect.isawaitable(found) else found:
-                return True
-            if not await self.wait(seen, remaining()):
+            if not await settled(self.wait(seen, remaining())):
                 return False

@@ -28,6 +28,7 @@ from coordinator.errors import BadArgumentsError, BadVersionError, NoNodeError, 
 from recipes.configuration_snapshot import Snapshot, is_same, written
 from recipes.configuration_stream import Snapshots
 from recipes.configuration_versions import KeptVersions
+from recipes.counts import checked_count
 from recipes.options import name_of
 from recipes.paths import path_of
 
@@ -54,9 +55,7 @@ class Configuration(Generic[ClientT]):
         versions: int = 20,
         by: str | None = None,
     ) -> None:
-        is_number = isinstance(versions, int) and not isinstance(versions, bool)
-        if not is_number or not 1 <= versions <= VERSIONS_MAX:
-            raise BadArgumentsError(f"versions: expected 1 to {VERSIONS_MAX}, found {versions!r}")
+        checked_count("versions", versions, VERSIONS_MAX)
         self.client = client
         self.name = name_of(name)
         self._check = check

@@ -35,7 +35,7 @@ class Snapshot:
         return [each for each in names if _one(self.values, each) != _one(other.values, each)]
 
 
-def read(path: str, data: bytes, zxid: int, at_ms: int) -> Snapshot:
+def snapshot_of(path: str, data: bytes, zxid: int, at_ms: int) -> Snapshot:
     """Return the version that a znode has.
 
     Raises:
@@ -55,7 +55,7 @@ def read(path: str, data: bytes, zxid: int, at_ms: int) -> Snapshot:
 
 def current(path: str, data: bytes, stat: Stat) -> Snapshot:
     """Return the version that the znode of a configuration has now; see ``read``."""
-    return read(path, data, stat.mzxid, stat.mtime_ms)
+    return snapshot_of(path, data, stat.mzxid, stat.mtime_ms)
 
 
 def written(version: int, values: Mapping[str, Any], note: str, by: str) -> bytes:

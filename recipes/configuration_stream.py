@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Generic
 
 from coordinator.client import (
     AsyncClient,
@@ -27,8 +26,9 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from recipes.configuration_snapshot import Snapshot, current, read
+from recipes.configuration_snapshot import Snapshot, current, snapshot_of
 from recipes.configuration_versions import KeptVersions
+from recipes.ended_by_with import EndedByWith
 from recipes.options import FOREVER, Timeout, wait_ms_of
 
 _CONTACT_TIMEOUT_S = 1.0
@@ -37,7 +37,7 @@ _CONTACT_TIMEOUT_S = 1.0
 _NoAnswer = UnavailableError | OutcomeUnknownError
 
 
-class Snapshots(Generic[ClientT]):
+class Snapshots(EndedByWith[ClientT]):
     """The versions of a configuration, for ``for`` and ``async for``; never ends.
 
     ``with``, ``close`` or the client's end stop it. One ``next`` at a time; others wait for their
@@ -157,7 +157,7 @@ class Snapshots(Generic[ClientT]):
             elif event.data is None:
                 found = Snapshot(0, {})
             else:
-                found = read(event.path, event.data, change.zxid, change.wall_ms)
+                found = snapshot_of(event.path, event.data, change.zxid, change.wall_ms)
         return found
 
     def _unless_seen(self, found: Snapshot) -> Snapshot | None:
@@ -178,19 +178,8 @@ class Snapshots(Generic[ClientT]):
             if changes is not None:
                 await changes.close()
 
-    def __enter__(self: Snapshots[Client]) -> Snapshots[Client]:
-        expect_client(self.client, Client, "with")
-        return self
-
-    def __exit__(self: Snapshots[Client], *_exception: object) -> None:
-        self.close()
-
-    async def __aenter__(self: Snapshots[AsyncClient]) -> Snapshots[AsyncClient]:
-        expect_client(self.client, AsyncClient, "async with")
-        return self
-
-    async def __aexit__(self: Snapshots[AsyncClient], *_exception: object) -> None:
-        await self.close()
+    async def _end(self, error: BaseException | None) -> None:
+        await self._stop()
 
     def __iter__(self: Snapshots[Client]) -> Snapshots[Client]:
         expect_client(self.client, Client, "for")

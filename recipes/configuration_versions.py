@@ -11,8 +11,10 @@ from coordinator.client import (
     Operation,
     SetData,
 )
-from coordinator.errors import BadArgumentsError, NoNodeError
-from recipes.configuration_snapshot import Snapshot, current, read
+from coordinator.errors import NoNodeError
+from recipes.configuration_snapshot import Snapshot, current, snapshot_of
+from recipes.counts import checked_count
+from recipes.maybe_there import as_it_is, names_below, read
 
 _DELETED_AT_ONCE_MAX = 50
 
@@ -27,13 +29,9 @@ class KeptVersions:
 
     async def now(self) -> tuple[Snapshot, Check]:
         """Return what is there, and the condition that it still is."""
-        try:
-            znode = await self._core.get(self.path)
-        except NoNodeError:
-            return Snapshot(0, {}), Check(self.path, exists=False)
-        stat = znode.stat
-        is_there = Check(self.path, expected_version=stat.version, expected_czxid=stat.czxid)
-        return current(self.path, znode.data, stat), is_there
+        znode = await read(self._core, self.path)
+        now = Snapshot(0, {}) if znode is None else current(self.path, znode.data, znode.stat)
+        return now, as_it_is(self.path, znode)
 
     async def version(self, number: int) -> Snapshot:
         """Return one version.
@@ -41,25 +39,19 @@ class KeptVersions:
         Raises:
             NoNodeError: there is no such version, or it is not kept any more.
         """
-        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise BadArgumentsError(f"version: expected an integer from 0, found {number!r}")
-        path = self._path_of(number)
-        try:
-            znode = await self._core.get(path)
-        except NoNodeError:
+        path = self._path_of(checked_count("version", number, least=0))
+        znode = await read(self._core, path)
+        if znode is None:
             kept = ", ".join(str(int(each)) for each in await self.names())
             raise NoNodeError(
                 f"{self.path}: expected a version that is kept ({kept or 'none is'}), "
                 f"found {number}"
-            ) from None
-        return read(path, znode.data, znode.stat.czxid, znode.stat.ctime_ms)
+            )
+        return snapshot_of(path, znode.data, znode.stat.czxid, znode.stat.ctime_ms)
 
     async def names(self) -> list[str]:
         """Return the names of the znodes of all versions that are kept, the oldest first."""
-        try:
-            names = (await self._core.children(f"{self.path}/versions")).names
-        except NoNodeError:
-            return []
+        names = await names_below(self._core, f"{self.path}/versions")
         return [each for each in names if len(each) == 10 and each.isdecimal()]
 
     async def write(

@@ -22,7 +22,9 @@ import asyncio
 from typing import Generic
 
 from coordinator.client import Check, ClientT, Conditions, Create, Operation, Read, SetData, both
-from coordinator.errors import BadArgumentsError, NoNodeError, TooManyRetriesError
+from coordinator.errors import BadArgumentsError, TooManyRetriesError
+from recipes.counts import is_integer
+from recipes.maybe_there import read
 from recipes.options import name_of
 from recipes.paths import path_of
 
@@ -118,9 +120,8 @@ class Counter(Generic[ClientT]):
     # --- inside
 
     async def _look(self) -> int:
-        try:
-            znode = await self.client.core.get(self._path)
-        except NoNodeError:
+        znode = await read(self.client.core, self._path)
+        if znode is None:
             self._known = (0, Check(self._path, exists=False))
         else:
             self._learn(znode.data, znode.stat.version, znode.stat.czxid)
@@ -155,8 +156,8 @@ class Counter(Generic[ClientT]):
         self._known = (value, condition)
 
 
-def _check(what: str, given: object) -> None:
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise BadArgumentsError(f"{what}: expected an integer, found {given!r:.60}")
-    if not VALUE_MIN <= given <= VALUE_MAX:
-        raise BadArgumentsError(f"{what}: expected -2**63 to 2**63 - 1, found {given}")
+def _check(what: str, given: int) -> None:
+    if not is_integer(given) or not VALUE_MIN <= given <= VALUE_MAX:
+        raise BadArgumentsError(
+            f"{what}: expected an integer from -2**63 to 2**63 - 1, found {given!r:.60}"
+        )

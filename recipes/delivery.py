@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic
 
-from coordinator.client import (
-    AsyncClient,
-    Check,
-    Client,
-    ClientT,
-    Delete,
-    Operation,
-    SetData,
-    both,
-    expect_client,
-)
+from coordinator.client import Check, ClientT, Delete, Operation, SetData, both
 from coordinator.errors import (
     ClientClosedError,
     CoordinatorError,
@@ -27,12 +16,13 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
+from recipes.ended_by_with import EndedByWith
 from recipes.ephemeral import Ephemeral
 from recipes.work_item import WorkItem, delay_ms_of, delayed, to_dead
 
 
 @dataclass(slots=True, repr=False)
-class Delivery(Generic[ClientT]):
+class Delivery(EndedByWith[ClientT]):
     """An item in the hands of one worker, until ``ack``, ``nack`` or the end of its session.
 
     ``with`` acknowledges at its end, or returns the item with the exception as the reason. A caller
@@ -190,31 +180,14 @@ class Delivery(Generic[ClientT]):
 
     # --- with
 
-    def _end(self, error: BaseException | None) -> Coroutine[Any, Any, bool] | None:
+    async def _end(self, error: BaseException | None) -> None:
         if self._is_settled or self._going_on is not None:
-            return None
-        return self._ack() if error is None else self._nack(f"{type(error).__name__}: {error}")
-
-    def __enter__(self) -> Delivery[ClientT]:
-        expect_client(self.client, Client, "with")
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
-        assert isinstance(self.client, Client), "as it was entered"
-        if (ending := self._end(error)) is not None:
-            self.client.call(self._ended(ending, error))
-
-    async def __aenter__(self) -> Delivery[ClientT]:
-        expect_client(self.client, AsyncClient, "async with")
-        return self
-
-    async def __aexit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
-        if (ending := self._end(error)) is not None:
-            await self._ended(ending, error)
-
-    async def _ended(self, ending: Coroutine[Any, Any, bool], error: BaseException | None) -> None:
+            return
         try:
-            is_ours = await ending
+            if error is None:
+                is_ours = await self._ack()
+            else:
+                is_ours = await self._nack(f"{type(error).__name__}: {error}")
         except CoordinatorError:
             if error is None:
                 raise

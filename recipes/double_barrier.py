@@ -34,9 +34,11 @@ from coordinator.client import (
     Znode,
     both,
 )
-from coordinator.errors import BadArgumentsError, NoNodeError, NotOwnerError
+from coordinator.errors import BadArgumentsError, NotOwnerError
 from recipes.changes import until
+from recipes.counts import checked_count
 from recipes.ephemeral import Ephemeral, make, remove, unique_name
+from recipes.maybe_there import as_it_is, names_below, read
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
 from recipes.paths import path_of
 
@@ -48,11 +50,9 @@ class DoubleBarrier(Generic[ClientT]):
     """One member of the barrier ``name``; all name the same ``size``, 1 to 200."""
 
     def __init__(self, client: ClientT, name: str | int, size: int) -> None:
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= SIZE_MAX:
-            raise BadArgumentsError(f"size: expected 1 to {SIZE_MAX}, found {size!r}")
         self.client = client
         self.name = name_of(name)
-        self.size = size
+        self.size = checked_count("size", size, SIZE_MAX)
         self._path = path_of(ROOT, name)
         self._mine: Ephemeral | None = None
         self._round: tuple[str, frozenset[str]] = (self._path, frozenset())
@@ -118,10 +118,7 @@ class DoubleBarrier(Generic[ClientT]):
         directory, others = self._round
 
         async def look() -> bool | None:
-            try:
-                here = (await core.children(directory)).names
-            except NoNodeError:
-                return True
+            here = await names_below(core, directory)
             return True if others.isdisjoint(here) else None
 
         return await until(core, directory, "children", look, wait_ms_of(timeout)) is True
@@ -131,12 +128,8 @@ class DoubleBarrier(Generic[ClientT]):
     async def _come(self, session: Session) -> _Coming | None:
         """Create this member's znode in the next round; None if that has begun meanwhile."""
         core = self.client.core
-        try:
-            znode = await core.get(self._path)
-        except NoNodeError:
-            number, now = 0, Check(self._path, exists=False)
-        else:
-            number, now = _number_of(znode), _as_it_is(znode)
+        znode = await read(core, self._path)
+        number, now = 0 if znode is None else _number_of(znode), as_it_is(self._path, znode)
         path = f"{self._path}/round-{number:010d}/{unique_name(core, session)}"
         create = Create(path, b"", "ephemeral", session.session_id, parents="container")
         made = await make(core, session, path, [now], [create])
@@ -170,7 +163,7 @@ class DoubleBarrier(Generic[ClientT]):
         """Return who is in the round if it has begun; begin it if all are here."""
         core, directory = self.client.core, coming.made.path.rpartition("/")[0]
         znode = await core.get(self._path)
-        if _as_it_is(znode) == coming.now:
+        if as_it_is(self._path, znode) == coming.now:
             here = await core.children(directory, with_stat=True)
             first = sorted(zip(here.stats, here.names, strict=True))[: self.size]
             if len(first) < self.size:
@@ -202,8 +195,3 @@ def _number_of(znode: Znode) -> int:
         raise BadArgumentsError(
             f"{znode.path}: expected a DoubleBarrier, found {znode.data[:60]!r}"
         ) from None
-
-
-def _as_it_is(znode: Znode) -> Check:
-    stat = znode.stat
-    return Check(znode.path, expected_version=stat.version, expected_czxid=stat.czxid)

@@ -23,8 +23,8 @@ from __future__ import annotations
 from typing import Generic
 
 from coordinator.client import ClientT, Conditions, both
-from coordinator.errors import NodeExistsError, NoNodeError
 from recipes.changes import until
+from recipes.maybe_there import drop, put, read
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
 from recipes.paths import path_of
 
@@ -38,31 +38,14 @@ class Marked(Generic[ClientT]):
         self._path = path_of(root, name)
 
     async def _put(self, data: bytes, if_held: Conditions) -> None:
-        core = self.client.core
-        while True:
-            try:
-                await core.set(self._path, data, if_held=if_held)
-                return
-            except NoNodeError:
-                pass
-            try:
-                await core.create(self._path, data, parents="persistent", if_held=if_held)
-                return
-            except NodeExistsError:
-                continue  # another was first: this one is the later
+        await put(self.client.core, self._path, data, if_held=if_held)
 
     async def _remove(self, if_held: Conditions) -> bool:
-        try:
-            await self.client.core.delete(self._path, if_held=if_held)
-        except NoNodeError:
-            return False
-        return True
+        return await drop(self.client.core, self._path, if_held=if_held)
 
     async def _data(self) -> bytes | None:
-        try:
-            return (await self.client.core.get(self._path)).data
-        except NoNodeError:
-            return None
+        znode = await read(self.client.core, self._path)
+        return None if znode is None else znode.data
 
 
 class Flag(Marked[ClientT]):

@@ -18,10 +18,10 @@ from coordinator.client import AsyncClient, Change, ChangeStream, Event, Znode
 from coordinator.errors import (
     ClientClosedError,
     CompactedError,
-    NoNodeError,
     OutcomeUnknownError,
     UnavailableError,
 )
+from recipes.maybe_there import names_below, read
 
 MemberState = Literal["up", "draining", "down"]
 _AT_ONCE = 50
@@ -73,16 +73,7 @@ async def read_members(core: AsyncClient, path: str) -> dict[str, GroupMember]:
     Raises:
         UnavailableError: no member of the cluster answered in time.
     """
-    names: list[str] = []
-    after: str | None = None
-    while True:
-        try:
-            page = await core.children(path, after=after)
-        except NoNodeError:
-            break
-        names += page.names
-        if (after := page.next) is None:
-            break
+    names = await names_below(core, path)
     found: dict[str, GroupMember] = {}
     for begin in range(0, len(names), _AT_ONCE):
         some = names[begin : begin + _AT_ONCE]
@@ -93,10 +84,8 @@ async def read_members(core: AsyncClient, path: str) -> dict[str, GroupMember]:
 
 async def read_member(core: AsyncClient, path: str) -> GroupMember | None:
     """Return one member, None when it has gone or is none."""
-    try:
-        return GroupMember.of(await core.get(path))
-    except NoNodeError:
-        return None
+    znode = await read(core, path)
+    return None if znode is None else GroupMember.of(znode)
 
 
 class GroupStream:

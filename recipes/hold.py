@@ -26,8 +26,6 @@ from recipes.release_under_way import ReleaseUnderWay
 
 _AGAIN_S = 1.0
 
-_AGAIN_S = 1.0
-
 
 class Hold(CallsBack):
     """What was ``acquired`` from ``queue`` in the name of ``owner``; a bounded one is made in the

@@ -14,6 +14,7 @@ from itertools import islice, takewhile
 from typing import Any, Literal, get_args
 
 from coordinator.errors import BadArgumentsError
+from recipes.counts import checked_count
 from recipes.schedule import TIME_MS_MAX, Schedule
 from recipes.seconds import is_seconds
 
@@ -54,9 +55,7 @@ class Policy:
             ("attempts_max", self.attempts_max, 1_000_000),
             ("history", self.history, _HISTORY_MAX),
         ):
-            is_number = isinstance(number, int) and not isinstance(number, bool)
-            if not is_number or not 1 <= number <= most:
-                raise BadArgumentsError(f"{what}: expected 1 to {most}, found {number!r:.60}")
+            checked_count(what, number, most)
         if not is_seconds(self.grace):
             raise BadArgumentsError(f"grace: expected seconds from 0, found {self.grace!r:.60}")
 

@@ -14,11 +14,12 @@ from coordinator.client import (
     Operation,
     SetData,
 )
-from coordinator.errors import BadArgumentsError, DataTooLargeError, NoNodeError, RequestError
+from coordinator.errors import BadArgumentsError, DataTooLargeError, RequestError
 from recipes.grant import Grant
 from recipes.job_ledger import JobRun, Ledger, Plan, Policy
 from recipes.job_run import Run
 from recipes.leader_time import LeaderClock, refuse_far_ahead
+from recipes.maybe_there import read
 from recipes.options import name_of
 from recipes.paths import path_of
 from recipes.schedule import Schedule
@@ -196,19 +197,15 @@ class JobSteps:
 
     async def _read(self) -> tuple[Ledger, bool]:
         """Return the ledger as this client's job wants it, and whether there is one."""
-        try:
-            ledger = Ledger.of(self._path, (await self._client.core.get(self._path)).data)
-            is_there = True
-        except NoNodeError:
-            ledger, is_there = Ledger(self._schedule), False
+        znode = await read(self._client.core, self._path)
+        ledger = Ledger(self._schedule) if znode is None else Ledger.of(self._path, znode.data)
         catch_up, guarantee = self._policy.catch_up, self._policy.guarantee
         wanted = replace(ledger, schedule=self._schedule, catch_up=catch_up, guarantee=guarantee)
-        return wanted, is_there
+        return wanted, znode is not None
 
     async def _run_of(self, start_ms: int) -> JobRun | None:
-        try:
-            znode = await self._client.core.get(self._run_path(start_ms))
-        except NoNodeError:
+        znode = await read(self._client.core, self._run_path(start_ms))
+        if znode is None:
             return None
         return JobRun.of(znode.path, znode.data, znode.stat.mtime_ms)
 

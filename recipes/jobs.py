@@ -9,10 +9,11 @@ from typing import Generic
 from urllib.parse import unquote
 
 from coordinator.client import ClientT, both
-from coordinator.errors import BadArgumentsError, NoNodeError
+from coordinator.errors import BadArgumentsError
 from recipes.job_ledger import JobRun, Ledger, Policy
 from recipes.job_steps import NAME_CHARACTERS_MAX, ROOT, lock_name_of
 from recipes.leader_time import LeaderClock
+from recipes.maybe_there import drop, names_below, read
 from recipes.options import name_of
 from recipes.paths import path_of
 
@@ -85,15 +86,7 @@ class Jobs(Generic[ClientT]):
             BadArgumentsError: a znode there is no ledger, and ``on_unreadable`` is not given.
             UnavailableError, OutcomeUnknownError: no member answered in time.
         """
-        core, names, after = self.client.core, [], None
-        while True:
-            try:
-                page = await core.children(ROOT, after=after)
-            except NoNodeError:
-                return ()
-            names += [unquote(each) for each in page.names]
-            if (after := page.next) is None:
-                break
+        names = [unquote(each) for each in await names_below(self.client.core, ROOT)]
         views: list[JobView | None] = []
 
         async def view(name: str) -> JobView | None:
@@ -128,11 +121,7 @@ class Jobs(Generic[ClientT]):
         Raises:
             UnavailableError, OutcomeUnknownError: it was not removed; it may have been.
         """
-        try:
-            await self.client.core.delete(self._path(name), recursive=True)
-        except NoNodeError:
-            return False
-        return True
+        return await drop(self.client.core, self._path(name), recursive=True)
 
     def _path(self, name: str | int) -> str:
         return path_of(ROOT, name, characters_max=NAME_CHARACTERS_MAX)
@@ -140,18 +129,13 @@ class Jobs(Generic[ClientT]):
     async def _view(self, name: str) -> JobView | None:
         core, path = self.client.core, self._path(name)
         time = await core.shared(LeaderClock).read(core)
-        try:
-            ledger = Ledger.of(path, (await core.get(path)).data)
-            names = sorted((await core.children(path)).names, reverse=True)
-        except NoNodeError:
+        if (written := await read(core, path)) is None:
             return None
-        runs = []
-        for each in names:
-            try:
-                znode = await core.get(f"{path}/{each}")
-            except NoNodeError:  # removed in the meantime
-                continue
-            runs.append(JobRun.of(znode.path, znode.data, znode.stat.mtime_ms))
+        ledger, runs = Ledger.of(path, written.data), []
+        for each in sorted(await names_below(core, path), reverse=True):
+            znode = await read(core, f"{path}/{each}")
+            if znode is not None:  # not removed in the meantime
+                runs.append(JobRun.of(znode.path, znode.data, znode.stat.mtime_ms))
         running = None
         if ledger.open_ms is not None and runs:
             holder = (await core.lock(lock_name_of(name))).holder

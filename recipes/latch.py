@@ -18,8 +18,10 @@ from __future__ import annotations
 from typing import Generic
 
 from coordinator.client import Check, ClientT, Conditions, Create, Operation, Read, both
-from coordinator.errors import BadArgumentsError, NodeExistsError, NoNodeError
+from coordinator.errors import BadArgumentsError, NodeExistsError
 from recipes.changes import until
+from recipes.counts import checked_count
+from recipes.maybe_there import drop, read
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
 from recipes.paths import path_of, segment_of
 
@@ -31,11 +33,9 @@ class Latch(Generic[ClientT]):
     """The latch ``name``, which opens after ``count`` counts, 1 to 10,000."""
 
     def __init__(self, client: ClientT, name: str | int, count: int) -> None:
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= COUNT_MAX:
-            raise BadArgumentsError(f"count: expected 1 to {COUNT_MAX}, found {count!r}")
         self.client = client
         self.name = name_of(name)
-        self.count = count
+        self.count = checked_count("count", count, COUNT_MAX)
         self._path = path_of(ROOT, name)
 
     @both
@@ -105,17 +105,12 @@ class Latch(Generic[ClientT]):
             LockLostError: a grant of ``if_held`` does not hold; nothing was forgotten.
             UnavailableError, OutcomeUnknownError: nothing was forgotten; it may have been.
         """
-        try:
-            await self.client.core.delete(self._path, recursive=True, if_held=if_held)
-        except NoNodeError:
-            return False
-        return True
+        return await drop(self.client.core, self._path, recursive=True, if_held=if_held)
 
     async def _left(self) -> int | None:
         """Return how many are left, None if the latch is not there yet."""
-        try:
-            znode = await self.client.core.get(self._path)
-        except NoNodeError:
+        znode = await read(self.client.core, self._path)
+        if znode is None:
             return None
         if znode.data != str(self.count).encode():
             raise BadArgumentsError(

@@ -22,8 +22,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.client import AsyncClient
-from coordinator.errors import NodeExistsError, NoNodeError, UnavailableError
+from coordinator.errors import UnavailableError
 from recipes.job_ledger import time_text
+from recipes.maybe_there import put, read
 
 CLOCK = "/schedules/clock"
 AHEAD_MS_MAX = 86_400_000
@@ -82,7 +83,7 @@ class LeaderClock:
             await self._recall(core, path)
         asked_ms = core.clock.monotonic_ms()
         note = self._note(asked_ms, core.settings.timeout_ms) if boot else b""
-        now_ms = await _written(core, path, note, BOOT_TTL_MS if boot else None)
+        now_ms = (await put(core, path, note, ttl_ms=BOOT_TTL_MS if boot else None)).stat.mtime_ms
         jump_ms = self._follow(Reading(now_ms, asked_ms, core.clock.monotonic_ms()))
         own_ms = core.clock.wall_ms()
         if abs(own_ms - now_ms) <= abs(own_ms - (now_ms - self._doubted_ms)):
@@ -107,9 +108,8 @@ class LeaderClock:
 
     async def _recall(self, core: AsyncClient, path: str) -> None:
         """Go on from the last reading of this boot, if there is one."""
-        try:
-            znode = await core.get(path)
-        except NoNodeError:
+        znode = await read(core, path)
+        if znode is None:
             return
         try:
             said = json.loads(znode.data)
@@ -145,22 +145,3 @@ def refuse_far_ahead(core: AsyncClient, now_ms: int, accepted_ms: int) -> None:
             f"the leader's clock says {time_text(now_ms)}, this machine's {time_text(own_ms)}: "
             f"expected a difference below a day; nothing was run. Set the clock that is wrong"
         )
-
-
-async def _written(core: AsyncClient, path: str, data: bytes, ttl_ms: int | None) -> int:
-    while True:
-        try:
-            return (await core.set(path, data)).stat.mtime_ms
-        except NoNodeError:
-            pass
-        try:
-            made = await core.create(
-                path,
-                data,
-                mode="persistent" if ttl_ms is None else "ttl",
-                parents="persistent",
-                ttl_ms=ttl_ms,
-            )
-        except NodeExistsError:
-            continue
-        return made.stat.mtime_ms

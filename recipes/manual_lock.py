@@ -38,13 +38,13 @@ from coordinator.client import (
 from coordinator.errors import (
     BadArgumentsError,
     LockTimeoutError,
-    NoNodeError,
     NotOwnerError,
     TooManyRetriesError,
 )
 from recipes.changes import until
 from recipes.held_by_hand import ALARM_S_MAX, HeldByHand, alarm_ms_of, begin, checked
 from recipes.lock import Lock
+from recipes.maybe_there import as_it_is, read
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
 from recipes.paths import path_of
 
@@ -196,9 +196,7 @@ class ManualLock(Generic[ClientT]):
     # --- inside
 
     async def _holder(self) -> HeldByHand | None:
-        try:
-            znode = await self.client.core.get(self._path)
-        except NoNodeError:
+        if (znode := await read(self.client.core, self._path)) is None:
             return None
         stat, hold = znode.stat, ManualHold.of(znode.data) or ManualHold()
         return HeldByHand(self.name, hold, stat.ctime_ms, self._path, stat.czxid, stat.version)
@@ -210,12 +208,9 @@ class ManualLock(Generic[ClientT]):
         return await until(self.client.core, self._path, "znode", look, wait_ms) is True
 
     async def _history(self) -> tuple[tuple[EndedManualHold, ...], Check]:
-        try:
-            znode = await self.client.core.get(self._ended)
-        except NoNodeError:
-            return (), Check(self._ended, exists=False)
-        condition = Check(self._ended, expected_version=znode.stat.version)
-        return EndedManualHold.all_of(znode.data), condition
+        znode = await read(self.client.core, self._ended)
+        ended = () if znode is None else EndedManualHold.all_of(znode.data)
+        return ended, as_it_is(self._ended, znode)
 
     async def _plan(
         self, token: int | str, alarm_of: Callable[[HeldByHand, int], int]

@@ -5,19 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, Generic, get_args
+from typing import Any, get_args
 
-from coordinator.client import (
-    AsyncClient,
-    Check,
-    Client,
-    ClientT,
-    Create,
-    SessionState,
-    SetData,
-    both,
-    expect_client,
-)
+from coordinator.client import Check, ClientT, Create, SessionState, SetData, both
 from coordinator.errors import (
     BadArgumentsError,
     ClientClosedError,
@@ -25,12 +15,13 @@ from coordinator.errors import (
     NodeExistsError,
 )
 from recipes.changes import until
+from recipes.ended_by_with import EndedByWith
 from recipes.ephemeral import Ephemeral, make, remove
 from recipes.group_members import MemberState
 from recipes.seconds import is_seconds
 
 
-class Membership(Generic[ClientT]):
+class Membership(EndedByWith[ClientT]):
     """What ``Group.join`` returns; ``with`` leaves at its end."""
 
     def __init__(
@@ -203,19 +194,7 @@ class Membership(Generic[ClientT]):
         except (TypeError, ValueError, RecursionError) as error:
             raise BadArgumentsError(f"metadata: expected JSON values: {error}") from None
 
-    def __enter__(self) -> Membership[ClientT]:
-        expect_client(self.client, Client, "with")
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        assert isinstance(self.client, Client), "as it was entered"
-        self.client.call(self._leave())
-
-    async def __aenter__(self) -> Membership[ClientT]:
-        expect_client(self.client, AsyncClient, "async with")
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
+    async def _end(self, error: BaseException | None) -> None:
         await self._leave()
 
 

@@ -32,12 +32,12 @@ from coordinator.errors import (
     BadArgumentsError,
     DataTooLargeError,
     LockTimeoutError,
-    NoNodeError,
     OutcomeUnknownError,
 )
 from recipes.finishing import finishing
 from recipes.grant import Grant
 from recipes.lock import Lock
+from recipes.maybe_there import drop
 from recipes.once_record import Attempt as Attempt
 from recipes.once_record import Done as Done
 from recipes.once_record import NotDone as NotDone
@@ -121,11 +121,7 @@ class Once(Generic[ClientT]):
             BadArgumentsError: the key is too long.
             UnavailableError, OutcomeUnknownError: it was not removed; it may have been.
         """
-        try:
-            await self.client.core.delete(_path_of(key))
-        except NoNodeError:
-            return False
-        return True
+        return await drop(self.client.core, _path_of(key))
 
     @both
     async def settle(self, key: str, result: Any = None) -> Done:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from coordinator.client import AsyncClient
 from coordinator.errors import BadArgumentsError, NoNodeError
 from recipes.grant import Grant
+from recipes.maybe_there import read
 
 
 class NotDone(Exception):
@@ -78,11 +79,8 @@ class OnceRecord:
 
 async def read_record(core: AsyncClient, path: str) -> OnceRecord | None:
     """Return the record at ``path``, None if there is none."""
-    try:
-        znode = await core.get(path)
-    except NoNodeError:
-        return None
-    return OnceRecord.of(path, znode.data)
+    znode = await read(core, path)
+    return None if znode is None else OnceRecord.of(path, znode.data)
 
 
 async def write_record(

@@ -28,6 +28,7 @@ from typing import Any, Generic, overload
 
 from coordinator.client import AsyncClient, Client, ClientT, both
 from coordinator.errors import BadArgumentsError
+from recipes.counts import checked_count
 from recipes.ephemeral import unique_name
 from recipes.group import Group
 from recipes.group_members import GroupStream
@@ -65,14 +66,9 @@ class Partitioner(Generic[ClientT]):
         member: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        is_count = isinstance(partitions, int) and not isinstance(partitions, bool)
-        if not is_count or not 1 <= partitions <= PARTITIONS_MAX:
-            raise BadArgumentsError(
-                f"partitions: expected 1 to {PARTITIONS_MAX}, found {partitions!r}"
-            )
         self.client = client
         self.name = name_of(name)
-        self.partitions = partitions
+        self.partitions = checked_count("partitions", partitions, PARTITIONS_MAX)
         self.group = Group(client, name)
         self._member = member
         self._metadata = metadata

@@ -25,22 +25,21 @@ from typing import Any, Generic
 from coordinator.client import (
     AsyncClient,
     Check,
-    Client,
     ClientT,
     Create,
     Session,
     both,
-    expect_client,
 )
 from coordinator.errors import (
     BadArgumentsError,
     LockLostError,
     LockTimeoutError,
-    NoNodeError,
 )
 from recipes.changes import until
+from recipes.ended_by_with import EndedByWith
 from recipes.ephemeral import Ephemeral, make, remove
 from recipes.grant import Grant
+from recipes.maybe_there import listed, names_below
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of
 from recipes.paths import path_of, segment_of
 from recipes.semaphore import SIZE_MAX, Semaphore
@@ -109,20 +108,13 @@ class Pool(Generic[ClientT]):
         Raises:
             UnavailableError: no member answered in time.
         """
-        try:
-            page = await self.client.core.children(self._path, with_stat=True)
-        except NoNodeError:
-            return {}
-        held = zip(page.names, page.stats, strict=True)
+        held = await listed(self.client.core, self._path)
         return {self._segments.get(name, name): stat.czxid for name, stat in held}
 
     async def _claim(self, session: Session, made: list[Ephemeral]) -> Ephemeral | None:
         """Claim a free resource; None if there is none, which a change will end."""
         core = self.client.core
-        try:
-            taken = set((await core.children(self._path)).names)
-        except NoNodeError:
-            taken = set()
+        taken = set(await names_below(core, self._path))
         for segment in self._segments:
             if segment in taken:
                 continue
@@ -135,7 +127,7 @@ class Pool(Generic[ClientT]):
         return None
 
 
-class Borrowed(Generic[ClientT]):
+class Borrowed(EndedByWith[ClientT]):
     """A resource in use; ``with`` gives it back."""
 
     def __init__(
@@ -192,19 +184,7 @@ class Borrowed(Generic[ClientT]):
 
     give_back = both(_give_back)
 
-    def __enter__(self) -> Borrowed[ClientT]:
-        expect_client(self.client, Client, "with")
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        assert isinstance(self.client, Client), "as it was entered"
-        self.client.call(self._give_back())
-
-    async def __aenter__(self) -> Borrowed[ClientT]:
-        expect_client(self.client, AsyncClient, "async with")
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
+    async def _end(self, error: BaseException | None) -> None:
         await self._give_back()
 
 

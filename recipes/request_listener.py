@@ -18,6 +18,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from recipes.maybe_there import read
 from recipes.revoke_request import RequestRecord, RevokeRequest, directory_of
 
 OnAsked = Callable[[RevokeRequest], Awaitable[None] | None]
@@ -87,9 +88,7 @@ class RequestListener:
             if name in self._seen:
                 continue
             path = f"{self._directory}/{name}"
-            try:
-                znode = await self._core.get(path)
-            except NoNodeError:
+            if (znode := await read(self._core, path)) is None:
                 continue
             self._seen.add(name)
             record = RequestRecord.of(znode.data)

@@ -25,9 +25,10 @@ from dataclasses import dataclass
 from typing import Generic, Literal
 
 from coordinator.client import AsyncClient, Check, ClientT, Contender, Create, both
-from coordinator.errors import BadArgumentsError, NoNodeError, NotOwnerError
+from coordinator.errors import BadArgumentsError, NotOwnerError
 from recipes.changes import until
 from recipes.ephemeral import Ephemeral, make, remove, unique_name
+from recipes.maybe_there import read
 from recipes.options import name_of
 from recipes.revoke_request import AGREED, REFUSED, RequestRecord, directory_of
 from recipes.seconds import is_seconds
@@ -129,10 +130,8 @@ async def _answer(
     async def look() -> RevokeAnswer | None:
         nonlocal record
         stat = await core.exists(holder.path)
-        try:
-            record = RequestRecord.of((await core.get(made.path)).data) or record
-        except NoNodeError:
-            pass  # the session is ending
+        if (znode := await read(core, made.path)) is not None:  # else the session is ending
+            record = RequestRecord.of(znode.data) or record
         if stat is None or stat.czxid != token:
             return RevokeAnswer("ended", token, record.answer_reason)
         if record.answer == REFUSED:

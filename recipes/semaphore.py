@@ -23,6 +23,7 @@ from typing import Unpack
 from coordinator.client import ClientT, both
 from coordinator.errors import BadArgumentsError
 from recipes.contender import QueueContender
+from recipes.counts import checked_count
 from recipes.options import LockOptions, Options, name_of
 
 SIZE_MAX = 10_000
@@ -59,6 +60,4 @@ class Semaphore(QueueContender[ClientT]):
 
 def checked_size(size: int) -> int:
     """Return ``size`` if a semaphore can have it."""
-    if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= SIZE_MAX:
-        raise BadArgumentsError(f"size: expected 1 to {SIZE_MAX}, found {size!r}")
-    return size
+    return checked_count("size", size, SIZE_MAX)

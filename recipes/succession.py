@@ -34,6 +34,7 @@ from coordinator.errors import (
     NotOwnerError,
     UnavailableError,
 )
+from recipes.maybe_there import read
 from recipes.paths import path_of
 
 ROOT = "/candidacies"
@@ -167,12 +168,9 @@ def _still(view: ElectionView, name: str, epoch: int) -> Candidate:
 
 async def read_request(core: AsyncClient, name: str, epoch: int) -> SuccessionRequest | None:
     """Return what the elected of ``epoch`` is asked to do; None if nothing."""
-    try:
-        znode = await core.get(f"{directory_of(name)}/{REQUEST}")
-    except NoNodeError:
-        return None
-    request = SuccessionRequest.of(znode.data)
-    if request is None or request.epoch != epoch:
+    znode = await read(core, f"{directory_of(name)}/{REQUEST}")
+    request = None if znode is None else SuccessionRequest.of(znode.data)
+    if znode is None or request is None or request.epoch != epoch:
         return None
     return replace(request, zxid=znode.stat.mzxid)
 

@@ -16,6 +16,7 @@ from recipes.changes import until
 from recipes.delivery import Delivery
 from recipes.ephemeral import make
 from recipes.lock import Lock
+from recipes.maybe_there import read
 from recipes.options import FOREVER
 from recipes.work_item import CLAIM, WorkItem, to_dead
 
@@ -89,9 +90,7 @@ class Taking(Generic[ClientT]):
     async def _claimed(self, name: str) -> Delivery[ClientT] | None:
         """Return the item if it is still free now."""
         core, path = self.client.core, f"{self._path}/{name}"
-        try:
-            znode = await core.get(path)
-        except NoNodeError:
+        if (znode := await read(core, path)) is None:
             return None
         stat, item = znode.stat, WorkItem.of(znode.data)
         is_free = Check(

@@ -26,7 +26,9 @@ from dataclasses import dataclass
 from typing import Generic
 
 from coordinator.client import Check, ClientT, Create, Operation, Read, SetData, Stat, both
-from coordinator.errors import BadArgumentsError, NoNodeError, TooManyRetriesError
+from coordinator.errors import BadArgumentsError, TooManyRetriesError
+from recipes.counts import checked_count
+from recipes.maybe_there import read
 from recipes.options import Timeout, name_of, wait_ms_of
 from recipes.paths import path_of
 from recipes.seconds import is_seconds
@@ -77,12 +79,10 @@ class TokenBucket(Generic[ClientT]):
         self._path = path_of(ROOT, name)
         if not is_seconds(rate) or rate <= 0:
             raise BadArgumentsError(f"rate: expected permits a second, above 0; found {rate!r}")
-        if isinstance(burst, bool) or not isinstance(burst, int) or burst < 1:
-            raise BadArgumentsError(f"burst: expected an integer from 1, found {burst!r}")
         self.client = client
         self.name = name_of(name)
         self.rate = rate
-        self.burst = burst
+        self.burst = checked_count("burst", burst)
         self._known: _Level | None = None
         self._offset_ms = 0
         """What must be added to our own wall clock to agree with the members'."""
@@ -97,10 +97,7 @@ class TokenBucket(Generic[ClientT]):
             OutcomeUnknownError: no answer in time; the permits may have been taken.
             TooManyRetriesError: others took permits first, a hundred times in a row.
         """
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= self.burst:
-            raise BadArgumentsError(
-                f"count: expected an integer from 1 to {self.burst}, the burst; found {count!r}"
-            )
+        checked_count("count", count, self.burst)
         return await self._take_within(count, wait_ms_of(timeout))
 
     def chunk(self, size: int) -> TokenChunk[ClientT]:
@@ -119,9 +116,8 @@ class TokenBucket(Generic[ClientT]):
             BadArgumentsError: the bucket's znode is not one.
             UnavailableError: no member answered in time.
         """
-        try:
-            znode = await self.client.core.get(self._path)
-        except NoNodeError:
+        znode = await read(self.client.core, self._path)
+        if znode is None:
             self._known = None
             return self.burst
         self._known = _Level.of(self._path, znode.data, znode.stat)

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Generic, Protocol
+from typing import Protocol
 
-from coordinator.client import AsyncClient, Client, ClientT, Session, both, expect_client
-from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.client import ClientT, Session, both
+from coordinator.errors import CoordinatorError
+from recipes.counts import checked_count
+from recipes.ended_by_with import EndedByWith
 from recipes.options import Timeout, wait_ms_of
 
 
@@ -37,16 +39,12 @@ class Bucket(Protocol):
     async def _put_back(self, count: int) -> None: ...
 
 
-class TokenChunk(Generic[ClientT]):
+class TokenChunk(EndedByWith[ClientT]):
     """The permits of ``bucket`` that this client has at hand; made by ``TokenBucket.chunk``."""
 
     def __init__(self, client: ClientT, bucket: Bucket, size: int) -> None:
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= bucket.burst:
-            raise BadArgumentsError(
-                f"size: expected an integer from 1 to {bucket.burst}, the burst; found {size!r}"
-            )
         self.client = client
-        self.size = size
+        self.size = checked_count("size", size, bucket.burst)
         self._bucket = bucket
         self._guard = threading.Lock()
         self._left = 0
@@ -67,10 +65,7 @@ class TokenChunk(Generic[ClientT]):
             SessionExpiredError, UnhealthyError: this client has no session to take them under.
             All else that ``TokenBucket.take`` raises.
         """
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= self.size:
-            raise BadArgumentsError(
-                f"count: expected an integer from 1 to {self.size}, the chunk; found {count!r}"
-            )
+        checked_count("count", count, self.size)
         if self._spend(count):
             return True
         core, wait_ms = self.client.core, wait_ms_of(timeout)
@@ -124,25 +119,8 @@ class TokenChunk(Generic[ClientT]):
             self._left -= count
             return True
 
-    # --- with
-
-    async def _leave(self, error: BaseException | None) -> None:
+    async def _end(self, error: BaseException | None) -> None:
         try:
             await self._give_back()
         except CoordinatorError:
             pass  # the bucket refills by itself
-
-    def __enter__(self) -> TokenChunk[ClientT]:
-        expect_client(self.client, Client, "with")
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
-        assert isinstance(self.client, Client), "as it was entered"
-        self.client.call(self._leave(error))
-
-    async def __aenter__(self) -> TokenChunk[ClientT]:
-        expect_client(self.client, AsyncClient, "async with")
-        return self
-
-    async def __aexit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
-        await self._leave(error)

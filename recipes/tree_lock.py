@@ -21,7 +21,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from coordinator.client import ClientT
@@ -40,16 +40,11 @@ from recipes.hold import Hold
 from recipes.options import DEFAULT_TIMEOUT_S, Options, Timeout, WhenUnsure, name_of
 from recipes.tree_place import TreePlace
 
-T = TypeVar("T")
-
 _ROOT = "/locks"
 _NAME_CHARACTERS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _TRY_S_MAX = 2.0
 """How long one try looks for a member that can decide it, as ``Lock`` does."""
-_LEAVE_WAIT_S = 1.0
-_AGAIN_S = 0.5
-_KNOWN_S_MAX = 3_600.0
 
 
 class TreeLock(LockContender[Grant[ClientT], ClientT]):

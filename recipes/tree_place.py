@@ -27,7 +27,6 @@ T = TypeVar("T")
 
 _ROOT = "/locks"
 _BY_HAND_ROOT = "/manual-locks"
-_TRY_S_MAX = 2.0
 _LEAVE_WAIT_S = 1.0
 _AGAIN_S = 0.5
 _KNOWN_S_MAX = 3_600.0

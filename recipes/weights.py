@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from coordinator.client import AsyncClient, Candidate, Create
-from coordinator.errors import BadArgumentsError, NoNodeError
+from coordinator.errors import BadArgumentsError
+from recipes.counts import is_integer
 from recipes.ephemeral import make, remove, unique_name
+from recipes.maybe_there import names_below
 from recipes.succession import Choice, directory_of
 
 WEIGHT = 1
@@ -25,8 +27,7 @@ def checked_weight(weight: int | None) -> int | None:
     Raises:
         BadArgumentsError: it is something else.
     """
-    is_number = isinstance(weight, int) and not isinstance(weight, bool)
-    if weight is not None and not (is_number and 0 <= weight <= WEIGHT_MAX):
+    if weight is not None and not (is_integer(weight) and 0 <= weight <= WEIGHT_MAX):
         raise BadArgumentsError(
             f"weight: expected 0 (never elected) to {WEIGHT_MAX}, or None; found {weight!r}"
         )
@@ -50,19 +51,12 @@ async def announced(core: AsyncClient, name: str, weight: int) -> AsyncIterator[
 async def weights_of(core: AsyncClient, name: str) -> dict[str, int]:
     """Return the weights that were said, by session; the heaviest candidate of each."""
     found: dict[str, int] = {}
-    after: str | None = None
-    while True:
-        try:
-            page = await core.children(directory_of(name), after=after, limit=_PAGE)
-        except NoNodeError:
-            return found
-        for each in page.names:
-            head, _, weight = each.rpartition(".")
-            session_id = head.rpartition("-")[0]
-            if session_id and weight.isdecimal() and len(weight) <= len(str(WEIGHT_MAX)):
-                found[session_id] = max(int(weight), found.get(session_id, 0))
-        if (after := page.next) is None:
-            return found
+    for each in await names_below(core, directory_of(name)):
+        head, _, weight = each.rpartition(".")
+        session_id = head.rpartition("-")[0]
+        if session_id and weight.isdecimal() and len(weight) <= len(str(WEIGHT_MAX)):
+            found[session_id] = max(int(weight), found.get(session_id, 0))
+    return found
 
 
 def heaviest(weights: Mapping[str, int], above: int = -1) -> Choice:

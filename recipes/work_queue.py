@@ -29,10 +29,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import Generic
 
-from coordinator.client import ClientT, Conditions, Create, Delete, Operation, Stat, both
+from coordinator.client import ClientT, Conditions, Create, Delete, Operation, both
 from coordinator.errors import BadArgumentsError, NoNodeError, QuotaExceededError
 from recipes.changes import until
+from recipes.counts import checked_count
 from recipes.delivery import Delivery
+from recipes.maybe_there import listed, names_below, read
 from recipes.options import Timeout, name_of, wait_ms_of
 from recipes.paths import path_of
 from recipes.taking import Taking
@@ -83,13 +85,10 @@ class WorkQueue(Generic[ClientT]):
         attempts_max: int = 5,
         length_max: int = 10_000,
     ) -> None:
-        for what, given in (("attempts_max", attempts_max), ("length_max", length_max)):
-            if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-                raise BadArgumentsError(f"{what}: expected an integer from 1, found {given!r}")
         self.client = client
         self.name = name_of(name)
-        self.attempts_max = attempts_max
-        self.length_max = length_max
+        self.attempts_max = checked_count("attempts_max", attempts_max)
+        self.length_max = checked_count("length_max", length_max)
         self._path = path_of(ROOT, name, characters_max=_NAME_CHARACTERS_MAX)
         self._items = f"{self._path}/items"
 
@@ -179,7 +178,7 @@ class WorkQueue(Generic[ClientT]):
             UnavailableError: no member answered in time.
         """
         core = self.client.core
-        items, dead = await self._listed(self._items), await self._listed(f"{self._path}/dead")
+        items, dead = await listed(core, self._items), await listed(core, f"{self._path}/dead")
         free = [stat for _, stat in items if stat.num_children == 0]
         claims = [f"{self._items}/{name}/{CLAIM}" for name, stat in items if stat.num_children]
         held = 0
@@ -197,11 +196,9 @@ class WorkQueue(Generic[ClientT]):
         Raises:
             UnavailableError: no member answered in time.
         """
-        found = []
-        for name, _ in await self._listed(f"{self._path}/dead"):
-            try:
-                znode = await self.client.core.get(f"{self._path}/dead/{name}")
-            except NoNodeError:
+        found, core = [], self.client.core
+        for name in await names_below(core, f"{self._path}/dead"):
+            if (znode := await read(core, f"{self._path}/dead/{name}")) is None:
                 continue
             item = WorkItem.of(znode.data)
             found.append(DeadLetter(name, item.body, item.attempts, item.reason))
@@ -223,17 +220,3 @@ class WorkQueue(Generic[ClientT]):
         except NoNodeError:
             return False
         return True
-
-    # --- inside
-
-    async def _listed(self, path: str) -> list[tuple[str, Stat]]:
-        found: list[tuple[str, Stat]] = []
-        after: str | None = None
-        while True:
-            try:
-                page = await self.client.core.children(path, after=after, with_stat=True)
-            except NoNodeError:
-                return found
-            found += zip(page.names, page.stats, strict=True)
-            if (after := page.next) is None:
-                return found

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
 
-from coordinator.client import Create, Delete, IfHeld, SetData, connect
+from coordinator.client import Create, IfHeld, Request, SetData, connect
 from coordinator.errors import (
     BadArgumentsError,
     LockLostError,
@@ -228,43 +227,45 @@ async def test_a_change_between_the_look_and_the_watch_is_seen(world: MemoryClus
 
 
 @in_memory
-async def test_a_round_does_not_begin_with_who_has_just_left(
-    world: MemoryCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_round_does_not_begin_with_who_has_just_left(world: MemoryCluster) -> None:
     """All were there when the last one looked; one leaves before it begins the round."""
-    async with world.client() as client, world.client() as other:
-        guarded = client.guarded
+    networks, begun = [world.network(), world.network()], 0
+    async with world.client(networks[0]) as client, world.client(networks[1]) as other:
 
-        async def late(*arguments: Any, **options: Any) -> Any:
-            if any(isinstance(each, SetData) for each in options["then"]):
+        async def one_leaves(request: Request) -> None:
+            nonlocal begun
+            if b"\xa3set" in (request.body or b""):
+                begun += 1
                 leaving.cancel()
                 await asyncio.sleep(1)
-            return await guarded(*arguments, **options)
 
-        for each in (client, other):
-            monkeypatch.setattr(each, "guarded", late)
+        for network in networks:
+            network.before = one_leaves
         leaving = asyncio.create_task(DoubleBarrier(other, "g", 2).enter(60))
         await asyncio.sleep(1)
 
         assert not await DoubleBarrier(client, "g", 2).enter(5)
+        assert begun
 
 
 @in_memory
 async def test_who_gives_up_in_the_instant_when_the_round_begins_is_in_it(
-    world: MemoryCluster, monkeypatch: pytest.MonkeyPatch
+    world: MemoryCluster,
 ) -> None:
     """Its time was up, and before it left, the last one came: the others count on it."""
-    async with world.client() as client, world.client() as other:
-        guarded = client.guarded
+    network, has_come = world.network(), False
+    async with world.client(network) as client, world.client() as other:
 
-        async def late(*arguments: Any, **options: Any) -> Any:
-            if any(isinstance(each, Delete) for each in options["then"]):
+        async def last_comes(request: Request) -> None:
+            nonlocal has_come
+            if not has_come and b"\xa6delete" in (request.body or b""):
+                has_come = True
                 assert await DoubleBarrier(other, "g", 2).enter(60)
-            return await guarded(*arguments, **options)
 
-        monkeypatch.setattr(client, "guarded", late)
+        network.before = last_comes
 
         assert await DoubleBarrier(client, "g", 2).enter(1)
+        assert has_come
 
 
 @in_memory
