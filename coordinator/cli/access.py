@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from coordinator.client import AsyncClient
 from coordinator.clock import SystemClock
 from coordinator.errors import ConfigError
 from coordinator.model.access import Rule, Verb
-from coordinator.model.access_requests import TokenReply, Verdict
+from coordinator.model.access_requests import TokenReply
 from coordinator.wire.codec import to_body
 
 _DURATION = re.compile(r"([1-9]\d{0,5})([smhd])")
@@ -138,11 +138,8 @@ def whoami(settings: Settings) -> None:
     by = f", by {one_line(me.credential)}" if me.credential else ""
     click.echo(f"Access rights are {'on' if me.is_on else 'off: everybody may do everything'}.")
     click.echo(f"This client is {one_line(me.identity)}{by}.")
-    rows = [
-        (role.name, ",".join(rule.verbs), rule.prefix) for role in me.roles for rule in role.rules
-    ]
-    if rows:
-        show_table(("ROLE", "VERBS", "PREFIX"), rows)
+    if me.roles:
+        _show_rules([(role.name, rule) for role in me.roles for rule in role.rules])
 
 
 @access.command()
@@ -217,7 +214,11 @@ def list_roles(settings: Settings) -> None:
     if settings.is_json:
         click.echo(document([to_body(each) for each in roles]))
         return
-    rows = [(each.name, ",".join(rule.verbs), rule.prefix) for each in roles for rule in each.rules]
+    _show_rules([(each.name, rule) for each in roles for rule in each.rules])
+
+
+def _show_rules(rules: Sequence[tuple[str, Rule]]) -> None:
+    rows = [(role, ",".join(rule.verbs), rule.prefix) for role, rule in rules]
     show_table(("ROLE", "VERBS", "PREFIX"), rows)
 
 
@@ -348,17 +349,13 @@ def can(settings: Settings, who: str, verb_: str, resource: str) -> None:
 @verb
 def explain(settings: Settings, who: str, verb_: str, resource: str) -> None:
     """Show the rules by which WHO may do VERB, or what is missing."""
-
-    def show(verdict: Verdict) -> None:
-        if settings.is_json:
-            click.echo(document(to_body(verdict)))
-            return
-        click.echo(one_line(verdict.reason))
-        rows = [(each.role, ",".join(each.rule.verbs), each.rule.prefix) for each in verdict.rules]
-        if rows:
-            show_table(("ROLE", "VERBS", "PREFIX"), rows)
-
-    show(settings.run(lambda client: client.can(who, verb_, resource)))
+    verdict = settings.run(lambda client: client.can(who, verb_, resource))
+    if settings.is_json:
+        click.echo(document(to_body(verdict)))
+        return
+    click.echo(one_line(verdict.reason))
+    if verdict.rules:
+        _show_rules([(each.role, each.rule) for each in verdict.rules])
 
 
 def _until(expires_in_ms: int) -> int:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import document, note, one_line
+from coordinator.cli.output import EXIT_NOT_IN_TIME, document, note
 from coordinator.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
     from recipes.revoker import RevokeAnswer
 
-EXIT_STILL_HELD = 75
 _IN_WORDS = {
     "agreed": "its holder agreed, and has not released it in time",
     "refused": "its holder keeps it",
@@ -71,6 +70,6 @@ def ask(
         click.echo(answer.outcome)
         if answer.outcome in _IN_WORDS:
             because = f": {answer.reason}" if answer.reason else ""
-            note(one_line(f"lock {name!r}: {_IN_WORDS[answer.outcome]}{because}"))
+            note(f"lock {name!r}: {_IN_WORDS[answer.outcome]}{because}")
     if answer.outcome != "ended":
-        sys.exit(EXIT_STILL_HELD)
+        sys.exit(EXIT_NOT_IN_TIME)

@@ -8,10 +8,9 @@ import sys
 import click
 
 from coordinator.cli.connection import Settings, holder_options, lease_option, pass_settings
-from coordinator.cli.holder import EXIT_NOT_ACQUIRED
 from coordinator.cli.locks import WaitTime
 from coordinator.cli.once import CommandError, Runner, exiting_when_stopped
-from coordinator.cli.output import failing_well, note, show_error
+from coordinator.cli.output import EXIT_NOT_IN_TIME, failing_well, note, show_error
 from coordinator.cli.supervisor import Patience
 from coordinator.errors import LockTimeoutError
 
@@ -78,4 +77,4 @@ def borrow(
             sys.exit(error.ended.exit_code)
         except LockTimeoutError as error:
             show_error(error, settings.is_json)
-            sys.exit(EXIT_NOT_ACQUIRED)
+            sys.exit(EXIT_NOT_IN_TIME)

@@ -11,18 +11,24 @@ from urllib.parse import unquote
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import EXIT_REFUSED, document, note, one_line, show_table
+from coordinator.cli.output import (
+    EXIT_NOT_IN_TIME,
+    EXIT_REFUSED,
+    document,
+    note,
+    one_line,
+    show_list,
+)
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.wording import lasting, moment
 from coordinator.clock import SystemClock
-from coordinator.errors import LockTimeoutError, NoAuthError, NoNodeError
+from coordinator.errors import LockTimeoutError
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient, EndedManualHold
     from coordinator.client.locks import GrantReply
     from recipes.held_by_hand import HeldByHand
 
-EXIT_NOT_ACQUIRED = 75
 _LISTED_MAX = 1_000
 _AT_ONCE = 50
 _DIGITS_MAX = 19
@@ -100,7 +106,7 @@ def hold(
         held = settings.run(work)
     except LockTimeoutError as error:
         note(error.message)
-        sys.exit(EXIT_NOT_ACQUIRED)
+        sys.exit(EXIT_NOT_IN_TIME)
     click.echo(document(body_of(held)) if settings.is_json else str(held.fencing_token))
 
 
@@ -188,9 +194,7 @@ def extend(
         click.echo(f"{one_line(name)}: ends after {lasting(moved)} from now at the latest")
 
 
-async def _holder_for_a_time(
-    client: AsyncClient, name: str, which: int | str
-) -> GrantReply | None:
+async def _holder_for_a_time(client: AsyncClient, name: str, which: int | str) -> GrantReply | None:
     """Return the grant of the one who holds with a longest time, and is meant."""
     from coordinator.client.locks import GrantReply
 
@@ -210,34 +214,18 @@ def _token(text: str) -> int | str:
 async def holds_of(client: AsyncClient, name: str | None = None) -> list[HeldByHand]:
     """Return the locks that are held by hand, up to a thousand; or that of ``name``."""
     from recipes.manual_lock import ROOT, ManualLock
+    from recipes.maybe_there import names_below
 
     if name is not None:
         names = [name]
     else:
-        try:
-            page = await client.children(ROOT, limit=_LISTED_MAX)
-        except NoNodeError:
-            return []
-        names = [unquote(each) for each in page.names]
+        names = [unquote(each) for each in await names_below(client, ROOT)][:_LISTED_MAX]
     found: list[HeldByHand] = []
     for begin in range(0, len(names), _AT_ONCE):
         some = names[begin : begin + _AT_ONCE]
         held = await asyncio.gather(*(ManualLock(client, each).holder() for each in some))
         found += [each for each in held if each is not None]
     return found
-
-
-async def holder_by_hand(client: AsyncClient, name: str) -> str | None:
-    """Say by whom the lock is held by hand; None if it is not, or if that may not be seen."""
-    from recipes.manual_lock import ManualLock
-
-    try:
-        held = await ManualLock(client, name).holder()
-    except NoAuthError:
-        return None
-    if held is None:
-        return None
-    return one_line(f"held by hand by {held.hold.by}: {held.hold.note}")
 
 
 def body_of(held: HeldByHand) -> dict[str, Any]:
@@ -274,25 +262,20 @@ def lines_of_hold(held: HeldByHand) -> list[str]:
 
 def show_holds(settings: Settings, holds: list[HeldByHand]) -> None:
     """Write what is held by hand."""
-    if settings.is_json:
-        for each in holds:
-            click.echo(document(body_of(each)))
-    elif holds:
-        show_table(
-            ("LOCK", "TOKEN", "SINCE", "HELD", "ALARM AFTER", "BY", "NOTE"),
-            [
-                (
-                    each.lock,
-                    each.fencing_token,
-                    moment(each.since_ms),
-                    lasting(_held_ms(each)),
-                    lasting(each.hold.alarm_after_ms) if each.hold.alarm_after_ms else None,
-                    each.hold.by,
-                    each.hold.note,
-                )
-                for each in holds
-            ],
+    rows = [
+        (
+            each.lock,
+            each.fencing_token,
+            moment(each.since_ms),
+            lasting(_held_ms(each)),
+            lasting(each.hold.alarm_after_ms) if each.hold.alarm_after_ms else None,
+            each.hold.by,
+            each.hold.note,
         )
+        for each in holds
+    ]
+    heads = ("LOCK", "TOKEN", "SINCE", "HELD", "ALARM AFTER", "BY", "NOTE")
+    show_list(settings.is_json, map(body_of, holds), heads, rows)
 
 
 def _show_history(settings: Settings, name: str) -> None:
@@ -306,23 +289,21 @@ def _show_history(settings: Settings, name: str) -> None:
         *("fencing_token", "grant_id", "by", "note", "since_ms", "ended_ms"),
         *("released_by", "release_note"),
     )
-    if settings.is_json:
-        for each in ended:
-            click.echo(document({field: getattr(each, field) for field in fields}))
-    elif ended:
-        rows = [
-            (
-                each.fencing_token,
-                moment(each.since_ms),
-                moment(each.ended_ms),
-                each.by,
-                each.note,
-                each.released_by,
-                each.release_note,
-            )
-            for each in ended
-        ]
-        show_table(("TOKEN", "SINCE", "UNTIL", "BY", "NOTE", "RELEASED BY", "WHY"), rows)
+    bodies = [{field: getattr(each, field) for field in fields} for each in ended]
+    rows = [
+        (
+            each.fencing_token,
+            moment(each.since_ms),
+            moment(each.ended_ms),
+            each.by,
+            each.note,
+            each.released_by,
+            each.release_note,
+        )
+        for each in ended
+    ]
+    heads = ("TOKEN", "SINCE", "UNTIL", "BY", "NOTE", "RELEASED BY", "WHY")
+    show_list(settings.is_json, bodies, heads, rows)
 
 
 def _held_ms(held: HeldByHand) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 
 import click
 
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_table
 from coordinator.cli.seconds import Seconds
+from coordinator.cli.wording import moment
 from coordinator.client import AsyncClient
 from coordinator.client.ending_sessions import end_sessions
 from coordinator.model.status import MemberInfo, Status
@@ -105,7 +105,7 @@ def sessions(settings: Settings) -> None:
                 each.session_id,
                 each.timeout_ms,
                 each.ephemeral_count,
-                datetime.fromtimestamp(each.opened_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                moment(each.opened_ms),
                 each.address or None,
                 each.label or None,
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import document, one_line, show_table
+from coordinator.cli.output import show_list
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
@@ -50,21 +50,18 @@ def commit_log(settings: Settings, name: str, recover: bool, site: str | None) -
 
 def show(settings: Settings, found: list[Transaction]) -> None:
     """Write the transactions, one a line."""
-    if settings.is_json:
-        for each in found:
-            click.echo(document(_body(each)))
-    elif found:
-        rows = [
-            (
-                one_line(each.key),
-                each.state,
-                str(each.fencing_token),
-                one_line(", ".join(f"{site} {state}" for site, state in each.sites.items())),
-                one_line(each.reason),
-            )
-            for each in found
-        ]
-        show_table(("KEY", "STATE", "TOKEN", "SITES", "REASON"), rows)
+    rows = [
+        (
+            each.key,
+            each.state,
+            each.fencing_token,
+            ", ".join(f"{site} {state}" for site, state in each.sites.items()),
+            each.reason,
+        )
+        for each in found
+    ]
+    heads = ("KEY", "STATE", "TOKEN", "SITES", "REASON")
+    show_list(settings.is_json, map(_body, found), heads, rows)
 
 
 def _body(transaction: Transaction) -> dict[str, Any]:

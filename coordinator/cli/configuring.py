@@ -50,14 +50,9 @@ def config(context: click.Context) -> None:
 @verb
 def _list(settings: Settings) -> None:
     from recipes.configuration import ROOT
+    from recipes.maybe_there import names_below
 
-    async def work(client: AsyncClient) -> tuple[str, ...]:
-        try:
-            return (await client.children(ROOT)).names
-        except NoNodeError:
-            return ()
-
-    for name in settings.run(work):
+    for name in settings.run(lambda client: names_below(client, ROOT)):
         shown = unquote(name)
         click.echo(document({"name": shown}) if settings.is_json else one_line(shown))
 
@@ -190,10 +185,7 @@ def history(settings: Settings, name: str) -> None:
         for each in versions:
             _show(settings, each)
     elif versions:
-        rows = [
-            (str(each.version), moment(each.at_ms), one_line(each.by), one_line(each.note))
-            for each in versions
-        ]
+        rows = [(each.version, moment(each.at_ms), each.by, each.note) for each in versions]
         show_table(("VERSION", "AT", "BY", "NOTE"), rows)
 
 

@@ -8,6 +8,7 @@ read it again for the verb, and put it over the option before the verb.)
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coordinator.cli.output import failing_well
+from coordinator.cli.output import EXIT_SIGNAL_BASE, failing_well
 from coordinator.cli.seconds import Seconds
 from coordinator.errors import BadArgumentsError
 
@@ -81,9 +82,23 @@ class Settings:
         try:
             return asyncio.run(work())
         except asyncio.CancelledError:
-            sys.exit(128 + signal.SIGTERM)
+            sys.exit(EXIT_SIGNAL_BASE + signal.SIGTERM)
         except KeyboardInterrupt:
-            sys.exit(128 + signal.SIGINT)
+            sys.exit(EXIT_SIGNAL_BASE + signal.SIGINT)
+
+    def environ(self, lock: str, grant_id: str, fencing_token: int) -> dict[str, str]:
+        """Return the environment of a command that runs under this grant."""
+        environ = {
+            **os.environ,
+            "COORDINATOR_FENCING_TOKEN": str(fencing_token),
+            "COORDINATOR_LOCK_NAME": lock,
+            "COORDINATOR_GRANT_ID": grant_id,
+        }
+        if self.endpoints is not None:
+            environ["COORDINATOR_ENDPOINTS"] = self.endpoints
+        if isinstance(self.transport, str):
+            environ["COORDINATOR_TRANSPORT"] = self.transport
+        return environ
 
 
 pass_settings = click.make_pass_decorator(Settings, ensure=True)

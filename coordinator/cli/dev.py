@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -274,22 +274,31 @@ class Cluster:
             note(f"member {member}: {line}")
 
     async def _stop(self) -> None:
-        """SIGTERM, grace, SIGKILL; a second Ctrl-C shortens the grace."""
-        running = [each for each in self._processes.values() if each.poll() is None]
-        if running:
+        """End all; a second Ctrl-C shortens the grace."""
+        if any(each.poll() is None for each in self._processes.values()):
             click.echo("Stopping ...", err=True)
-        for process in running:
-            process.terminate()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _STOP_S
-        while any(each.poll() is None for each in running) and loop.time() < end:
-            if self._is_hurried.is_set():
-                break
-            await asyncio.sleep(0.02)
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        await end_members(self._processes.values(), _STOP_S, self._is_hurried.is_set)
+
+
+async def end_members(
+    processes: Iterable[subprocess.Popen[bytes]],
+    limit_s: float,
+    is_hurried: Callable[[], bool] = lambda: False,
+) -> None:
+    """End processes that run: SIGTERM, a grace of ``limit_s`` unless hurried, SIGKILL."""
+    running = [each for each in processes if each.poll() is None]
+    for process in running:
+        process.terminate()
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + limit_s
+    while any(each.poll() is None for each in running) and loop.time() < ends_s:
+        if is_hurried():
+            break
+        await asyncio.sleep(0.02)
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def transport_to(layout: Layout) -> HttpTransport:

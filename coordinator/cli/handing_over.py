@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import document, note, one_line
+from coordinator.cli.output import EXIT_NOT_IN_TIME, document, note, one_line
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient, Candidate
 
-EXIT_NOT_IN_TIME = 75
 _PATIENCE_S = 30.0
 
 

@@ -18,11 +18,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from coordinator.cli.by_hand import holder_by_hand
 from coordinator.cli.connection import Settings
-from coordinator.cli.output import note, show_error
+from coordinator.cli.output import (
+    EXIT_NOT_IN_TIME,
+    EXIT_NOT_STARTED,
+    EXIT_SIGNAL_BASE,
+    note,
+    show_error,
+)
 from coordinator.cli.probing import ProbeCommand, probed
-from coordinator.cli.supervisor import EXIT_SIGNAL_BASE, Ended, Patience, Reason, Supervisor
+from coordinator.cli.supervisor import Ended, Patience, Reason, Supervisor
 from coordinator.cli.wording import in_short
 from coordinator.client import AsyncClient
 from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
@@ -38,9 +43,6 @@ from coordinator.model.views import Candidate, Contender
 from recipes.contender import Queueing
 from recipes.request_listener import RequestListener
 from recipes.revoke_request import RevokeRequest
-
-EXIT_NOT_ACQUIRED = 75
-EXIT_UNAVAILABLE = 77
 
 _RELEASE_S = 3.0
 _TELL_S = 1.0
@@ -201,11 +203,11 @@ class Holder:
         holder: Contender | Candidate | None
         try:
             if job.room == "locks":
-                by_hand = await holder_by_hand(client, job.name)
-                if by_hand is not None:
-                    note(f"waiting for {job.title}, {by_hand}")
+                view = await client.lock(job.name)
+                if view.by_hand is not None:
+                    note(f"waiting for {job.title}: {view.by_hand}")
                     return
-                holder = (await client.lock(job.name)).holder
+                holder = view.holder
             else:
                 holder = (await client.election(job.name)).elected
         except CoordinatorError as error:
@@ -216,15 +218,8 @@ class Holder:
 
     def environ(self, acquired: Acquired) -> Mapping[str, str]:
         """Return the environment of the command."""
-        environ = dict(os.environ)
-        environ["COORDINATOR_FENCING_TOKEN"] = str(acquired.grant.fencing_token)
-        environ["COORDINATOR_LOCK_NAME"] = self.job.name
-        environ["COORDINATOR_GRANT_ID"] = acquired.grant.grant_id
-        if self.settings.endpoints is not None:
-            environ["COORDINATOR_ENDPOINTS"] = self.settings.endpoints
-        if isinstance(self.settings.transport, str):
-            environ["COORDINATOR_TRANSPORT"] = self.settings.transport
-        return environ
+        grant = acquired.grant
+        return self.settings.environ(self.job.name, grant.grant_id, grant.fencing_token)
 
 
 async def give_back(queue: Queueing, acquired: Acquired) -> None:
@@ -260,10 +255,10 @@ def finished(settings: Settings, holder: Holder, run: Callable[[], Ended]) -> in
         ending = run()
     except LockTimeoutError as error:
         show_error(error, settings.is_json)
-        return EXIT_NOT_ACQUIRED
+        return EXIT_NOT_IN_TIME
     except (UnavailableError, OutcomeUnknownError, SessionError) as error:
         show_error(error, settings.is_json)
-        return EXIT_UNAVAILABLE
+        return EXIT_NOT_STARTED
     except (asyncio.CancelledError, KeyboardInterrupt):
         return holder.exit_code_by_signal or EXIT_SIGNAL_BASE + signal.SIGINT
     if ending.message:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import EXIT_REFUSED, document, note, one_line, show_table
+from coordinator.cli.output import EXIT_REFUSED, document, note, one_line, show_list, show_table
 from coordinator.cli.wording import lasting, moment
 
 if TYPE_CHECKING:
@@ -63,23 +63,20 @@ def jobs(settings: Settings, name: str | None, forget: bool) -> None:
 
 
 def _show_all(settings: Settings, views: tuple[JobView, ...]) -> None:
-    if settings.is_json:
-        for view in views:
-            click.echo(document(_as_json(view)))
-    elif views:
-        rows = [
-            (
-                view.name,
-                view.ledger.schedule.text,
-                None if view.last is None else moment(view.last.start_ms),
-                None if view.next_ms is None else moment(view.next_ms),
-                lasting(view.late_ms) if view.late_ms else None,
-                state_of(view),
-                view.trouble or None,
-            )
-            for view in views
-        ]
-        show_table(("NAME", "SCHEDULE", "LAST", "NEXT", "LATE", "STATE", "TROUBLE"), rows)
+    rows = [
+        (
+            view.name,
+            view.ledger.schedule.text,
+            None if view.last is None else moment(view.last.start_ms),
+            None if view.next_ms is None else moment(view.next_ms),
+            lasting(view.late_ms) if view.late_ms else None,
+            state_of(view),
+            view.trouble or None,
+        )
+        for view in views
+    ]
+    heads = ("NAME", "SCHEDULE", "LAST", "NEXT", "LATE", "STATE", "TROUBLE")
+    show_list(settings.is_json, map(_as_json, views), heads, rows)
 
 
 def _show_one(settings: Settings, view: JobView) -> None:

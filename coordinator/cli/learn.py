@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.ending_signals import ending_signals
-from coordinator.cli.output import failing_well, note, one_line
+from coordinator.cli.output import EXIT_SIGNAL_BASE, failing_well, note, one_line
 from coordinator.cli.parent_death import dying_with_parent
-from coordinator.cli.supervisor import EXIT_SIGNAL_BASE
 from coordinator.errors import BadArgumentsError, CoordinatorError
 
 if TYPE_CHECKING:

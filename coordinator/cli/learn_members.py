@@ -12,7 +12,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from coordinator.cli.dev import is_ready, transport_to
+from coordinator.cli.dev import end_members, is_ready, transport_to
 from coordinator.cli.dev_layout import (
     HOST,
     Layout,
@@ -108,17 +108,7 @@ class LearnMembers:
 
     async def stop(self) -> None:
         """End every member: TERM, a grace, KILL; then the relays."""
-        running = [each for each in self._processes.values() if each.poll() is None]
-        for process in running:
-            process.terminate()
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _STOP_S
-        while any(each.poll() is None for each in running) and loop.time() < end:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK_S)
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        await end_members(self._processes.values(), _STOP_S)
         for relay in self._relays:
             await relay.stop()
 

@@ -11,6 +11,7 @@ import click
 import coordinator
 from coordinator import build
 from coordinator.cli.connection import name_shared_options, shared_options
+from coordinator.cli.output import EXIT_SIGNAL_BASE
 
 _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     (
@@ -127,7 +128,7 @@ class SectionedGroup(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(128 + signal.SIGINT)
+            ctx.exit(EXIT_SIGNAL_BASE + signal.SIGINT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the verbs into the help, section by section."""

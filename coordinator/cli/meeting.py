@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import document, note
+from coordinator.cli.output import EXIT_NOT_IN_TIME, document, note
 from coordinator.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-
-EXIT_NOT_IN_TIME = 75
-"""As of ``lock``: what was waited for had not come."""
 
 _wait_option = click.option(
     "--wait",

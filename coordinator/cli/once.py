@@ -19,17 +19,19 @@ import click
 from click.core import ParameterSource
 
 from coordinator.cli.connection import Settings, holder_options, lease_option, pass_settings
-from coordinator.cli.holder import EXIT_UNAVAILABLE
 from coordinator.cli.locks import WaitTime
-from coordinator.cli.output import EXIT_REFUSED, document, failing_well, note, show_error
-from coordinator.cli.seconds import Seconds
-from coordinator.cli.supervisor import (
+from coordinator.cli.output import (
     EXIT_LOST,
+    EXIT_NOT_STARTED,
+    EXIT_REFUSED,
     EXIT_SIGNAL_BASE,
-    Ended,
-    Patience,
-    Supervisor,
+    document,
+    failing_well,
+    note,
+    show_error,
 )
+from coordinator.cli.seconds import Seconds
+from coordinator.cli.supervisor import Ended, Patience, Supervisor
 from coordinator.cli.wording import moment
 from coordinator.clock import SystemClock
 from coordinator.errors import (
@@ -150,12 +152,8 @@ class Runner:
     async def _run(
         self, grant: Grant[Any], token: int | None = None, **variables: str
     ) -> dict[str, int]:
-        environ = {**os.environ, **variables}
-        environ["COORDINATOR_FENCING_TOKEN"] = str(token or grant.fencing_token)
-        environ["COORDINATOR_LOCK_NAME"] = grant.lock
-        environ["COORDINATOR_GRANT_ID"] = grant.grant_id
-        if self._settings.endpoints is not None:
-            environ["COORDINATOR_ENDPOINTS"] = self._settings.endpoints
+        token = token or grant.fencing_token
+        environ = {**self._settings.environ(grant.lock, grant.grant_id, token), **variables}
         supervisor = Supervisor(SystemClock(), self._patience)
         try:
             supervisor.start(environ)
@@ -196,7 +194,7 @@ def exiting_when_stopped(settings: Settings, runner: Runner) -> Iterator[None]:
     except (UnavailableError, OutcomeUnknownError, SessionError) as error:
         show_error(error, settings.is_json)
         is_begun_before = "attempt" in error.fields  # of a key that runs at most once
-        sys.exit(EXIT_REFUSED if is_begun_before else EXIT_UNAVAILABLE)
+        sys.exit(EXIT_REFUSED if is_begun_before else EXIT_NOT_STARTED)
     except (asyncio.CancelledError, KeyboardInterrupt):
         sys.exit(EXIT_SIGNAL_BASE + (runner.signal_number or signal.SIGINT))
 

@@ -31,6 +31,15 @@ EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_UNAVAILABLE = 3
 EXIT_UNKNOWN = 4
+EXIT_NOT_IN_TIME = 75
+"""What was waited for, such as a lock, had not come."""
+EXIT_LOST = 76
+"""The command was ended because its lock was lost."""
+EXIT_NOT_STARTED = 77
+"""No member answered, so the command was not started."""
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+EXIT_SIGNAL_BASE = 128
 
 _MOVING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Controls and directions of text that JSON allows as they are, and halves of characters."""
@@ -108,6 +117,20 @@ def _leave_quietly() -> NoReturn:
     # once more when it flushes standard output at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)
+
+
+def show_list(
+    is_json: bool,
+    bodies: Iterable[Any],
+    heads: Sequence[str],
+    rows: Sequence[Sequence[object]],
+) -> None:
+    """Write ``bodies``, a document a line, or ``rows`` as a table; of nothing, nothing."""
+    if is_json:
+        for body in bodies:
+            click.echo(document(body))
+    elif rows:
+        show_table(heads, rows)
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import document, one_line, show_table
+from coordinator.cli.output import document, show_list
 from coordinator.cli.seconds import Seconds
 
 if TYPE_CHECKING:
@@ -83,13 +83,8 @@ def _show(settings: Settings, stats: QueueStats) -> None:
 
 
 def _show_dead(settings: Settings, letters: tuple[DeadLetter, ...]) -> None:
-    if settings.is_json:
-        for each in letters:
-            shown = each.body.decode("utf-8", errors="replace")
-            click.echo(document({**asdict(each), "body": shown}))
-    elif letters:
-        rows = [
-            (each.name, str(each.attempts), one_line(each.reason), one_line(repr(each.body[:60])))
-            for each in letters
-        ]
-        show_table(("ITEM", "ATTEMPTS", "REASON", "BODY"), rows)
+    bodies = [
+        {**asdict(each), "body": each.body.decode("utf-8", errors="replace")} for each in letters
+    ]
+    rows = [(each.name, each.attempts, each.reason, repr(each.body[:60])) for each in letters]
+    show_list(settings.is_json, bodies, ("ITEM", "ATTEMPTS", "REASON", "BODY"), rows)

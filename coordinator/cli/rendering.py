@@ -19,9 +19,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import document, note
+from coordinator.cli.output import (
+    EXIT_NOT_EXECUTABLE,
+    EXIT_NOT_FOUND,
+    EXIT_SIGNAL_BASE,
+    document,
+    note,
+)
 from coordinator.cli.parent_death import dying_with_parent
-from coordinator.cli.supervisor import EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, EXIT_SIGNAL_BASE
 from coordinator.errors import ConfigError, CoordinatorError
 from coordinator.stable_files import replace_file
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -10,9 +9,8 @@ from urllib.parse import unquote
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import document, one_line, show_table
+from coordinator.cli.output import document, show_list
 from coordinator.cli.wording import moment
-from coordinator.errors import NoNodeError
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
@@ -59,42 +57,32 @@ def services(settings: Settings, name: str | None, up: bool, watch: bool) -> Non
 
 async def _groups(client: AsyncClient) -> list[tuple[str, int]]:
     from recipes.group import ROOT
+    from recipes.maybe_there import listed
 
-    try:
-        names = (await client.children(ROOT)).names
-    except NoNodeError:
-        return []
-    stats = await asyncio.gather(*(client.exists(f"{ROOT}/{name}") for name in names))
-    counted = zip(names, stats, strict=True)
-    return [(unquote(name), stat.num_children) for name, stat in counted if stat is not None]
+    found = await listed(client, ROOT)
+    return [(unquote(name), stat.num_children) for name, stat in found]
 
 
 def _show_groups(settings: Settings, groups: list[tuple[str, int]]) -> None:
-    if settings.is_json:
-        for name, count in groups:
-            click.echo(document({"group": name, "members": count}))
-    elif groups:
-        show_table(("GROUP", "MEMBERS"), [(one_line(name), str(count)) for name, count in groups])
+    bodies = [{"group": name, "members": count} for name, count in groups]
+    show_list(settings.is_json, bodies, ("GROUP", "MEMBERS"), groups)
 
 
 def _show(settings: Settings, members: tuple[GroupMember, ...], up: bool) -> bool:
     chosen = [each for each in members if each.state == "up" or not up]
-    if settings.is_json:
-        for each in chosen:
-            click.echo(document(_body(each)))
-    elif chosen:
-        rows = [
-            (
-                one_line(each.name),
-                each.state,
-                moment(each.since_ms),
-                str(each.fencing_token),
-                one_line(document(each.metadata)),
-                one_line(each.reason),
-            )
-            for each in chosen
-        ]
-        show_table(("MEMBER", "STATE", "SINCE", "TOKEN", "METADATA", "REASON"), rows)
+    rows = [
+        (
+            each.name,
+            each.state,
+            moment(each.since_ms),
+            each.fencing_token,
+            document(each.metadata),
+            each.reason,
+        )
+        for each in chosen
+    ]
+    heads = ("MEMBER", "STATE", "SINCE", "TOKEN", "METADATA", "REASON")
+    show_list(settings.is_json, map(_body, chosen), heads, rows)
     return bool(chosen)
 
 

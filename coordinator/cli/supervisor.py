@@ -28,13 +28,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from coordinator.cli.output import (
+    EXIT_LOST,
+    EXIT_NOT_EXECUTABLE,
+    EXIT_NOT_FOUND,
+    EXIT_SIGNAL_BASE,
+)
 from coordinator.cli.watchdog import remove_ready
 from coordinator.clock import Clock
-
-EXIT_LOST = 76
-EXIT_NOT_EXECUTABLE = 126
-EXIT_NOT_FOUND = 127
-EXIT_SIGNAL_BASE = 128
 
 _RENEW_INTERVAL_MS = 100
 # Isolated and without site-packages: it starts in milliseconds and needs only this package.

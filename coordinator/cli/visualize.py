@@ -80,9 +80,7 @@ def _read(file: IO[str]) -> str:
     return text
 
 
-async def _record(
-    settings: Settings, client: AsyncClient, seconds: float, path: str
-) -> Film:
+async def _record(settings: Settings, client: AsyncClient, seconds: float, path: str) -> Film:
     from coordinator.learn.recording import record
 
     members = (await client.status()).members

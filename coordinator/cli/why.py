@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from coordinator.cli.by_hand import holder_by_hand
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, one_line
 from coordinator.cli.wording import counted, lasting, moment, who
@@ -34,14 +33,11 @@ class WaitLink:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All that is known of why a lock is as it is; ``last`` is the grant that ended last.
-
-    ``by_hand`` says by whom it is held by hand, if it is and that may be seen."""
+    """All that is known of why a lock is as it is; ``last`` is the grant that ended last."""
 
     view: LockView
     chain: tuple[WaitLink, ...]
     last: GrantRecord | None
-    by_hand: str | None = None
 
     def to_body(self) -> dict[str, Any]:
         """Return the answer of ``--json``."""
@@ -56,7 +52,6 @@ class Situation:
                 for link in self.chain
             ],
             "last_grant": None if self.last is None else to_body(self.last),
-            "by_hand": self.by_hand,
         }
 
 
@@ -89,7 +84,7 @@ async def look(client: AsyncClient, name: str) -> Situation:
     async for grant in client.grants(name):
         if not grant.is_held:
             last = _later(last, grant)
-    return Situation(view, tuple(chain), last, await holder_by_hand(client, name))
+    return Situation(view, tuple(chain), last)
 
 
 def _later(one: GrantRecord | None, other: GrantRecord) -> GrantRecord:
@@ -140,8 +135,8 @@ def lines_of(situation: Situation, now_ms: int) -> list[str]:
     """Return the situation in plain sentences, a line each; ``now_ms`` is a wall time."""
     view = situation.view
     lines = _held(view, now_ms)
-    if situation.by_hand is not None:
-        lines = [f"{one_line(view.lock)} is {situation.by_hand}."]
+    if view.by_hand is not None:
+        lines = [one_line(f"{view.lock} is {view.by_hand.removeprefix('it is ')}.")]
         for each in view.holders[:_SHOWN_MAX]:
             lines.append(f"{who(each)} has its turn, and waits for the end of that.")
     for link in situation.chain:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from datetime import UTC, datetime
 from typing import Any, BinaryIO, get_args
 
 import click
 
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, for_terminal, one_line, show_table
+from coordinator.cli.wording import moment
 from coordinator.client import AsyncClient, IfHeld, Session
 from coordinator.client.async_client import Mode
 from coordinator.errors import BadArgumentsError, NoNodeError
@@ -302,7 +302,7 @@ def stat(settings: Settings, path: str) -> None:
         return
     for name, value in body.items():
         shown = "-" if value is None else value
-        when = f"  ({_when(value)})" if name in {"ctime_ms", "mtime_ms"} else ""
+        when = f"  ({moment(value)})" if name in {"ctime_ms", "mtime_ms"} else ""
         click.echo(f"{name:<16} {shown}{when}")
 
 
@@ -338,9 +338,5 @@ def _long_row(name: str, stat: Stat) -> tuple[object, ...]:
         stat.num_children,
         stat.czxid,
         stat.ephemeral_owner,
-        _when(stat.mtime_ms),
+        moment(stat.mtime_ms),
     )
-
-
-def _when(wall_ms: int) -> str:
-    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from coordinator.cli.asking import EXIT_STILL_HELD
-from coordinator.cli.output import EXIT_REFUSED
+from coordinator.cli.output import EXIT_NOT_IN_TIME, EXIT_REFUSED
 from coordinator.client import connect
 from recipes import Lock, RevokeRequest
 from tests.cli.conftest import CommandLine
@@ -21,10 +20,10 @@ def test_the_answer_is_printed_and_its_exit_code_says_whether_it_is_held(
         lock = Lock(client, "gpu", owner="")
         grant = lock.acquire()
         silent = coordinator(*request, "--within", "0.05")
-        assert (silent.exit_code, silent.stdout) == (EXIT_STILL_HELD, "silent\n")
+        assert (silent.exit_code, silent.stdout) == (EXIT_NOT_IN_TIME, "silent\n")
         stop = grant.on_asked(lambda request: request.refuse(f"not for {request.by}"))
         refused = coordinator(*request)
-        assert (refused.exit_code, refused.stdout) == (EXIT_STILL_HELD, "refused\n")
+        assert (refused.exit_code, refused.stdout) == (EXIT_NOT_IN_TIME, "refused\n")
         assert "not for bob" in refused.stderr
         stop()
 

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from coordinator.cli.holder import EXIT_NOT_ACQUIRED
-from coordinator.cli.output import EXIT_USAGE
+from coordinator.cli.output import EXIT_NOT_IN_TIME, EXIT_USAGE
 from coordinator.client import connect
 from recipes import Pool
 from tests.cli.conftest import CommandLine
@@ -51,7 +50,7 @@ def test_each_command_has_a_resource_of_its_own(member: ServedMember) -> None:
         with pool.borrow():
             none = begin(member, *of, "--timeout", "0", *SHOW)
             assert none.communicate(timeout=patient(30))[0] == ""
-            assert none.returncode == EXIT_NOT_ACQUIRED
+            assert none.returncode == EXIT_NOT_IN_TIME
         holding.kill()
         holding.communicate()
         with pool.borrow(timeout=patient(20)), pool.borrow(timeout=patient(20)):

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.by_hand import EXIT_NOT_ACQUIRED
-from coordinator.cli.output import EXIT_REFUSED, EXIT_USAGE
+from coordinator.cli.output import EXIT_NOT_IN_TIME, EXIT_REFUSED, EXIT_USAGE
 from tests.cli.conftest import CommandLine
 
 
@@ -22,7 +21,7 @@ def test_a_lock_is_held_planned_again_and_released(coordinator: CommandLine) -> 
     listed = coordinator.json("hold")
     assert (listed["lock"], listed["by"], listed["note"]) == ("deploys", "ann", took[3])
     assert (str(listed["fencing_token"]), listed["is_overdue"]) == (token, False)
-    assert coordinator(*took).exit_code == EXIT_NOT_ACQUIRED
+    assert coordinator(*took).exit_code == EXIT_NOT_IN_TIME
     assert "1 h" in coordinator.text("hold", "deploys")
     coordinator.text("extend", "deploys", token, "--by", "1800")
     assert coordinator.json("hold", "deploys")["alarm_after_ms"] == 5_400_000
@@ -64,7 +63,7 @@ def test_the_verb_lock_waits_for_the_hand(coordinator: CommandLine) -> None:
     """Its command does not run while the lock is held by hand."""
     token = coordinator.text("hold", "nightly", "--note", "maintenance").strip()
     refused = coordinator("lock", "nightly", "--timeout", "0.2", "--", "true")
-    assert (refused.exit_code, refused.stdout) == (EXIT_NOT_ACQUIRED, "")
+    assert (refused.exit_code, refused.stdout) == (EXIT_NOT_IN_TIME, "")
     assert "maintenance" in refused.stderr
     assert "maintenance" in coordinator.text("why", "nightly").splitlines()[0]
     coordinator.text("unlock", "nightly", token)

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.output import EXIT_REFUSED, EXIT_USAGE
+from coordinator.cli.output import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_USAGE
 from coordinator.cli.rendering import TEMPLATE_BYTES_MAX, write
-from coordinator.cli.supervisor import EXIT_NOT_FOUND
 from coordinator.client import connect
 from coordinator.errors import ConfigError
 from recipes import Configuration

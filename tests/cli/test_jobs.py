@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.output import EXIT_REFUSED, EXIT_USAGE
-from coordinator.cli.supervisor import EXIT_NOT_FOUND
+from coordinator.cli.output import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_USAGE
 from coordinator.client import connect
 from recipes import Job
 from tests.cli.conftest import CommandLine

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.holder import EXIT_NOT_ACQUIRED
-from coordinator.cli.supervisor import EXIT_LOST
+from coordinator.cli.output import EXIT_LOST, EXIT_NOT_IN_TIME
 from tests.cli.conftest import CommandLine
 from tests.cli.test_locks import Start, ended, stamper, stamps, start, wait_running
 from tests.cli.test_supervisor import eventually
@@ -28,7 +27,7 @@ def test_readers_run_together_and_a_writer_waits(start: Start, tmp_path: Path) -
 
     code, out, _ = ended(start("lock", "accounts", "--timeout", "0", "--", "echo", "ran"))
 
-    assert (code, out) == (EXIT_NOT_ACQUIRED, "")
+    assert (code, out) == (EXIT_NOT_IN_TIME, "")
 
 
 def test_as_many_run_as_there_are_slots(
@@ -43,7 +42,7 @@ def test_as_many_run_as_there_are_slots(
         start("lock", "licences", "--size", "2", "--timeout", "0", "--", "echo", "ran")
     )
 
-    assert (code, out) == (EXIT_NOT_ACQUIRED, "")
+    assert (code, out) == (EXIT_NOT_IN_TIME, "")
     assert "licences has 2 holders of 2." in coordinator.text("why", "licences")
 
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.holder import EXIT_NOT_ACQUIRED, EXIT_UNAVAILABLE
-from coordinator.cli.supervisor import EXIT_LOST, EXIT_NOT_FOUND
+from coordinator.cli.output import EXIT_LOST, EXIT_NOT_FOUND, EXIT_NOT_IN_TIME, EXIT_NOT_STARTED
 from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember
 from tests.cli.test_supervisor import eventually, is_alive
@@ -139,7 +138,7 @@ def test_not_had_in_time(start: Start, coordinator: CommandLine, tmp_path: Path)
     tried, tried_out, _ = ended(start("lock", "busy", "--timeout", "0", "--", "echo", "ran"))
     waited, waited_out, _ = ended(start("lock", "busy", "--timeout", "0.3", "--", "echo", "ran"))
 
-    assert (tried, waited) == (EXIT_NOT_ACQUIRED, EXIT_NOT_ACQUIRED)
+    assert (tried, waited) == (EXIT_NOT_IN_TIME, EXIT_NOT_IN_TIME)
     assert (tried_out, waited_out) == ("", "")
     assert coordinator.json("locks", "busy")["queue"] == []
 
@@ -229,7 +228,7 @@ def test_without_members_nothing_is_run(start: Start) -> None:
 
     code, out, err = ended(process)
 
-    assert (code, out) == (EXIT_UNAVAILABLE, "")
+    assert (code, out) == (EXIT_NOT_STARTED, "")
     assert err.count("\n") == 1
 
 

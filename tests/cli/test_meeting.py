@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.cli.meeting import EXIT_NOT_IN_TIME
-from coordinator.cli.output import EXIT_REFUSED, EXIT_USAGE
+from coordinator.cli.output import EXIT_NOT_IN_TIME, EXIT_REFUSED, EXIT_USAGE
 from tests.cli.conftest import CommandLine
 
 

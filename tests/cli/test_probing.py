@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.supervisor import EXIT_LOST
+from coordinator.cli.output import EXIT_LOST
 from tests.cli.conftest import CommandLine
 from tests.cli.test_locks import Start, ended, stamper, stamps, start, wait_running
 from tests.cli.test_supervisor import eventually

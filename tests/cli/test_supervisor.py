@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.cli.supervisor import EXIT_LOST, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND, Patience
+from coordinator.cli.output import EXIT_LOST, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
+from coordinator.cli.supervisor import Patience
 from tests.patience import patient
 
 HERE = Path(__file__).resolve().parent

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from coordinator import connect
-from coordinator.cli.supervisor import EXIT_LOST
+from coordinator.cli.output import EXIT_LOST
 from coordinator.clock import SystemClock
 from recipes import Lock
 from tests.cluster.conftest import MakeCluster, StartScript
