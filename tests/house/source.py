@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 PRODUCT = ("coordinator", "recipes")
@@ -57,12 +58,21 @@ class Function:
     has_docstring: bool
 
 
-def product(root: Path) -> list[Module]:
-    """Return every module of the product below ``root``."""
+def files(root: Path) -> list[tuple[str, Path]]:
+    """Return the name and the path of every module of the product below ``root``."""
     return [
-        Module(_name(path.relative_to(root)), path, text, ast.parse(text))
+        (_name(path.relative_to(root)), path)
         for package in PRODUCT
         for path in sorted((root / package).rglob("*.py"))
+    ]
+
+
+@cache
+def product(root: Path) -> list[Module]:
+    """Return every module of the product below ``root``, parsed once."""
+    return [
+        Module(name, path, text, ast.parse(text))
+        for name, path in files(root)
         for text in (path.read_text(encoding="utf-8"),)
     ]
 
