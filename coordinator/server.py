@@ -16,6 +16,8 @@ import os
 import resource
 import signal
 from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from coordinator import build, log_lines
 from coordinator.audit.event import AuditEvent, Source
@@ -38,8 +40,9 @@ from coordinator.state.outcome_codec import OUTCOME_FORMAT
 from coordinator.state.rules import RULES
 from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
 from coordinator.tls.certificates import Certificates
-from coordinator.wire.http.app import create_app
-from coordinator.wire.http.server import HttpServer
+
+if TYPE_CHECKING:
+    from coordinator.wire.http.server import HttpServer
 
 logger = logging.getLogger("coordinator.server")
 audit = logging.getLogger("coordinator.audit")
@@ -87,11 +90,7 @@ class Server:
             "shown_to",
             self._certificates.expire_s,
         )
-        app = create_app(self.member, config.http, self._clock)
-        client_urls = [member.client_url for member in config.cluster.members]
-        self._http = HttpServer(
-            app, config.http, self._clock, client_urls=client_urls, tls=self._certificates.door
-        )
+        self._http: HttpServer | None = None
         self._has_failed: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self.member.on_failure(self._fail)
@@ -104,6 +103,7 @@ class Server:
     @property
     def url(self) -> str:
         """Where clients on this machine reach it, once started."""
+        assert self._http is not None, "started before it is asked where"
         return self._http.url
 
     @property
@@ -129,6 +129,7 @@ class Server:
             self._note("member.started", release=build.described(), begun_again=note)
         try:
             await self.member.start()
+            self._http = await self._door()
             await self._http.start()
         except BaseException:
             await self.stop()
@@ -141,11 +142,26 @@ class Server:
         )
         logger.info("member %s listens on %s (%s)", member_id, where, build.described())
 
+    async def _door(self) -> HttpServer:
+        """Return the door, not open yet. It is loaded in a thread, while members elect a leader."""
+        await asyncio.to_thread(import_module, "coordinator.wire.http.server")
+        from coordinator.wire.http.served import served
+        from coordinator.wire.http.server import HttpServer
+
+        config = self._config
+        return HttpServer(
+            served(self.member, config.http, self._clock),
+            config.http,
+            client_urls=[member.client_url for member in config.cluster.members],
+            tls=self._certificates.door,
+        )
+
     async def stop(self) -> None:
         """Close the door, then leave the cluster. Idempotent."""
         self._certificates.end()
         has_failed = self._failure is not None
-        await self._http.stop(break_after_s=_FAILED_GRACE_S if has_failed else None)
+        if self._http is not None:
+            await self._http.stop(break_after_s=_FAILED_GRACE_S if has_failed else None)
         await self.member.stop()
         if self._audit is not None and self._audit.is_running:
             self._note("member.stopped", failure=str(self._failure or ""))
@@ -156,9 +172,11 @@ class Server:
 
         The data on disk stay as they are. For tests.
         """
-        self._http.abort()
+        if self._http is not None:
+            self._http.abort()
         await self.member.stop()
-        await self._http.stop()
+        if self._http is not None:
+            await self._http.stop()
         if self._audit is not None:  # its file is for the next life
             await asyncio.to_thread(self._audit.stop)
 

@@ -172,6 +172,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.config_rules",
         "coordinator.clock",
         "coordinator.tls",
+        "coordinator.waiting",
     ),
     "coordinator.client": (
         "coordinator.client",

@@ -61,6 +61,8 @@ class Doorway:
         self.handshakes = Handshakes(UNFINISHED_HANDSHAKES_MAX)
         self.arrivals: set[Arrival] = set()
         """The connections that have not said what they speak."""
+        self.is_closing = False
+        self._all_gone: asyncio.Future[None] | None = None
         self.certified: WeakSet[TlsTransport] = WeakSet()
         """The connections whose clients have shown a certificate."""
 
@@ -72,10 +74,29 @@ class Doorway:
         so_far = tuple(self.certified)
         asyncio.get_running_loop().call_later(after_s, in_turns, so_far, TlsTransport.abort)
 
+    def leave(self, arrival: Arrival) -> None:
+        """A connection has said what it speaks, or was lost."""
+        self.arrivals.discard(arrival)
+        if self._all_gone is not None and not self.arrivals and not self._all_gone.done():
+            self._all_gone.set_result(None)
+
     def close(self) -> None:
-        """End those that have not said what they speak."""
+        """End those that have not said what they speak, and take no more."""
+        self.is_closing = True
         for each in list(self.arrivals):
             each.end()
+
+    def abort(self) -> None:
+        """Break those that have not said what they speak, and take no more."""
+        self.is_closing = True
+        for each in list(self.arrivals):
+            each.abort()
+
+    async def closed(self) -> None:
+        """Wait until the last of them has gone; ``abort`` sees to that in the end."""
+        if self.arrivals:
+            self._all_gone = asyncio.get_running_loop().create_future()
+            await self._all_gone
 
 
 class Arrival(asyncio.Protocol):
@@ -100,6 +121,9 @@ class Arrival(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Give the connection a place, or refuse it."""
         assert isinstance(transport, asyncio.Transport)
+        if self._doorway.is_closing:
+            transport.abort()
+            return
         peer = transport.get_extra_info("peername")
         address = network_of(str(peer[0])) if isinstance(peer, tuple) else ""
         admission, loop = self._doorway.admission, asyncio.get_running_loop()
@@ -179,7 +203,8 @@ class Arrival(asyncio.Protocol):
         """Give the place back."""
         self._settle()
         if self._place is None:
-            self._doorway.admission.lingering -= 1
+            if self._transport is not None:  # it was refused
+                self._doorway.admission.lingering -= 1
         else:
             self._doorway.admission.leave(self._place)
         if self._transport is not None:
@@ -190,8 +215,13 @@ class Arrival(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """Break the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _settle(self) -> None:
-        self._doorway.arrivals.discard(self)
+        self._doorway.leave(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -17,7 +17,7 @@ from coordinator.clock import SystemClock
 from coordinator.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
-from coordinator.wire.http.app import create_app
+from coordinator.wire.http.served import served
 from coordinator.wire.http.server import HttpServer
 
 
@@ -63,7 +63,7 @@ class ServedMember:
         member = Member(config, LoopbackEngine(), clock)
         await member.start()
         self.member = member
-        server = HttpServer(create_app(member, http, clock), http, clock)
+        server = HttpServer(served(member, http, clock), http)
         await server.start()
         self.url = server.url
         self._is_up.set()

@@ -46,6 +46,36 @@ def test_a_verb_loads_neither_the_server_nor_the_other_verbs() -> None:
     assert "coordinator.cli.locks" not in loaded
 
 
+def test_a_member_loads_aiohttp_when_a_request_needs_it() -> None:
+    """It starts without, and answers the stream and plain requests: a third less to load."""
+    program = """
+import asyncio
+from coordinator import connect
+from coordinator.config import Config, HttpConfig
+from coordinator.server import Server
+
+async def main():
+    server = Server.in_memory(Config(http=HttpConfig(bind_port=0)))
+    await server.start()
+    async with await connect(server.url) as client:
+        await client.create("/a", b"")
+    reader, writer = await asyncio.open_connection("127.0.0.1", server._http.port)
+    async def ask(target):
+        writer.write(b"GET %b HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n" % target)
+        head = await reader.readuntil(b"\\r\\n\\r\\n")
+        assert head.startswith(b"HTTP/1.1 200"), head
+        await reader.readexactly(int(head.partition(b"Content-Length: ")[2].split()[0]))
+    await ask(b"/v1/tree/a")
+    assert "aiohttp" not in sys.modules
+    await ask(b"/openapi.json")
+    assert "aiohttp" in sys.modules
+    writer.close()
+    await server.stop()
+asyncio.run(main())
+"""
+    assert "aiohttp" in loaded_by(program)
+
+
 def test_every_verb_is_found_under_its_name() -> None:
     """The table of the verbs and the commands agree, and all of them are in the help."""
     assert [str(each.name) for _, group in SECTIONS for each in group] == list(_HOMES)

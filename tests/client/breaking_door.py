@@ -20,6 +20,7 @@ from coordinator.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.app import create_app
+from coordinator.wire.http.served import served
 from coordinator.wire.http.server import HttpServer
 from tests.ports import free_ports
 
@@ -118,8 +119,7 @@ async def breaking_door() -> AsyncIterator[tuple[BreakingDoor, InProcessTranspor
     config = replace(Config(), http=HttpConfig(bind_port=0))
     member = Member(config, LoopbackEngine(), clock)
     await member.start()
-    app = create_app(member, config.http, clock)
-    server = HttpServer(app, config.http, clock)
+    server = HttpServer(served(member, config.http, clock), config.http)
     await server.start()
     door = BreakingDoor(server.port)
     await door.open()

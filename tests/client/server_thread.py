@@ -12,7 +12,7 @@ from coordinator.clock import SystemClock
 from coordinator.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
-from coordinator.wire.http.app import create_app
+from coordinator.wire.http.served import served
 from coordinator.wire.http.server import HttpServer
 
 
@@ -28,7 +28,7 @@ def serving() -> Iterator[str]:
         config = replace(Config(), http=HttpConfig(bind_port=0))
         member = Member(config, LoopbackEngine(), clock)
         await member.start()
-        server = HttpServer(create_app(member, config.http, clock), config.http, clock)
+        server = HttpServer(served(member, config.http, clock), config.http)
         await server.start()
         urls.append(server.url)
         stop = asyncio.Event()

@@ -30,7 +30,7 @@ from coordinator.state.commands import (
     SetData,
     ZnodeOperation,
 )
-from coordinator.wire.http.app import create_app
+from coordinator.wire.http.served import served
 from coordinator.wire.http.server import HttpServer
 from tests.loop_meter import Metered, metered
 
@@ -58,8 +58,8 @@ class Crowded:
     async def open(self) -> None:
         """Begin, with nobody there."""
         await self.member.start()
-        app = create_app(self.member, self._http_config, self.clock)
-        self.server = HttpServer(app, self._http_config, self.clock)
+        what = served(self.member, self._http_config, self.clock)
+        self.server = HttpServer(what, self._http_config)
         await self.server.start()
 
     async def stop(self) -> None:

@@ -20,6 +20,7 @@ from coordinator.service.metrics import Metrics
 from coordinator.service.turns import Turns
 from coordinator.wire.http.adapter import DOOR, adapted, continuing
 from coordinator.wire.http.problems import problem_middleware
+from coordinator.wire.http.served import Served
 from coordinator.wire.http.server import HttpServer
 from coordinator.wire.request import Answered, IncomingRequest
 from coordinator.wire.routes.door import Door
@@ -82,7 +83,8 @@ async def serving(
         adapted(Route("*", template="/x", handler=route, operation_id="x", is_open=True), door),
         expect_handler=continuing(door),
     )
-    server = HttpServer(app, config, SystemClock(), client_urls=client_urls)
+    what = Served(door, ())
+    server = HttpServer(what, config, client_urls=client_urls, application=app)
     await server.start()
     try:
         yield server

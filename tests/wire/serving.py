@@ -14,7 +14,7 @@ from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, HttpConfig, MemberLimits
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
-from coordinator.wire.http.app import create_app
+from coordinator.wire.http.served import served
 from coordinator.wire.http.server import HttpServer
 
 NDJSON = {"Accept": "application/x-ndjson"}
@@ -127,7 +127,7 @@ async def serving(
     config = Config(http=http_config, limits=limits or MemberLimits())
     member = Member(config, engine or LoopbackEngine(), clock)
     await member.start()
-    server = HttpServer(create_app(member, http_config, clock), http_config, clock)
+    server = HttpServer(served(member, http_config, clock), http_config)
     await server.start()
     timeout = aiohttp.ClientTimeout(total=20)
     async with aiohttp.ClientSession(timeout=timeout) as session:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.wire.http.adapter import ROUTES
 from coordinator.wire.stream import frames
 from tests.wire.serving import Api, serving
 from tests.wire.stream.speaking import Speaker, speaking
@@ -238,7 +237,7 @@ def row_of(operation_id: str) -> Row:
 async def test_every_route_has_a_right() -> None:
     """A new route says who may ask it, or fails here."""
     async with serving() as api:
-        known = {route.operation_id: route for route in api.server._app[ROUTES]}
+        known = {route.operation_id: route for route in api.server._full._what.routes}
 
     assert set(RIGHTS) == set(known)
     assert {name for name, each in RIGHTS.items() if each.is_open} == {

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from coordinator.wire.http.adapter import DOOR, HttpRequest
+from coordinator.wire.http.adapter import HttpRequest
 from coordinator.wire.request import Answered, IncomingRequest
 from coordinator.wire.routes.door import Door
 from tests.patience import patient
@@ -119,7 +119,7 @@ async def test_bodies_that_come_in_part_are_bounded_together() -> None:
         bodies_bytes_max=4_000, body_bytes_max=1_000, body_deadline_ms=5_000
     ) as server:
         slow = [await Wire.to(server) for _ in range(3)]
-        door = server._app[DOOR]
+        door = server._door
         for wire in slow[:2]:
             await wire.send(head + b"x" * 800)
         await until(lambda: door.body_bytes.total == 1_600)
@@ -156,7 +156,7 @@ async def test_a_request_keeps_no_body_that_was_read(cut: int) -> None:
         sent = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 900\r\n\r\n" + b"x" * 900
         await wire.send(sent[: len(sent) - cut])
         if cut:
-            await until(lambda: server._app[DOOR].body_bytes.total == 900 - cut)
+            await until(lambda: server._door.body_bytes.total == 900 - cut)
         await wire.send(sent[len(sent) - cut :])
 
         assert (await wire.response())[0] == 200

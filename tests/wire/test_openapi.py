@@ -21,10 +21,11 @@ from coordinator.errors import REGISTRY
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.adapter import DOOR
-from coordinator.wire.http.app import create_app, document
+from coordinator.wire.http.app import create_app
 from coordinator.wire.http.openapi import openapi_document
 from coordinator.wire.http.openapi_operations import OPERATIONS
 from coordinator.wire.http.openapi_schemas import SCHEMAS
+from coordinator.wire.http.served import document
 from coordinator.wire.routes.table import all_routes
 from tests.wire.serving import NDJSON, Api
 

@@ -15,7 +15,8 @@ from aiohttp import web
 
 from coordinator.clock import SystemClock
 from coordinator.errors import ConfigError
-from coordinator.wire.http.adapter import DOOR, HttpRequest
+from coordinator.wire.http.adapter import HttpRequest
+from coordinator.wire.http.served import Served
 from coordinator.wire.http.server import HttpServer
 from coordinator.wire.request import Answered, IncomingRequest
 from coordinator.wire.routes.door import Door
@@ -372,21 +373,20 @@ async def test_a_taken_port_is_named() -> None:
     """The error says which address, and what to do."""
     async with serving() as server:
         taken = replace(FAST, bind_port=server.port)
-        app = web.Application()
-        app[DOOR] = Door(cast(Any, QuietMember()), taken, SystemClock())
+        what = Served(Door(cast(Any, QuietMember()), taken, SystemClock()), ())
 
         with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{server.port} is taken"):
-            await HttpServer(app, taken, SystemClock()).start()
+            await HttpServer(what, taken).start()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
 async def test_beyond_loopback_only_when_told(host: str) -> None:
     """A door without TLS does not open to the network by mistake."""
     config = replace(FAST, bind_host=host)
-    app = web.Application()
+    what = Served(Door(cast(Any, QuietMember()), config, SystemClock()), ())
 
     with pytest.raises(ConfigError, match="tls_cert_file"):
-        await HttpServer(app, config, SystemClock()).start()
+        await HttpServer(what, config).start()
 
 
 async def test_told_to_it_listens_on_every_address() -> None:

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from coordinator.config import HttpConfig
+from coordinator.wire.arrival import Speaker
+from coordinator.wire.http.server import HttpServer
 from tests.wire.serving import Api, serving
 from tests.wire.test_server import Wire
 
@@ -94,6 +96,13 @@ OTHERS: dict[str, bytes] = {
 }  # fmt: skip
 
 
+async def opened(server: HttpServer) -> Speaker:
+    """Return who speaks whole HTTP, loaded now."""
+    found: asyncio.Future[Speaker] = asyncio.get_running_loop().create_future()
+    server._full.ask(found.set_result)
+    return await found
+
+
 @asynccontextmanager
 async def served(*, is_slim: bool) -> AsyncIterator[Api]:
     """Run a member with one znode, whose HTTP may be parsed here or by aiohttp alone."""
@@ -103,7 +112,7 @@ async def served(*, is_slim: bool) -> AsyncIterator[Api]:
         assert server._doorway is not None
         server._slim.knows("127.0.0.1")
         if not is_slim:
-            server._doorway.http = server._slim.aiohttp
+            server._doorway.http = await opened(server)
         wire = await Wire.to(server)
         await wire.send(request(b"POST /v1/tree/a", b'{"data": "one"}'))
         assert (await wire.response())[0] == 201
@@ -137,14 +146,14 @@ async def test_what_is_plain_stays_here(name: str) -> None:
     async with served(is_slim=True) as api:
         assert api.server._slim is not None
         handed_over = 0
-        aiohttp = api.server._slim.aiohttp
+        aiohttp = await opened(api.server)
 
         def counted(*arguments: object) -> asyncio.Protocol:
             nonlocal handed_over
             handed_over += 1
             return aiohttp(*arguments)  # type: ignore[arg-type]
 
-        api.server._slim.aiohttp = counted
+        api.server._full.speaker = counted
         wire = await Wire.to(api.server)
         await wire.send(PLAIN.get(name) or OTHERS[name])
         await wire.reader.read(1)

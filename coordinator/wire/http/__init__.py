@@ -1,5 +1,6 @@
-"""The HTTP door: aiohttp around the routes, and the one place where an error becomes a response.
+"""The HTTP door: the routes by HTTP, and the one place where an error becomes a response.
 
-``app`` puts the routes together, ``server`` listens, ``connection`` bounds what a client may do,
-``adapter`` stands between aiohttp and ``coordinator.wire.routes``, ``openapi`` describes all.
+``server`` listens, ``slim`` answers plain requests, ``full_door`` loads aiohttp for all others:
+``app`` puts the routes together, ``connection`` bounds what a client may do, ``adapter`` stands
+between aiohttp and ``coordinator.wire.routes``. ``openapi`` describes all.
 """

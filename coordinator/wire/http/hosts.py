@@ -21,9 +21,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-from aiohttp import HttpVersion11, web
 
 from coordinator.config import HttpConfig
 from coordinator.errors import BadArgumentsError, NoAuthError
@@ -31,8 +30,13 @@ from coordinator.wire.request import IncomingRequest
 from coordinator.wire.routes.door import media_type
 from coordinator.wire.strict_json import shortened
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
 ANY = "*"
 _BELOW = "*."
+_WITH_HOST = (1, 1)
+"""From this version of HTTP on a request says its host."""
 _OWN_HEADERS = "coordinator-"
 _SIMPLE_TYPES = frozenset(
     {"", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded"}
@@ -85,7 +89,7 @@ def refuse_foreign_host(request: web.BaseRequest, names: Names) -> None:
         NoAuthError: a name that is none of ours.
     """
     hosts = request.headers.getall("Host", [])
-    if len(hosts) != 1 and (hosts or request.version >= HttpVersion11):
+    if len(hosts) != 1 and (hosts or request.version >= _WITH_HOST):
         raise BadArgumentsError(f"Host: expected one, found {len(hosts)}")
     if not hosts:
         return

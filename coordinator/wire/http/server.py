@@ -1,4 +1,4 @@
-"""Listening: one socket, its application, and an end that lets what is under way finish.
+"""Listening: one socket, its doors, and an end that lets what is under way finish.
 
 Beyond loopback with a certificate only, unless configured otherwise.
 """
@@ -9,24 +9,24 @@ import asyncio
 import errno
 import logging
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from aiohttp import web
-
-from coordinator.clock import Clock
 from coordinator.config import HttpConfig
 from coordinator.config_rules import exposure_problem
 from coordinator.errors import ConfigError
 from coordinator.tls.files import Reloaded, ServerTls
-from coordinator.wire.admission import Admission, Place
+from coordinator.wire.admission import Admission
 from coordinator.wire.arrival import Doorway
-from coordinator.wire.http.adapter import DOOR, NAMES, ROUTES
-from coordinator.wire.http.app import checks_of
-from coordinator.wire.http.connection import HttpConnection
+from coordinator.wire.http.full_door import FullDoor
 from coordinator.wire.http.hosts import ANY, known_names
+from coordinator.wire.http.served import Served, checks_of
 from coordinator.wire.http.slim import SlimConnection, SlimDoor
 from coordinator.wire.routes.answering import Answering
 from coordinator.wire.stream.connection import StreamConnection
 from coordinator.wire.stream.door import StreamDoor
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 logger = logging.getLogger("coordinator.http")
 
@@ -36,36 +36,36 @@ _ACCEPTED_AT_ONCE_MAX = 16
 
 
 class HttpServer:
-    """Serves one application on one address.
+    """Serves one member on one address.
 
     Args:
-        app: from ``create_app``.
+        what: from ``served``.
         http_config: where to listen (port 0: any free one), and the limits of connections.
-        clock: the member's clock.
         client_urls: of all members; their hosts are names this one may be called by.
         tls: what it shows clients; plain connections without.
+        application: of aiohttp, in place of the member's own.
     """
 
     def __init__(
         self,
-        app: web.Application,
+        what: Served,
         http_config: HttpConfig,
-        clock: Clock,
         *,
         client_urls: Iterable[str] = (),
         tls: Reloaded[ServerTls] | None = None,
+        application: web.Application | None = None,
     ) -> None:
-        self._app = app
+        self._door = what.door
         self._config = http_config
-        self._clock = clock
         self._admission = Admission(http_config)
-        self._client_urls = tuple(client_urls)
+        names = known_names(http_config, client_urls)
+        self._full = FullDoor(what, self._admission, names, application)
+        answering = Answering(what.door, what.routes, "http", checks_of)
+        self._slim = SlimDoor(answering, self._admission, self._full, names)
+        self._streams = StreamDoor(what.door, what.routes, self._admission, http_config)
         self._tls = tls
-        self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
         self._doorway: Doorway | None = None
-        self._streams: StreamDoor | None = None
-        self._slim: SlimDoor | None = None
         self._port = 0
 
     @property
@@ -94,16 +94,9 @@ class HttpServer:
             ConfigError: the address is taken, is not this machine's, or is not loopback.
         """
         _refuse_open_door(self._config)
-        self._app[NAMES] = known_names(self._config, self._client_urls)
-        grace_s = self._config.shutdown_grace_ms / 1_000
-        self._runner = web.AppRunner(
-            self._app, handler_cancellation=True, access_log=None, shutdown_timeout=grace_s
-        )
-        await self._runner.setup()
         try:
             self._listener = await self._listen()
         except OSError as error:
-            await self._runner.cleanup()
             raise ConfigError(_cannot_listen(self._config, error)) from None
         self._port = self._listener.sockets[0].getsockname()[1]
         _say_what_is_open(self._config)
@@ -112,27 +105,26 @@ class HttpServer:
         """Stop accepting, end the streams, let requests finish within the grace, break the rest.
 
         ``break_after_s``: another grace than that of the configuration."""
-        if self._listener is None or self._runner is None:
+        if self._listener is None:
             return
         self._listener.close()
         self._listener = None
         assert self._doorway is not None
-        assert self._streams is not None
-        self._app[DOOR].close()
+        self._door.close()
         self._doorway.close()
         self._streams.close()
-        assert self._slim is not None
         self._slim.close()
         if break_after_s is None:
             break_after_s = self._config.shutdown_grace_ms / 1_000
         loop = asyncio.get_running_loop()
         # aiohttp's own time-out is for the handler, and once more for a body that does not come.
         breaking = loop.call_later(break_after_s, self._break_connections)
-        await self._runner.cleanup()
+        await self._doorway.closed()
+        await self._full.close()
         await self._streams.closed()
         await self._slim.closed()
         breaking.cancel()
-        await self._app[DOOR].finish()
+        await self._door.finish()
 
     def abort(self) -> None:
         """Break every connection and accept none any more; ``stop`` still has to follow."""
@@ -144,50 +136,29 @@ class HttpServer:
     def _maybe_part(self, former: ServerTls, current: ServerTls) -> None:
         """Part with clients that were let in by a trust that has changed: streams are asked to
         connect again, and within the grace every connection ends."""
-        if former.trusted == current.trusted or self._doorway is None or self._streams is None:
+        if former.trusted == current.trusted or self._doorway is None:
             return
         self._streams.part_with_certified()
         self._doorway.break_certified(self._config.shutdown_grace_ms / 1_000)
 
     def _break_connections(self) -> None:
         if self._doorway is not None:
-            self._doorway.close()
-        if self._streams is not None:
-            self._streams.abort()
-        if self._slim is not None:
-            self._slim.abort()
-        if self._runner is None or self._runner.server is None:
-            return
-        for connection in list(self._runner.server.connections):
-            if connection.transport is not None:
-                connection.transport.abort()
+            self._doorway.abort()
+        self._streams.abort()
+        self._slim.abort()
+        self._full.abort()
 
     async def _listen(self) -> asyncio.Server:
-        loop = asyncio.get_running_loop()
-        runner = self._runner
-        assert runner is not None
-        manager = runner.server
-        assert manager is not None
-
-        def aiohttp(place: Place, at: float) -> HttpConnection:
-            return HttpConnection(manager, self._admission, place, at, loop=loop)
-
-        def http(place: Place, at: float) -> asyncio.Protocol:
-            return aiohttp(place, at) if place.full else SlimConnection(slim, place, at)
-
-        app, routes = self._app, self._app.get(ROUTES) or ()
-        self._streams = streams = StreamDoor(app[DOOR], routes, self._admission, self._config)
-        answering = Answering(app[DOOR], routes, "http", checks_of)
-        self._slim = slim = SlimDoor(answering, self._admission, aiohttp, app[NAMES])
+        slim, streams = self._slim, self._streams
         if self._tls is not None:
             self._tls.on_reload(self._maybe_part)
         self._doorway = Doorway(
             self._admission,
-            http=http,
+            http=lambda place, at: SlimConnection(slim, place, at),
             stream=lambda place, at: StreamConnection(streams, place, at),
             tls=self._tls,
         )
-        listener = await loop.create_server(
+        listener = await asyncio.get_running_loop().create_server(
             self._doorway,
             self._config.bind_host,
             self._config.bind_port,

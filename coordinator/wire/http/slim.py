@@ -30,6 +30,7 @@ from coordinator.wire import messages
 from coordinator.wire.admission import Admission, Place
 from coordinator.wire.arrival import Speaker, release
 from coordinator.wire.encoding import Encoding
+from coordinator.wire.http.full_door import FullDoor
 from coordinator.wire.http.hosts import Names, is_known
 from coordinator.wire.messages import AUTHORIZATION
 from coordinator.wire.request import Answer, LineStream, WhySilent
@@ -55,12 +56,12 @@ class SlimDoor:
     """The state that the connections of one member share."""
 
     def __init__(
-        self, answering: Answering, admission: Admission, aiohttp: Speaker, names: Names | None
+        self, answering: Answering, admission: Admission, full: FullDoor, names: Names | None
     ) -> None:
         self.answering = answering
         self.admission = admission
-        self.aiohttp = aiohttp
-        """Makes who goes on with a connection that is not plain."""
+        self.full = full
+        """Goes on with a connection that is not plain."""
         self.idle_s = answering.door.config.idle_deadline_ms / 1_000
         self.is_closing = False
         self._names = names
@@ -206,8 +207,9 @@ class SlimRequest:
 class SlimConnection(asyncio.Protocol):
     """A connection on which all was plain so far."""
 
-    __slots__ = ("_at", "_buffer", "_door", "_heard_at", "_idle_timer", "_is_paused", "_loop",
-                 "_task", "_transport", "_write_timer", "place", "remote", "turns")  # fmt: skip
+    __slots__ = ("_at", "_buffer", "_door", "_heard_at", "_idle_timer", "_is_leaving", "_is_paused",
+                 "_loop", "_task", "_transport", "_write_timer", "place", "remote",
+                 "turns")  # fmt: skip
 
     def __init__(self, door: SlimDoor, place: Place, at: float) -> None:
         self._door = door
@@ -220,6 +222,8 @@ class SlimConnection(asyncio.Protocol):
         self._buffer = b""
         """What came behind the request that is answered."""
         self._task: asyncio.Task[None] | None = None
+        self._is_leaving = False
+        """Whether it is not plain any more, and waits for aiohttp to be loaded."""
         self._is_paused = False
         """Whether its client does not take what is sent."""
         self._heard_at = 0.0
@@ -294,9 +298,9 @@ class SlimConnection(asyncio.Protocol):
     def _next(self) -> None:
         """Begin the next request, or let aiohttp go on if it is not plain."""
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None or transport.is_closing() or self._is_leaving:
             return
-        request = self._plain()
+        request = None if self.place.full else self._plain()
         if request is None:
             self._hand_over(transport)
         else:
@@ -335,10 +339,22 @@ class SlimConnection(asyncio.Protocol):
         return SlimRequest(self, method, target, headers, body)
 
     def _hand_over(self, transport: asyncio.Transport) -> None:
+        full = self._door.full
+        if full.speaker is not None:
+            self._go_on(full.speaker)
+            return
+        self._is_leaving = True
+        if transport.is_reading():
+            transport.pause_reading()
+        full.ask(self._go_on)
+
+    def _go_on(self, speaker: Speaker) -> None:
+        transport, self._transport = self._transport, None
+        if transport is None:
+            return  # it was lost meanwhile
         self._end_timers()
         self._door.leave(self)
-        self._transport = None
-        protocol = self._door.aiohttp(self.place, self._at or self._loop.time())
+        protocol = speaker(self.place, self._at or self._loop.time())
         transport.set_protocol(protocol)
         if not transport.is_reading():
             transport.resume_reading()

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator.wire.http.adapter import ROUTES
 from coordinator.wire.stream import frames
 from tests.wire.serving import NDJSON, Api, serving
 from tests.wire.stream.speaking import Speaker, speaking
@@ -315,7 +314,7 @@ def _as_json(line: Any) -> Any:
 async def test_every_route_has_a_row() -> None:
     """A new route is asked through both doors."""
     async with serving() as api:
-        known = {route.operation_id for route in api.server._app[ROUTES]}
+        known = {route.operation_id for route in api.server._full._what.routes}
 
     assert set(ROWS) == known
 

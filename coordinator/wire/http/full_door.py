@@ -1,0 +1,94 @@
+"""The door of aiohttp, for connections that are not plain; loaded when the first of them comes.
+
+aiohttp is a third of what a member loads to start, and 12 MB. Most members are asked over the
+stream and by plain requests alone, so they start without it, and elect a leader earlier. It is
+loaded in a thread: the loop goes on, and who needs it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from coordinator.waiting import in_turns
+from coordinator.wire.admission import Admission, Place
+from coordinator.wire.arrival import Speaker
+from coordinator.wire.http.hosts import Names
+from coordinator.wire.http.served import Served
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_APP = "coordinator.wire.http.app"
+
+
+class FullDoor:
+    """Says who speaks whole HTTP with a connection.
+
+    ``application`` is what it serves; None: what ``app`` makes of ``what``.
+    """
+
+    def __init__(
+        self,
+        what: Served,
+        admission: Admission,
+        names: Names | None,
+        application: web.Application | None = None,
+    ) -> None:
+        self._what = what
+        self._admission = admission
+        self._names = names
+        self._application = application
+        self._opening: asyncio.Task[None] | None = None
+        self._waiting: list[Callable[[Speaker], None]] = []
+        self._runner: web.AppRunner | None = None
+        self.speaker: Speaker | None = None
+        """Makes who goes on with a connection; None until it is loaded."""
+
+    def ask(self, go_on: Callable[[Speaker], None]) -> None:
+        """Call ``go_on`` with the speaker, once it is there."""
+        self._waiting.append(go_on)
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open(), name="load the HTTP door")
+
+    async def _open(self) -> None:
+        await asyncio.to_thread(import_module, _APP)
+        from aiohttp import web
+
+        from coordinator.wire.http.adapter import NAMES
+        from coordinator.wire.http.app import application
+        from coordinator.wire.http.connection import HttpConnection
+
+        app = self._application or application(self._what)
+        app[NAMES] = self._names
+        grace_s = self._admission.config.shutdown_grace_ms / 1_000
+        self._runner = runner = web.AppRunner(
+            app, handler_cancellation=True, access_log=None, shutdown_timeout=grace_s
+        )
+        await runner.setup()
+        manager, loop = runner.server, asyncio.get_running_loop()
+        assert manager is not None, "it was set up"
+
+        def speaker(place: Place, at: float) -> HttpConnection:
+            return HttpConnection(manager, self._admission, place, at, loop=loop)
+
+        self.speaker = speaker
+        waiting, self._waiting = self._waiting, []
+        in_turns(waiting, lambda go_on: go_on(speaker))
+
+    def abort(self) -> None:
+        """Break all connections that speak it."""
+        if self._runner is None or self._runner.server is None:
+            return
+        for connection in list(self._runner.server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    async def close(self) -> None:
+        """Let requests finish within the grace."""
+        if self._opening is not None:
+            await self._opening
+        if self._runner is not None:
+            await self._runner.cleanup()
