@@ -246,8 +246,8 @@ class BlockingConnection:
             if self.conversation.is_over:
                 message = f"{self.endpoint}: the connection has ended; nothing was sent"
                 raise UnavailableError(message, endpoint=self.endpoint)
-            if timeout_ms > 2 * ALONE_MS:  # it may be late by as much
-                self._turn.maybe_take(waiter)
+            may_read = timeout_ms > 2 * ALONE_MS  # it may be late by as much
+            self._turn.begin(waiter, may_read)
             return self.conversation.ask(request, waiter)
 
     def _send(self, limit_ms: int) -> int:

@@ -4,7 +4,8 @@ A caller that reads its own answer is not woken for it: that saves two switches 
 each request of a program that sends one at a time.
 
 1. The thread leaves the reading to callers when nothing was under way after each of several
-   answers, and goes on when no caller has come for ``AWAY_S``, or one asks it to.
+   answers, and goes on when no caller has come for ``AWAY_S``, or one asks it to: at once if it
+   may not read itself, as one with a short deadline.
 2. A caller reads if its request is the only one under way, and for a moment (``ALONE_MS``). If it
    has no answer then, or others wait, it asks the thread to go on.
 3. Who stops reading looks whether a request is under way, under the guard under which requests
@@ -44,11 +45,17 @@ class ReadingTurn:
 
     # --- callers
 
-    def maybe_take(self, caller: object) -> None:
-        """Let ``caller`` read, whose request begins now, if it is the only one; under the guard."""
-        if self._is_away and self._caller is None and not self._waiting:
+    def begin(self, caller: object, may_read: bool) -> None:
+        """Let ``caller`` read, whose request begins now, if it may and is the only one, else its
+        thread, unless another caller reads; under the guard."""
+        if not self._is_away or self._caller is not None:
+            return
+        if may_read and not self._waiting:
             self._caller = caller
             self._callers += 1
+        elif not self._is_over:
+            self._is_away = False
+            self._ring()
 
     def is_of(self, caller: object) -> bool:
         """Whether ``caller`` reads."""

@@ -150,6 +150,26 @@ def test_a_short_deadline_is_kept_by_the_thread() -> None:
         pair.alone()
 
 
+def test_a_caller_that_may_not_read_calls_the_thread_back_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the thread would come back when it had been away for long enough, after the deadline."""
+    waiting: dict[int, object] = {}
+    turn = reading_turn.ReadingTurn(threading.Lock(), waiting)
+    assert turn.leave()
+    turn.begin("long", may_read=True)
+    waiting[1] = "long"
+    turn.begin("short", may_read=False)
+    assert turn.is_of("long"), "who reads goes on until it has its answer"
+    waiting.clear()
+    turn.end("long")
+    turn.begin("short", may_read=False)
+    monkeypatch.setattr(reading_turn, "AWAY_S", 60.0)
+    began_s = time.monotonic()
+    assert turn.wait()
+    assert time.monotonic() - began_s < 30, "it was not called"
+
+
 def test_an_interrupt_while_it_reads_ends_the_connection() -> None:
     """What it had read of an answer may be lost, so nobody goes on with the rest."""
     main = threading.main_thread().ident
@@ -187,7 +207,7 @@ def test_a_turn_that_is_never_ended_ends_the_connection(monkeypatch: pytest.Monk
         pair.alone()
         with pair.connection._guard:
             gone = object()
-            pair.connection._turn.maybe_take(gone)
+            pair.connection._turn.begin(gone, may_read=True)
         assert pair.connection._turn.is_of(gone)
         until(lambda: pair.connection.conversation.is_over)
         pair.connection._turn.end(gone)
