@@ -23,8 +23,8 @@ class Outbox:
     """What one connection sends, and who waits for room in it."""
 
     __slots__ = (
-        "_at_pass_end", "_deadline_s", "_frames", "_is_flush_due", "_loop", "_room", "_running",
-        "_transport", "_unsent_max", "_write_timer", "is_paused",
+        "_at_pass_end", "_deadline_s", "_frames", "_is_flush_due", "_longest", "_loop", "_room",
+        "_running", "_transport", "_unsent_max", "_write_timer", "is_paused",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +39,8 @@ class Outbox:
         self._frames = FrameWriter()
         self._is_flush_due = False
         self._unsent_max = UNSENT_BYTES_MAX
+        self._longest = 0
+        """The size of the longest answer that was gathered, if it is a long one."""
         self._room: list[asyncio.Future[None]] = []
         self._write_timer: asyncio.TimerHandle | None = None
         self.is_paused = False
@@ -77,6 +79,9 @@ class Outbox:
         sent = self._frames.take()
         if self._transport is None or self._transport.is_closing():
             return
+        if self._longest:
+            self._unsent_max = UNSENT_BYTES_MAX + self._longest
+            self._longest = 0
         self._transport.write(sent)
         if self.is_paused and self.unsent_bytes() > self._unsent_max:
             self._abort()
@@ -89,9 +94,8 @@ class Outbox:
         return len(self._frames.buffer) + waiting
 
     def allow(self, size: int) -> None:
-        """Let one answer be longer than what may wait."""
-        if size > UNSENT_BYTES_MAX:
-            self._unsent_max = UNSENT_BYTES_MAX + size
+        """Let a long answer that is sent next wait beside what may wait, however long it is."""
+        self._longest = max(self._longest, size)
 
     def pause(self) -> None:
         """Its client takes nothing: cut it off if that lasts for too long."""
