@@ -152,6 +152,8 @@ class Journal(list[Entry]):
         self.is_full = False
         """Whether there was no room for what waits; the next sync tries it again."""
         self._first_needed = 0
+        self._looked_at = (0, 0)
+        """The first needed entry when segments were last looked at, and how many there were."""
         self._unneeded: list[Segment] = []
         disk.make_directory(directory)
         self._lock = disk.lock_directory(directory)
@@ -445,10 +447,13 @@ class Journal(list[Entry]):
 
     def _maybe_drop_segments(self) -> None:
         """Mark the segments before the one with the first needed entry for removal."""
-        needed = 0
-        for position, segment in enumerate(self._segments):
-            if segment.durable_first_index <= self._first_needed:
+        needed, (first_needed, looked_at) = 0, self._looked_at
+        # Of those that were looked at for the same entry, only the last can be another since.
+        begin = max(0, looked_at - 1) if first_needed == self._first_needed else 0
+        for position in range(begin, len(self._segments)):
+            if self._segments[position].durable_first_index <= self._first_needed:
                 needed = position
+        self._looked_at = (self._first_needed, len(self._segments) - needed)
         if needed == 0:
             return
         self._unneeded += self._segments[:needed]
