@@ -14,6 +14,7 @@ import sys
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from heapq import heappop
 from typing import Any, TypeVar
 
 from coordinator.client.memory_pipe import PipeEnd
@@ -53,10 +54,9 @@ class ProcessorLoop(WorldLoop):
         if event == "call" or event == "c_call":  # no tuple for each call
             self.calls += 1
 
-    def _pass(self) -> None:
-        ready, timers = self._ready, self._timers
+    def _run_once(self) -> None:
+        ready = self._ready
         self._next_timers()
-        del timers
         for _ in range(len(ready)):
             happening = ready.popleft()
             if happening._cancelled:
@@ -71,16 +71,12 @@ class ProcessorLoop(WorldLoop):
                     self._begin_next(owner)
 
     def _next_timers(self) -> None:
-        import heapq
-
         ready, timers = self._ready, self._timers
         if not ready and not self._stopping:
-            while timers and timers[0][2]._cancelled:
-                heapq.heappop(timers)
-            self.now_s = max(self.now_s, timers[0][0])
+            self._advance()
         now_s = self.now_s + 1e-9
         while timers and timers[0][0] <= now_s:
-            happening = heapq.heappop(timers)[2]
+            happening = heappop(timers)[2]
             if not happening._cancelled:
                 ready.append(happening)
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import gc
-import heapq
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from heapq import heappop, heappush
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -51,7 +52,7 @@ class Owner:
         self.is_dead = False
         self.is_still = False
         """Paused or dead: nothing runs."""
-        self.context = contextvars.copy_context()
+        self.context = copy_context()
         self.context.run(_OWNER.set, self)
         self._parked: deque[Happening] = deque()
 
@@ -88,32 +89,33 @@ class Owner:
         self._parked.append(happening)
 
 
-class Happening(asyncio.TimerHandle):
+class Happening:
     """A callback that runs soon, or at ``when_s``: what the loop gives out for it.
 
-    A handle of asyncio's kind without what only debugging and real loops need; there are hundreds
-    of thousands in a world.
+    It has what asyncio asks of a handle, without what only debugging and real loops need; there
+    are hundreds of thousands in a world.
     """
 
-    __slots__ = ("when_s",)
+    __slots__ = ("_args", "_callback", "_cancelled", "_context", "when_s")
 
-    def __init__(  # its attributes are those that asyncio's own methods read
+    def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        callback: Callable[..., object],
+        callback: Callable[..., object] | None,
         args: tuple[Any, ...],
-        context: contextvars.Context | None,
+        context: contextvars.Context,
         when_s: float = 0.0,
     ) -> None:
-        self._loop = loop
         self._callback = callback
         self._args = args
-        self._context = contextvars.copy_context() if context is None else context
+        self._context = context
         self._cancelled = False
         self.when_s = when_s
 
     def when(self) -> float:
         return self.when_s
+
+    def cancelled(self) -> bool:
+        return self._cancelled
 
     def cancel(self) -> None:
         """It is skipped when its time comes; what it would have used is let go of now."""
@@ -146,8 +148,8 @@ class WorldLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.Handle:
-        happening = Happening(self, callback, args, context)
+    ) -> Happening:
+        happening = Happening(callback, args, copy_context() if context is None else context)
         self._ready.append(happening)
         return happening
 
@@ -157,10 +159,10 @@ class WorldLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
-        happening = Happening(self, callback, args, context, when)
-        self._timer_number += 1
-        heapq.heappush(self._timers, (when, self._timer_number, happening))
+    ) -> Happening:
+        happening = Happening(callback, args, copy_context() if context is None else context, when)
+        self._timer_number = number = self._timer_number + 1
+        heappush(self._timers, (when, number, happening))
         return happening
 
     def call_later(
@@ -169,51 +171,54 @@ class WorldLoop(asyncio.BaseEventLoop):
         callback: Callable[..., object],
         *args: Any,
         context: contextvars.Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> Happening:
         return self.call_at(self.now_s + delay, callback, *args, context=context)
 
     def _run_once(self) -> None:
         """Run until stopped; asyncio would call this once for each pass, which adds up."""
+        ready, timers = self._ready, self._timers
+        take = ready.popleft
         while True:
-            self._pass()
+            if not ready and not self._stopping:
+                self._advance()
+            if self.callback_total - self._callbacks_before > CALLBACKS_AT_ONCE_MAX:
+                self._callbacks_before = self.callback_total
+                raise TimeStandsStillError(f"callbacks without end at {self.now_s:.4f} s")
+            # Floats: a timer that is due within a nanosecond is due.
+            now_s = self.now_s + 1e-9
+            while timers and timers[0][0] <= now_s:
+                happening = heappop(timers)[2]
+                if not happening._cancelled:
+                    ready.append(happening)
+            for _ in range(len(ready)):
+                happening = take()
+                if happening._cancelled:
+                    continue
+                context = happening._context
+                owner = context.get(_OWNER)
+                if owner is not None and owner.is_still and not self.is_tearing_down:
+                    self._holding[owner] = None
+                    owner.hold(happening)
+                    continue
+                self.callback_total += 1
+                try:
+                    context.run(happening._callback, *happening._args)
+                except Exception as error:
+                    self.call_exception_handler(
+                        {"message": f"Exception in callback {happening}", "exception": error}
+                    )
             if self._stopping:
                 return
 
-    def _pass(self) -> None:
-        ready, timers = self._ready, self._timers
-        if not ready and not self._stopping:
-            while timers and timers[0][2]._cancelled:
-                heapq.heappop(timers)
-            if not timers:
-                raise NothingWillHappenError
-            self.now_s = max(self.now_s, timers[0][0])
-            self._callbacks_before = self.callback_total
-        if self.callback_total - self._callbacks_before > CALLBACKS_AT_ONCE_MAX:
-            self._callbacks_before = self.callback_total
-            raise TimeStandsStillError(f"callbacks without end at {self.now_s:.4f} s")
-        # Floats: a timer that is due within a nanosecond is due.
-        now_s = self.now_s + 1e-9
-        while timers and timers[0][0] <= now_s:
-            happening = heapq.heappop(timers)[2]
-            if not happening._cancelled:
-                ready.append(happening)
-        for _ in range(len(ready)):
-            happening = ready.popleft()
-            if happening._cancelled:
-                continue
-            context = happening._context
-            owner = context.get(_OWNER)
-            if owner is not None and owner.is_still and not self.is_tearing_down:
-                self._holding[owner] = None
-                owner.hold(happening)
-                continue
-            self.callback_total += 1
-            try:
-                context.run(happening._callback, *happening._args)
-            except Exception as error:
-                self.call_exception_handler(
-                    {"message": f"Exception in callback {happening}", "exception": error}
-                )
+    def _advance(self) -> None:
+        """Jump to the next timer."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heappop(timers)
+        if not timers:
+            raise NothingWillHappenError
+        self.now_s = max(self.now_s, timers[0][0])
+        self._callbacks_before = self.callback_total
 
     def _process_events(self, event_list: object) -> None:
         """There is no input or output."""
@@ -237,7 +242,7 @@ class WorldLoop(asyncio.BaseEventLoop):
 class OwnClock:
     """The clock of one process: ``rate`` times as fast as the truth; its wall clock may jump."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, rate: float, offset_ms: int) -> None:
+    def __init__(self, loop: WorldLoop, rate: float, offset_ms: int) -> None:
         self._loop = loop
         self._rate = rate
         self._offset_ms = offset_ms
@@ -245,7 +250,7 @@ class OwnClock:
 
     def monotonic_ms(self) -> int:
         # Timers end a hair early in floats; a clock must not seem to stand still then.
-        return int(self._loop.time() * 1000 * self._rate + 1e-6) + self._offset_ms
+        return int(self._loop.now_s * 1000 * self._rate + 1e-6) + self._offset_ms
 
     def wall_ms(self) -> int:
         return self.wall_offset_ms + self.monotonic_ms()

@@ -73,9 +73,10 @@ class MemberNetwork:
                 ends[here].owner.soon(ends[here].tell_connected, there)
 
     def is_connected(self, one: str, other: str) -> bool:
-        ends = self.ends
-        is_whole = one in ends and other in ends and pair(one, other) not in self.broken
-        return is_whole and not self.disagreement(one, other)
+        end, far = self.ends.get(one), self.ends.get(other)
+        if end is None or far is None or (self.broken and pair(one, other) in self.broken):
+            return False
+        return end.facts == far.facts or not self.disagreement(one, other)
 
     def disagreement(self, one: str, other: str) -> str:
         """Say why two members that are up refuse each other, as ``one`` puts it."""
@@ -97,18 +98,18 @@ class MemberNetwork:
         return loop.time() + lag_s
 
     def carry(self, sender: NetworkEnd, target: str, message: Message) -> None:
-        source = sender.member_id
+        way = (sender.member_id, target)
         payload = encode(message)
         draw, weather = self.random, self.weather
-        if (source, target) in self.cuts or (weather.loss and draw.random() < weather.loss):
+        if way in self.cuts or (weather.loss and draw.random() < weather.loss):
             return
         end = self.ends.get(target)
         if end is None:
             return  # it has died, and the sender does not know yet
         now_s = asyncio.get_running_loop().time()
         arrival_s = now_s + draw.uniform(*weather.delay_ms) / 1000
-        arrival_s = max(arrival_s, self._arrivals.get((source, target), 0.0))
-        self._arrivals[source, target] = arrival_s
+        arrival_s = max(arrival_s, self._arrivals.get(way, 0.0))
+        self._arrivals[way] = arrival_s
         if weather.stragglers and draw.random() < weather.stragglers:
             arrival_s += draw.uniform(0.1, 3.0)
         end.owner.at(arrival_s, self._arrive, sender, end, payload)

@@ -320,15 +320,14 @@ def check_replay(
     log: Sequence[Entry], machines: Iterable[StateMachine], begun_again: Sequence[int] = ()
 ) -> Found:
     """A machine that runs through the log alone ends where the members are."""
-    alone: StateMachine | None = None
+    alone = StateMachine()
+    for position, entry in enumerate(log):
+        alone.skip_zxids(ZXIDS_SKIPPED * begun_again.count(position))
+        alone.apply(entry.command, entry.index, entry.term)
+    alone.skip_zxids(ZXIDS_SKIPPED * begun_again.count(len(log)))
+    digest = alone.digest()
     for machine in machines:
-        if alone is None:
-            alone = StateMachine()
-            for position, entry in enumerate(log):
-                alone.skip_zxids(ZXIDS_SKIPPED * begun_again.count(position))
-                alone.apply(entry.command, entry.index, entry.term)
-            alone.skip_zxids(ZXIDS_SKIPPED * begun_again.count(len(log)))
-        if machine.digest() != alone.digest():
+        if machine.digest() != digest:
             yield "equal digests", (
                 f"a member at index {machine.applied_index} and zxid {machine.zxid} differs from "
                 f"the replayed log at zxid {alone.zxid}"

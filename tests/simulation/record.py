@@ -406,8 +406,10 @@ class ObservedReplica:
         self._place = (index, part)
         outcome = self._replica.apply(index, term, command)
         self._record.note_applied(self._who, index, part, term, command, outcome)
-        for told in self._record.on_applied:
-            told(self._who, self._replica.machine, decode_command(command), outcome)
+        if self._record.on_applied:
+            decoded = decode_command(command)
+            for told in self._record.on_applied:
+                told(self._who, self._replica.machine, decoded, outcome)
         if not outcome.is_repeat:
             for path in outcome.granted:
                 self._record.learned_s[self._who, path] = self._record.now_s()

@@ -39,10 +39,11 @@ class Inode:
     dirty: set[int] = field(default_factory=set)
 
     def put(self, offset: int, data: bytes) -> None:
-        if offset > len(self.data):
-            self.data.extend(bytes(offset - len(self.data)))
-        self.data[offset : offset + len(data)] = data
-        self.touch(offset, offset + len(data))
+        here, end = self.data, offset + len(data)
+        if offset > len(here):
+            here.extend(bytes(offset - len(here)))
+        here[offset:end] = data
+        self.touch(offset, end)
 
     def resize(self, size: int) -> None:
         low, high = sorted((size, len(self.data)))
@@ -52,6 +53,21 @@ class Inode:
     def touch(self, start: int, end: int) -> None:
         if end > start:
             self.dirty.update(range(start // SECTOR_BYTES, (end - 1) // SECTOR_BYTES + 1))
+
+    def settle_all(self) -> None:
+        """Store everything that was changed, and the length."""
+        dirty, data, stable = self.dirty, self.data, self.stable
+        if dirty:
+            first, last = min(dirty), max(dirty)
+            start = first * SECTOR_BYTES
+            if last - first < len(dirty) and start <= len(stable):  # no gaps: one piece
+                end = (last + 1) * SECTOR_BYTES
+                stable[start:end] = data[start:end]
+                del stable[len(data) :]
+                if len(stable) == len(data):
+                    dirty.clear()
+                    return
+        self.settle(set(dirty), len(data))
 
     def settle(self, sectors: set[int], size: int) -> None:
         """Store these sectors and this length."""
@@ -148,7 +164,7 @@ class SimulatedFile:
             self._inode.dirty.clear()
             raise
         self._disk.sync_count += 1
-        self._inode.settle(set(self._inode.dirty), len(self._inode.data))
+        self._inode.settle_all()
 
     def close(self) -> None:
         self.is_closed = True
