@@ -227,16 +227,24 @@ class WorldLoop(asyncio.BaseEventLoop):
         """There is no other thread."""
 
     def release_all(self) -> None:
-        """Put back what paused and dead owners hold, for the end of the world."""
+        """Put back what paused and dead owners hold, for the end of the world.
+
+        Of the dead only steps of tasks, which are to end: nothing else is done any more."""
         self.is_tearing_down = True
         for owner in self._holding:
-            self._ready.extend(owner._parked)
-            owner._parked.clear()
+            parked = owner._parked
+            self._ready.extend(each for each in parked if not owner.is_dead or is_of_task(each))
+            parked.clear()
 
     def _note(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not self.is_tearing_down:
             error = context.get("exception")
             self.problems.append(f"{context.get('message')}: {error!r}")
+
+
+def is_of_task(happening: Happening) -> bool:
+    """Whether this is a step of a task, or wakes one."""
+    return isinstance(getattr(happening._callback, "__self__", None), asyncio.Task)
 
 
 class OwnClock:

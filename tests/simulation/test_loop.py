@@ -86,6 +86,29 @@ def test_a_killed_process_cleans_nothing_up() -> None:
     assert run(main()) == ["begun"]
 
 
+def test_at_the_end_of_the_world_a_killed_process_does_nothing_but_end() -> None:
+    """Its tasks are ended; a timer of it, which might write to its disk, is dropped."""
+    deeds = list[str]()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(3)
+        finally:
+            deeds.append("ended")
+
+    async def main() -> None:
+        owner = Owner("killed")
+        owner.spawn(work())
+        owner.at(BEGINNING_S + 2, deeds.append, "timer")
+        await asyncio.sleep(1)
+        owner.kill()
+        await asyncio.sleep(4)
+
+    run(main())
+
+    assert deeds == ["ended"]
+
+
 def test_a_task_belongs_to_the_process_that_started_it() -> None:
     """Also one that was started by a task of that process."""
 
