@@ -26,6 +26,7 @@ from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
 from tests.simulation.left_syncs import LeftSyncs
 from tests.simulation.loop import NOBODY, OwnClock, Owner
 from tests.simulation.network import NetworkEnd
+from tests.simulation.planted import Planted
 from tests.simulation.record import ObservedReplica, Record
 
 if TYPE_CHECKING:
@@ -51,14 +52,20 @@ class ObservedEngine(PySyncObjEngine):
 
     record: Record
     who: str
+    planted: Planted
     on_halt: Callable[[BaseException], None]
     read_late: dict[str, float]
     """When a heartbeat of each session was read that had lain in a socket for ``STALL_S``."""
 
     async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
         if len(command) <= SHORT or b"/locks/" in command:
-            self._look_at(decode_command(command).operation)
+            operation = decode_command(command).operation
+            self.planted.refuse(operation)
+            self._look_at(operation)
         return await super().propose(command, is_patient=is_patient)
+
+    async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
+        return self.planted.told(kind, await super().request(member_id, kind, payload))
 
     def _look_at(self, operation: Operation) -> None:
         now_s = self.record.now_s()
@@ -139,7 +146,8 @@ class SimulatedMember:
         self.may_fail |= world.changed_settings.is_refused(self.member_id)
         self.owner = Owner(self.who)
         self.read_late = {}
-        self.owner.spawn(self._boot(world.config_of(self.member_id)))
+        config = world.planted.config_of(world.config_of(self.member_id))
+        self.owner.spawn(self._boot(config))
         world.record.trace.add(self.who, "boots")
 
     async def _boot(self, config: Config) -> None:
@@ -158,6 +166,7 @@ class SimulatedMember:
             sync_in_place_ms_max=5.0 if self.is_in_place else 0.0,
         )
         self.engine.record, self.engine.who = world.record, self.who
+        self.engine.planted = world.planted
         self.engine.read_late = self.read_late
         self.engine.on_halt = self._halt
         self.engine.on_role_change(self._note_role)

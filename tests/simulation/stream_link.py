@@ -256,6 +256,7 @@ class Peer:
             what = f"{member.who} answers {request.target} with {response.status}"
             world.record.violate("a member that differs is silent", what)
         world.note_answer(request, response, arrived_s)
+        response = world.planted.answered(request, response)
         headers = dict(response.headers)
         if headers.get("content-type") == _PACKED:
             del headers["content-type"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from coordinator.model.access import NOBODY
 from coordinator.model.events import Event, EventType
@@ -223,7 +224,7 @@ def test_somebody_who_waits_in_vain_is_found(log: Log) -> None:
 def test_a_token_that_falls_is_found() -> None:
     """A later holder has a larger token, of whatever kind it is."""
     log = log_of(enter(), enter(Kind.SHARED), Release(X0, 3))
-    events = tuple(event._replace(czxid=3) for event in log[3].outcome.events)
+    events = tuple(structs.replace(event, czxid=3) for event in log[3].outcome.events)
     log[3] = last(log[:4], events=events)[-1]
 
     assert promises(log) == {"tokens grow"}

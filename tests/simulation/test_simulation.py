@@ -6,18 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from coordinator.build import is_compiled
-from coordinator.client.locks import GrantWatch
-from coordinator.client.transport import Request, Response
-from coordinator.service.leases import Leases
-from coordinator.service.locks.hold_timers import HoldTimers
-from coordinator.service.watch_history import History
+from coordinator.state.commands import EndHold, ExpireSession
 from tests.simulation.campaign import COUNTED, Total, failure_text, verdicts
-from tests.simulation.door import Door
+from tests.simulation.planted import Planted, fails, holds_for_longer, safe_for_longer
 from tests.simulation.world import STREAMS_FROM, Settings, simulate
 
 pytestmark = pytest.mark.usefixtures("is_quiet")
@@ -59,7 +53,6 @@ DEEDS = {
 
 DIGEST_OF_SEED = """
 from tests.simulation.campaign import quiet
-from tests.simulation.door import Door
 from tests.simulation.world import Settings, simulate
 quiet()
 print(simulate({seed}, {settings}).trace_digest)
@@ -172,24 +165,22 @@ def test_clocks_that_run_too_slow_are_found() -> None:
     )
 
 
-@pytest.mark.skipif(is_compiled(), reason="compiled classes do not see it replaced")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("kind", "method", "wrong", "promise"),
+    ("planted", "promise"),
     [
-        (HoldTimers, "_end_at", lambda *_: None, "ends by itself in time"),
-        (GrantWatch, "hold_remaining_ms", lambda *_: 10_000, "bounded holds"),
-        (Leases, "tick", lambda *_: None, "sessions end in time"),
-        (History, "append", lambda kept, change: kept.restart(change.zxid), "watches"),
+        pytest.param(Planted(refused=(EndHold,)), "ends by itself in time", id="never ended"),
+        pytest.param(Planted(answer=holds_for_longer), "bounded holds", id="believed in for ever"),
+        pytest.param(Planted(refused=(ExpireSession,)), "sessions end in time", id="kept for ever"),
+        pytest.param(Planted(changes_kept=0), "watches", id="refused for nothing"),
+        pytest.param(
+            Planted(tell=safe_for_longer), "safe as long as the leader says", id="safe for longer"
+        ),
     ],
-    ids=["never ended", "believed in for ever", "kept for ever", "refused for nothing"],
 )
-def test_a_bound_that_is_not_kept_is_found(
-    kind: type, method: str, wrong: Any, promise: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bound_that_is_not_kept_is_found(planted: Planted, promise: str) -> None:
     """A leader that ends nothing is noticed, and a client that believes beyond the end."""
-    monkeypatch.setattr(kind, method, wrong)
-    settings = Settings(seconds=20.0, stops_at_first=True)
+    settings = Settings(seconds=20.0, stops_at_first=True, planted=planted)
 
     found = (simulate(seed, settings).violations for seed in range(10))
 
@@ -204,15 +195,11 @@ def test_a_leader_without_room_is_not_blamed_for_sessions_that_it_tries_to_end()
     assert verdict.is_fine, verdict.violations
 
 
-def test_a_world_may_end_with_its_first_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_world_may_end_with_its_first_broken_promise() -> None:
     """For who looks for no more than one, the rest of the world is not run."""
+    settings = Settings(seconds=5.0, stops_at_first=True, planted=Planted(answer=fails))
 
-    async def answer(self: Door, request: Request) -> Response:
-        raise ValueError("no answer")
-
-    monkeypatch.setattr(Door, "answer", answer)
-
-    verdict = simulate(1, Settings(seconds=5.0, stops_at_first=True))
+    verdict = simulate(1, settings)
 
     assert verdict.violations[0].promise == "no task fails"
     assert verdict.simulated_s < 1.0
@@ -225,15 +212,11 @@ def test_a_world_that_does_not_finish_is_found() -> None:
     assert any(violation.promise == "progress" for violation in verdict.violations)
 
 
-def test_a_door_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_door_that_fails_is_found() -> None:
     """A request that a member can not even refuse is no lost answer, but a mistake."""
+    settings = Settings(seconds=1.0, settle_s=0.2, planted=Planted(answer=fails))
 
-    async def answer(self: Door, request: Request) -> Response:
-        raise ValueError("no answer")
-
-    monkeypatch.setattr(Door, "answer", answer)
-
-    verdict = simulate(1, Settings(seconds=1.0, settle_s=0.2))
+    verdict = simulate(1, settings)
 
     assert any(violation.promise == "no task fails" for violation in verdict.violations)
 

@@ -14,6 +14,7 @@ from coordinator.client.transport import Request, Response
 from coordinator.config import Config, MemberConfig
 from coordinator.model.grants import AcquireLine, Granted
 from coordinator.model.sessions import SessionLease, SessionLeases
+from coordinator.model.views import LockView
 from coordinator.wire.codec import from_body, union_from_body
 from coordinator.wire.encoding import decode
 from coordinator.wire.strict_json import decode_json
@@ -52,12 +53,14 @@ from tests.simulation.more_faults import MoreFaults
 from tests.simulation.network import MemberNetwork, Weather
 from tests.simulation.onlooker import Onlooker
 from tests.simulation.overdue import Overdue
+from tests.simulation.planted import Planted
 from tests.simulation.properties import judge
 from tests.simulation.quotas import Quotas
 from tests.simulation.reading import ReadOrder
 from tests.simulation.record import Record, Tally, Violation
 from tests.simulation.recoveries import Recovery
 from tests.simulation.rights import Rights
+from tests.simulation.safe_times import check_safe_times
 from tests.simulation.told import Looked, Told, Watching, Written
 
 LOOK_EVERY_S = 0.05
@@ -100,6 +103,8 @@ class Settings:
     """Whether the world ends with the first broken promise, for who looks for no more."""
     keep_lines: int | None = 400
     """How many of the last lines of the trace are kept; None: all."""
+    planted: Planted | None = None
+    """What goes wrong for a test of the judgement."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,7 @@ class World:
         self.loop = loop
         self.seed = seed
         self.settings = settings
+        self.planted = settings.planted or Planted()
         is_asked_for = bool(set(settings.only_faults) & set(more_faults.NAMES))
         self.has_more = is_asked_for or seed % MORE_EVERY == MORE_EVERY - 1
         are_asked_for = bool(set(settings.only_faults) & set(changed_settings.NAMES))
@@ -415,6 +421,10 @@ class World:
                     self._note_lease(lease, arrived_s)
                 for session_id in said.ended:
                     self.record.note_said_ended(session_id)
+            case "GET", ["locks", _]:
+                body = decode(response.body, encoding_of(response.headers))
+                for promise, what in check_safe_times(self, from_body(LockView, body)):
+                    self.record.violate(promise, what)
             case "DELETE", ["locks" | "elections", _, "attempts", client_id, number]:
                 self.abandoned.append((client_id, int(number), len(self.record.log)))
 
