@@ -16,7 +16,8 @@ from coordinator.service.watch_stream import Wanted, WatchStream
 from coordinator.service.watches import WatchHub
 from coordinator.state.commands import Create, Multi, SetData
 from tests.service.fake_cluster import World, cluster, settle, soon
-from tests.service.test_watch_values import allowed, watching, with_rights, write
+from tests.service.rights import allowed, with_rights, write
+from tests.service.test_watch_values import watching
 
 PLAIN = Wanted()
 WATCH = (Verb.WATCH,)
