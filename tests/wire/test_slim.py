@@ -12,8 +12,8 @@ import pytest
 from coordinator.config import HttpConfig
 from coordinator.wire.arrival import Speaker
 from coordinator.wire.http.server import HttpServer
+from tests.wire.raw_connection import Wire
 from tests.wire.serving import Api, serving
-from tests.wire.test_server import Wire
 
 HOST = b"Host: 127.0.0.1\r\n"
 JSON = b"Content-Type: application/json\r\n"
@@ -63,6 +63,11 @@ PLAIN: dict[str, bytes] = {
     "a lock": request(b"POST /v1/locks/l", b'{"lease_ms": 60000, "timeout_ms": 0}'),
     "a release of nothing": request(b"DELETE /v1/locks/l/grants/1-1", headers=HOST),
     "a multi": request(b"POST /v1/multi", b'{"operations": [{"op": "read", "path": "/a"}]}'),
+    "closing": request(b"GET /v1/tree/a", headers=HOST + b"Connection: close\r\n"),
+    "health": request(b"GET /health/live", headers=HOST),
+    "readiness": request(b"GET /health/ready", headers=HOST),
+    "no health": request(b"GET /health/none", headers=HOST),
+    "a write of health": request(b"PUT /health/live", b"{}"),
     "an election": request(b"GET /v1/elections/e", headers=HOST),
     "kept alive": request(b"GET /v1/tree/a", headers=HOST + b"Connection: keep-alive\r\n"),
     "a deadline that is none": request(
@@ -73,7 +78,6 @@ PLAIN: dict[str, bytes] = {
     ),
 }
 OTHERS: dict[str, bytes] = {
-    "closing": request(b"GET /v1/tree/a", headers=HOST + b"Connection: close\r\n"),
     "another host": request(b"GET /v1/tree/a", headers=b"Host: evil.example\r\n"),
     "no host": request(b"GET /v1/tree/a", headers=b"A: b\r\n"),
     "two hosts": request(b"GET /v1/tree/a", headers=HOST + HOST),
@@ -91,7 +95,8 @@ OTHERS: dict[str, bytes] = {
     "a folded header": request(b"GET /v1/tree/a", headers=HOST + b"A: b\r\n c\r\n"),
     "a bare line end": request(b"GET /v1/tree/a", headers=HOST + b"A: b\nC: d\r\n"),
     "no route": request(b"GET /v1/tree-", headers=HOST),
-    "health": request(b"GET /health/live", headers=HOST),
+    "a page": request(b"GET /openapi.json", headers=HOST),
+    "an upgrade": request(b"GET /v1/tree/a", headers=HOST + b"Connection: Upgrade\r\n"),
     "a head": request(b"HEAD /v1/tree/a", headers=HOST),
 }  # fmt: skip
 
@@ -180,10 +185,22 @@ async def test_requests_ahead_are_answered_in_order() -> None:
     """Plain or not, one after the other."""
     async with served(is_slim=True) as api:
         wire = await Wire.to(api.server)
-        await wire.send(PLAIN["a read"] * 40 + OTHERS["health"] + PLAIN["a delete"] * 2)
+        await wire.send(PLAIN["a read"] * 40 + OTHERS["a page"] + PLAIN["a delete"] * 2)
         statuses = [(await wire.response())[0] for _ in range(43)]
 
         assert statuses == [200] * 42 + [404]
+
+
+async def test_the_connection_of_a_last_request_is_closed() -> None:
+    """As by aiohttp; what is sent behind it is no request."""
+    async with served(is_slim=True) as api:
+        wire = await Wire.to(api.server)
+        await wire.send(PLAIN["closing"])
+        answered = await wire.rest()
+
+        assert answered.startswith(b"HTTP/1.1 200 OK")
+        assert b"Connection: close\r\n" in answered
+        assert api.server._full.speaker is None
 
 
 async def test_a_client_that_asks_nothing_is_let_go() -> None:

@@ -5,10 +5,11 @@ goes this way, and everything else, at the first byte that is not plain, aiohttp
 is handed over to it with what has come, and stays there. So this parser need not be lenient, or
 complete; what it takes must mean the same to both, and the same bytes are answered.
 
-1. Plain is: GET, PUT, POST, DELETE or PATCH of a znode, lock, election, session or multi; HTTP/1.1;
-   at most 32 headers of printable ASCII, none of them twice, no transfer coding, nothing about the
-   connection but keep-alive, nothing that browsers say of other sites; a host that is ours; a body
-   that came whole with its header; an answer that is whole.
+1. Plain is: GET, PUT, POST, DELETE or PATCH of a znode, lock, election, session or multi, and what
+   is asked of a member all the time (health, status, metrics); HTTP/1.1; at most 32 headers of
+   printable ASCII, none of them twice, no transfer coding, nothing about the connection but
+   keep-alive or close, nothing that browsers say of other sites; a host that is ours; a body that
+   came whole with its header; an answer that is whole.
 2. One request after the other: what is sent ahead waits, and is bounded.
 3. A client that goes away cancels its request; one that takes nothing for ``idle_deadline_ms`` is
    cut off; one that asks nothing for as long is closed.
@@ -29,6 +30,7 @@ from coordinator.service.turns import KEY
 from coordinator.wire import messages
 from coordinator.wire.admission import Admission, Place
 from coordinator.wire.arrival import Speaker, release
+from coordinator.wire.client_turns import is_open
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.http.full_door import FullDoor
 from coordinator.wire.http.hosts import Names, is_known
@@ -39,14 +41,16 @@ from coordinator.wire.routes.answering import Answering
 _HEADERS_MAX = 32
 _HEAD = re.compile(
     rb"(GET|PUT|POST|DELETE|PATCH) "
-    rb"(/v1/(?:tree|multi|sessions|locks|elections)(?:[/?][!-~]{0,4096})?) HTTP/1\.1\r\n"
+    rb"(/(?:v1/(?:tree|multi|sessions|locks|elections|status)|health|metrics)"
+    rb"(?:[/?][!-~]{0,4096})?) HTTP/1\.1\r\n"
     rb"((?:[A-Za-z0-9-]{1,64}:[ -~]{0,2048}\r\n){1,%d})\r\n" % _HEADERS_MAX
 )
 _LEFT_TO_AIOHTTP = frozenset(
     {"transfer-encoding", "content-encoding", "expect", "upgrade", "te", "trailer", "origin",
      "sec-fetch-site", "http2-settings", "proxy-connection"}
 )  # fmt: skip
-_KEEP_ALIVE = frozenset({"", "keep-alive", "Keep-Alive"})
+_CLOSE = "close"
+_CONNECTION = frozenset({"", "keep-alive", "Keep-Alive", _CLOSE})
 _LENGTH_DIGITS_MAX = 8
 _AHEAD_BYTES_MAX = 64 * 1024
 _HOSTS_MAX = 100
@@ -323,7 +327,7 @@ class SlimConnection(asyncio.Protocol):
         is_plain = (
             len(headers) == len(lines) - 1
             and _LEFT_TO_AIOHTTP.isdisjoint(headers)
-            and headers.get("connection", "") in _KEEP_ALIVE
+            and headers.get("connection", "") in _CONNECTION
             and "stream" not in (accept := headers.get("accept", ""))
             and "ndjson" not in accept
             and self._door.knows(headers.get("host", ""))
@@ -332,7 +336,8 @@ class SlimConnection(asyncio.Protocol):
         if not (is_plain and length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX):
             return None
         end = head.end() + int(length)
-        if len(buffer) < end:
+        is_last = headers.get("connection") == _CLOSE
+        if len(buffer) < end or (is_last and len(buffer) > end):
             return None
         body, self._buffer = buffer[head.end() : end], buffer[end:]
         method, target = head[1].decode("ascii"), head[2].decode("ascii")
@@ -365,8 +370,9 @@ class SlimConnection(asyncio.Protocol):
     async def _serve(self, request: SlimRequest) -> None:
         answered = None
         try:  # not `suppress`: it is entered and left for each request
-            await self.turns.turn(request)
-            KEY.set(request.key)
+            if not is_open(request.target):
+                await self.turns.turn(request)
+                KEY.set(request.key)
             answered = await self._door.answering.answer(request)
         except ThrottledError as error:
             answered = self._door.answering.door.problem(error)
@@ -382,7 +388,8 @@ class SlimConnection(asyncio.Protocol):
         if not isinstance(answered, Answer):
             transport.abort()
             return
-        closes = answered.closes or self._door.is_closing
+        is_last = request.headers.get("connection") == _CLOSE
+        closes = answered.closes or self._door.is_closing or is_last
         transport.write(self._response(answered, closes=closes))
         if closes:
             transport.close()
