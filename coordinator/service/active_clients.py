@@ -10,6 +10,7 @@ import msgspec
 
 from coordinator.errors import CoordinatorError
 from coordinator.service.context import MemberContext
+from coordinator.service.timers import Every
 from coordinator.service.turns import ASKING_SHOWN_MAX
 
 REQUEST_KIND = "asking"
@@ -29,18 +30,25 @@ class ActiveClients:
         self._leadership = context.leadership
         self._tasks = context.tasks
         self._turns = context.turns
+        self._timers = context.timers
+        self._looks: Every | None = None
         self._reporting: asyncio.Task[None] | None = None
         context.engine.on_request(REQUEST_KIND, self._on_request)
 
-    def look(self, _now_ms: int) -> None:
-        """Report to the leader which clients ask here, if any do."""
+    def start(self) -> None:
+        """Begin to look, from the first client that asks on."""
+        self._looks = self._timers.every(LOOK_EVERY_MS, self._look)
+        self._turns.on_asked = self._looks.go_on
+
+    def _look(self, _now_ms: int) -> None:
+        """Report to the leader which clients ask here; look no more if none does."""
+        asking = self._turns.asking()
+        if not asking and self._looks is not None:
+            self._looks.pause()
         if self._reporting is not None and not self._reporting.done():
             return
         leader_id = self._leadership.known_leader()
-        if leader_id is None or leader_id == self._engine.member_id:
-            return
-        asking = self._turns.asking()
-        if asking:
+        if asking and leader_id not in (None, self._engine.member_id):
             self._reporting = self._tasks.spawn(self._report(leader_id, asking), "say who asks")
 
     async def _report(self, leader_id: str, asking: list[tuple[str, bool]]) -> None:

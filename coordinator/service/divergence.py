@@ -47,6 +47,8 @@ SLICE_EVERY_MS = 50
 _SLICE_EVERY_MS_MAX = 250
 ROUND_MS_MIN = 1_000
 """A small state is compared once in this time, not more often."""
+_CALM_ROUND_MS = 5_000
+"""Nor more often than this if nothing was written since it began, and for a second after that."""
 _ROUND_MS = 4_000
 """How long a round of a larger one takes, if slices may be so far apart, or need not be closer."""
 _ROUND_MS_MAX = 8_000
@@ -161,6 +163,8 @@ class Divergence:
         """Slices that still follow the one that is being taken, before the next look."""
         self._missed_count = 0
         self._round_began_ms = 0
+        self._round_began_at = 0
+        """The index at which this round began, or the one before it."""
         self._taken_count = self._expected_count = 0
         """Slices of this round by now, and of the whole of the last one; 0: not known yet."""
         self._doubts: dict[Cursor, int] = {}
@@ -190,7 +194,11 @@ class Divergence:
         if not is_again and cursor == Cursor():
             if now_ms - self._round_began_ms < ROUND_MS_MIN:
                 return self._round_began_ms + ROUND_MS_MIN
-            self._round_began_ms = now_ms
+            last_index = self._engine.status().last_index
+            calm_until_ms = self._round_began_ms + _CALM_ROUND_MS
+            if last_index == self._round_began_at and now_ms < calm_until_ms:
+                return calm_until_ms
+            self._round_began_ms, self._round_began_at = now_ms, last_index
         others = tuple(self._engine.status().is_reachable)
         if not others:
             return None
@@ -226,7 +234,7 @@ class Divergence:
         self._is_taking = False
         self._missed_count = 0
         self._looked_ms = self._clock.monotonic_ms()
-        self._round_began_ms = self._looked_ms - ROUND_MS_MIN
+        self._round_began_ms, self._round_began_at = self._looked_ms - ROUND_MS_MIN, 0
         self._taken_count = self._expected_count = 0
         self._again.clear()
         self._doubts.clear()

@@ -17,11 +17,14 @@ from typing import Protocol
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
 from coordinator.raft.engine import Engine, Role
+from coordinator.service.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.waiting import in_turns, wake_in_turns
 
 LEADER_WITHIN_MS = 5_000
 """Longer than an election."""
 _TRY_AGAIN_S = 0.02
+_CONTACT_MS = 100
+"""So long after contact it is not looked for again."""
 
 
 class LongWait(Protocol):
@@ -47,6 +50,7 @@ class Leadership:
         """Since when no leader is known; None while there is one."""
         self._long_waits: dict[LongWait, int] = {}
         """When each began, in this order."""
+        self.need_observing_by: NeedBy = never_mind
         self._is_stopping = False
         self._stopping_reason = f"member {engine.member_id} is stopping"
 
@@ -126,7 +130,10 @@ class Leadership:
         if self.known_leader() is not None:
             self._unled_ms = None
         elif self._unled_ms is None:
-            self._unled_ms = self._clock.monotonic_ms()
+            self._unled_ms = now_ms = self._clock.monotonic_ms()
+            self.need_observing_by(now_ms)
+            if self._contact_ms is not None:
+                self.note_contact()  # it was lost now
 
     def _send_away(self, now_ms: int) -> None:
         last_ms = now_ms - LEADER_WITHIN_MS
@@ -150,18 +157,23 @@ class Leadership:
         """A leader or a quorum has just been heard from."""
         self._contact_ms = self._clock.monotonic_ms()
 
-    def observe(self, now_ms: int) -> None:
-        """Note the engine's contact with the leader; called on every tick."""
+    def observe(self, now_ms: int) -> int | None:
+        """Note the engine's contact with the leader; called on every tick while there is none.
+
+        Return when to call it again if there is one."""
         if self._engine.is_in_contact():
             self.note_contact()
         self._note_whether_led()
         self._send_away(now_ms)
+        return now_ms + NOT_BEFORE_LONG_MS if self._unled_ms is None else None
 
     def contact_age_ms(self) -> int | None:
         """Return how long ago there was contact, None if there never was."""
-        if self._contact_ms is None:
-            return None
-        return self._clock.monotonic_ms() - self._contact_ms
+        now_ms = self._clock.monotonic_ms()
+        is_old = self._contact_ms is None or now_ms - self._contact_ms >= _CONTACT_MS
+        if is_old and self._engine.is_in_contact():
+            self._contact_ms = now_ms
+        return None if self._contact_ms is None else now_ms - self._contact_ms
 
     def stop(self, reason: str = "") -> None:
         """Fail all who wait for a leader with ShuttingDownError and the reason."""

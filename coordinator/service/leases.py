@@ -28,6 +28,7 @@ from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.service.context import MemberContext
 from coordinator.service.replica import Interest
 from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.service.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
 from coordinator.state.outcomes import Outcome, SessionEnded
@@ -36,6 +37,8 @@ from coordinator.state.session_operations import opened_by
 logger = logging.getLogger("coordinator.service")
 
 _STALL_MS = 1_000
+_LOOK_EVERY_MS = _STALL_MS // 2
+"""How often it is looked for stalls while there are leases, if none of them is due."""
 _EXPIRING_AT_ONCE_MAX = 500
 _STARTED_AT_ONCE = 2_000
 
@@ -58,6 +61,7 @@ class Leases:
         self._undecided: set[str] = set()
         self._stall_ms = _STALL_MS + context.config.sessions.tick_ms
         self._last_tick_ms = 0
+        self.need_tick_by: NeedBy = never_mind
         self._starting: object | None = None
         """Identifies the start of all leases that is under way."""
         self._owes_start = False
@@ -106,10 +110,15 @@ class Leases:
         is under way."""
         return session_id in self._deadlines and session_id not in self._undecided
 
-    def tick(self, now_ms: int) -> None:
-        """Propose the end of every session whose lease has run out."""
-        if self.term is None:
-            return
+    def tick(self, now_ms: int) -> int:
+        """Propose the end of every session whose lease has run out; return when to look again."""
+        if not self._deadlines and self._starting is None:
+            return now_ms + NOT_BEFORE_LONG_MS
+        self._look(now_ms, self.term)
+        return min(now_ms + _LOOK_EVERY_MS, self._heap[0][0] if self._heap else now_ms)
+
+    def _look(self, now_ms: int, term: int | None) -> None:
+        assert term is not None, "without a leadership there are no leases"
         stalled_ms, self._last_tick_ms = now_ms - self._last_tick_ms, now_ms
         if stalled_ms > self._stall_ms:
             self._metrics.lease_restarts.inc()
@@ -136,7 +145,7 @@ class Leases:
             is_first = session_id not in self._undecided
             self._undecided.add(session_id)
             self._expiring.add(session_id)
-            expiring = self._expire(session_id, self.term, is_first=is_first)
+            expiring = self._expire(session_id, term, is_first=is_first)
             self._tasks.spawn(expiring, f"expire {session_id}")
 
     def on_outcome(self, command: Command, outcome: Outcome) -> None:
@@ -195,8 +204,11 @@ class Leases:
             self._start_all()
 
     def _start_one(self, session_id: str, timeout_ms: int, now_ms: int) -> None:
+        if not self._deadlines:
+            self._last_tick_ms = now_ms  # nobody has looked since the last lease ended
         self._deadlines[session_id] = now_ms + timeout_ms
         heapq.heappush(self._heap, (now_ms + timeout_ms, session_id))
+        self.need_tick_by(now_ms + min(timeout_ms, _LOOK_EVERY_MS))
         self._metrics.leases.set(len(self._deadlines))
 
     def _maybe_drop(self, session_id: str) -> None:
@@ -233,6 +245,7 @@ class Leases:
         self._expiring.discard(session_id)
         if session_id in self._deadlines:
             heapq.heappush(self._heap, (self._deadlines[session_id], session_id))
+            self.need_tick_by(self._deadlines[session_id])
         else:
             self._metrics.sessions_expired.inc()
             logger.info("session %s expired in term %d: no heartbeat in time", session_id, term)

@@ -32,6 +32,7 @@ from coordinator.state.rules import RULES
 logger = logging.getLogger("coordinator.service")
 audit = logging.getLogger("coordinator.audit")
 
+LOOK_EVERY_MS = 5_000
 _TRY_AGAIN_MS = 200
 _NAMED_MAX = 5
 

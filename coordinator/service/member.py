@@ -26,7 +26,6 @@ from coordinator.model.status import Status
 from coordinator.raft.engine import Engine, Role
 from coordinator.service import audit_trail
 from coordinator.service.access import AccessService, Issuer
-from coordinator.service.active_clients import LOOK_EVERY_MS as REPORT_EVERY_MS
 from coordinator.service.active_clients import ActiveClients
 from coordinator.service.audit_trail import AuditTrail
 from coordinator.service.context import MemberContext
@@ -37,13 +36,15 @@ from coordinator.service.kept_sessions import KeptSessions
 from coordinator.service.leader_address import LeaderAddress
 from coordinator.service.leadership import Leadership
 from coordinator.service.leases import Leases
+from coordinator.service.limits import LOOK_EVERY_MS as LIMITS_LOOK_EVERY_MS
 from coordinator.service.limits import LimitsService
 from coordinator.service.locks.admin import HoldingService
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.history import GrantReads
 from coordinator.service.locks.hold_timers import HoldTimers
-from coordinator.service.locks.hold_times import LOOK_EVERY_MS, HoldTimes, LockClasses
+from coordinator.service.locks.hold_times import LOOK_EVERY_MS as HOLDS_LOOK_EVERY_MS
+from coordinator.service.locks.hold_times import HoldTimes, LockClasses
 from coordinator.service.locks.later_grants import LaterGrants
 from coordinator.service.locks.lease_remaining import RemainingTimes
 from coordinator.service.locks.lost_rights import LostRights
@@ -199,19 +200,18 @@ class Member:
         await self._engine.start(self._replica)
         tick_ms, every = self._config.sessions.tick_ms, self.timers.every
         leases = every(tick_ms, self._leases.tick)
-        every(tick_ms, self._leadership.observe)
+        self._leases.need_tick_by = leases.need_by
+        self._leadership.need_observing_by = every(tick_ms, self._leadership.observe).need_by
         every(self._config.limits.bookmark_interval_ms, self.watches.bookmark)
-        every(REPORT_EVERY_MS, self._active_clients.look)
-        every(LOOK_EVERY_MS, self._hold_times.look)
+        self._active_clients.start()
+        self._hold_times.need_look_by = every(HOLDS_LOOK_EVERY_MS, self._hold_times.look).need_by
         every(ManualHolds.LOOK_EVERY_MS, self._manual_holds.look)
-        every(LOOK_EVERY_MS, self.limits.look)
+        every(LIMITS_LOOK_EVERY_MS, self.limits.look)
         if self.audit.is_kept:
             every(audit_trail.LOOK_EVERY_MS, self._audit_trail.look)
-        self._while_leading = (
-            leases, *[every(tick_ms, each.look) for each in self._in_pieces],
-            every(SLICE_EVERY_MS, self._divergence.look),
-            every(REAP_LOOK_EVERY_MS, self._reaper.look),
-        )  # fmt: skip
+        reaps = every(REAP_LOOK_EVERY_MS, self._reaper.look)
+        self._reaper.need_look_by = reaps.need_by
+        self._while_leading = (leases, every(SLICE_EVERY_MS, self._divergence.look), reaps)
         self._tick_as_led()
 
     async def stop(self) -> None:

@@ -22,6 +22,8 @@ class Pieces:
     ) -> None:
         self._engine = context.engine
         self._clock = context.clock
+        self._timers = context.timers
+        self._again_ms = context.config.sessions.tick_ms
         self._tasks = context.tasks
         self._name = name
         self._next_pieces = next_pieces
@@ -55,6 +57,6 @@ class Pieces:
                     if isinstance(each, BaseException):
                         raise each
         except CoordinatorError:
-            pass  # the leader of then looks again soon
+            self._timers.at(self._clock.monotonic_ms() + self._again_ms, self.go_on)
         finally:
             self._is_running = False

@@ -20,6 +20,7 @@ from coordinator.errors import CoordinatorError
 from coordinator.model.events import EventType
 from coordinator.service.context import MemberContext
 from coordinator.service.replica import Interest
+from coordinator.service.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Reap
 from coordinator.state.large_map import LargeMap
@@ -61,13 +62,18 @@ class Reaper:
         """One entry per znode, at its due time or earlier; corrected when that time comes."""
         self._term: int | None = None
         self._is_reaping = False
+        self.need_look_by: NeedBy = never_mind
 
     def stop(self) -> None:
         """Forget what was seen: this member leads no more, and is not asked to look."""
         self._begin(None)
 
-    def look(self, now_ms: int) -> None:
-        """Reap what is due."""
+    def look(self, now_ms: int) -> int:
+        """Reap what is due; return when something is."""
+        self._look(now_ms)
+        return self._heap[0][0] if self._heap else now_ms + NOT_BEFORE_LONG_MS
+
+    def _look(self, now_ms: int) -> None:
         term = self._leadership.term if self._leadership.is_leader else None
         if term != self._term:
             self._begin(term)
@@ -137,6 +143,7 @@ class Reaper:
         self._seen[path] = _Seen(due_ms, idle.mzxid, idle.pzxid)
         if seen is None or due_ms < seen.due_ms:  # else its entry comes at the older time
             heapq.heappush(self._heap, (due_ms, path))
+            self.need_look_by(due_ms)
 
     def _is_as_seen(self, path: str, seen: _Seen) -> bool:
         idle = self._replica.machine.idle(path)
@@ -159,6 +166,7 @@ class Reaper:
                 seen = _Seen(self._clock.monotonic_ms(), operation.mzxid, operation.pzxid)
                 self._seen.setdefault(operation.path, seen)
                 heapq.heappush(self._heap, (seen.due_ms, operation.path))
+                self.need_look_by(seen.due_ms)
             return
         outcome: Outcome = applied.result
         if isinstance(outcome.result, Reaped) and outcome.result.was_deleted:

@@ -35,10 +35,6 @@ class SessionEnds:
         self.start = self._pieces.start
         self.stop = self._pieces.stop
 
-    def look(self, _now_ms: int) -> None:
-        """Continue if an attempt failed; called from time to time."""
-        self._pieces.go_on()
-
     async def finished(self, session_id: str) -> None:
         """Return once an ended session owns nothing any more here. The caller cancels."""
         if session_id not in self._replica.machine.leaving_sessions():

@@ -20,6 +20,8 @@ from coordinator.clock import Clock
 
 _GRAIN_MS: Final = 10
 _LOOK_AGAIN_MS_MAX: Final = 60_000
+NOT_BEFORE_LONG_MS: Final = 60_000
+"""What periodic work adds to now where nothing is due: it is called again for something."""
 
 
 class Timer:
@@ -92,6 +94,14 @@ class Deadline:
             self._task.cancel()
 
 
+NeedBy = Callable[[int], object]
+"""Of periodic work that said when it is needed again: it is needed by this time already."""
+
+
+def never_mind(_at_ms: int) -> None:
+    """Nothing is called periodically yet."""
+
+
 class Every:
     """Work that is done again and again, in step with its first time."""
 
@@ -101,7 +111,8 @@ class Every:
         self._timers = timers
         self._interval_ms = interval_ms
         self._callback = callback
-        self._due_ms = timers.clock.monotonic_ms() + interval_ms
+        # At multiples of the interval: what is done as often is done in the same pass.
+        self._due_ms = (timers.clock.monotonic_ms() // interval_ms + 1) * interval_ms
         self._timer: Timer | None = None
 
     def pause(self) -> None:
@@ -114,6 +125,17 @@ class Every:
         """Go on, in step with the times before."""
         if self._timer is None:
             self._set(self._timers.clock.monotonic_ms())
+
+    def need_by(self, at_ms: int) -> None:
+        """Call it at the first time in step from ``at_ms`` on, if it said that it is needed later.
+
+        While paused it stays so."""
+        timer, now_ms = self._timer, self._timers.clock.monotonic_ms()
+        early = (self._due_ms - max(at_ms, now_ms)) // self._interval_ms
+        if timer is not None and early > 0:
+            timer.cancel()
+            self._due_ms -= early * self._interval_ms
+            self._timer = self._timers.at(self._due_ms, self._fire)
 
     def _set(self, not_before_ms: int) -> None:
         late_ms = not_before_ms - self._due_ms

@@ -140,6 +140,8 @@ class Turns:
         """The last period in which one began to wait."""
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.on_asked: Callable[[], object] = lambda: None
+        """Is called for the first who asks in a period."""
         self.waits_total = 0
         """Requests that had to wait for a turn; those that waited for too long; those that were too
         many a second."""
@@ -300,6 +302,8 @@ class Turns:
 
     def _note(self, key: str, period: int, now_s: float) -> None:
         self._turn_period(period)
+        if not self._asked:
+            self.on_asked()
         if len(self._asked) < _CLIENTS_KEPT:
             self._asked[key] = None
         if len(self._asked) > 1 or (self._asked_before and self._asked_before.keys() != {key}):

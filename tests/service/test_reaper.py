@@ -8,6 +8,7 @@ from coordinator.config import Config, MemberLimits
 from coordinator.errors import NoSpaceError
 from coordinator.raft.engine import Applied
 from coordinator.service.reads import STALE
+from coordinator.service.reaper import LOOK_EVERY_MS
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Create, CreateMode, Delete, Operation, Reap, SetData
 from tests.service.fake_cluster import World, cluster, counted
@@ -32,7 +33,7 @@ async def test_a_container_goes_after_its_last_child() -> None:
 
         await world.advance(900)
         assert await names(world) == ("new", "used")
-        await world.advance(500)
+        await world.advance(500 + LOOK_EVERY_MS)
 
         assert await names(world) == ("new",)
         assert counted(world.leader, "znodes_reaped_total") == 1

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.clock import ManualClock, SystemClock
-from coordinator.service.timers import Timers
+from coordinator.service.timers import NOT_BEFORE_LONG_MS, Timers
 from tests.service.fake_cluster import settle, soon
 
 
@@ -145,3 +145,29 @@ async def test_a_period_is_paused_and_goes_on_in_step_and_may_say_when_it_is_nee
     timers.close()
 
     assert seen == [100, 200, 500, 800, 900, 1_000]
+
+
+async def test_a_period_is_called_earlier_if_it_is_needed_and_never_later() -> None:
+    """In step with the times before, or at once; not while it is paused."""
+    clock, seen = ManualClock(), list[int]()
+    timers = Timers(clock)
+
+    def called(now_ms: int) -> int:
+        seen.append(now_ms)
+        return now_ms + NOT_BEFORE_LONG_MS
+
+    period = timers.every(100, called)
+    for until_ms in range(10, 1_001, 10):
+        clock.advance(10)
+        timers.tick(clock.monotonic_ms())
+        if until_ms == 150:
+            period.need_by(310)
+            period.need_by(5_000)
+        if until_ms == 500:
+            period.need_by(0)
+        if until_ms == 700:
+            period.pause()
+            period.need_by(800)
+    timers.close()
+
+    assert seen == [100, 400, 510]

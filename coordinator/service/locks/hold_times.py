@@ -30,6 +30,7 @@ from coordinator.service.context import MemberContext
 from coordinator.service.locks.contenders import LOCKS, grant_id_of, recipe_at
 from coordinator.service.locks.denials import Denials
 from coordinator.service.replica import Interest
+from coordinator.service.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.state.commands import Command
 from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.contender import number_of
@@ -120,6 +121,7 @@ class HoldTimes:
         """Of queues that have been, but not all who held: the place of the last of those."""
         self._ended: deque[tuple[str, float]] = deque()
         """The class and length of holds that are to be observed."""
+        self.need_look_by: NeedBy = never_mind
 
     def held_ms(self, path: str) -> int:
         """Return for how long the contender ``path`` has been seen to hold, 0 when it does not."""
@@ -130,8 +132,8 @@ class HoldTimes:
         """Return how many wait for the locks of each class."""
         return {name: count - self._holding[name] for name, count in self._standing.items()}
 
-    def look(self, now_ms: int) -> None:
-        """Look at the holds that have become long."""
+    def look(self, now_ms: int) -> int:
+        """Look at the holds that have become long; return when the next one does."""
         logged = 0
         for _ in range(_LOOKED_AT_ONCE):
             if not self._becoming_long or self._becoming_long[0][0] > now_ms:
@@ -150,6 +152,9 @@ class HoldTimes:
                 logged - _SAID_AT_ONCE,
             )
         self._metrics.long_holds.set(self._long_count)
+        if self._long_count:
+            return now_ms  # until they end
+        return self._becoming_long[0][0] if self._becoming_long else now_ms + NOT_BEFORE_LONG_MS
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         """Note which holds began and which ended."""
@@ -246,7 +251,9 @@ class HoldTimes:
         lock_class = self._classes.at(path)
         self._holds.add(path, _Hold(recorded.czxid, now_ms, is_whole, lock_class))
         self._holding[lock_class] += 1
-        heapq.heappush(self._becoming_long, (now_ms + self._long_hold_ms, path, recorded.czxid))
+        long_at_ms = now_ms + self._long_hold_ms
+        heapq.heappush(self._becoming_long, (long_at_ms, path, recorded.czxid))
+        self.need_look_by(long_at_ms)
         if len(self._becoming_long) > 2 * len(self._holds) + 1_000:
             # Holds that ended before they became long leave their entry behind.
             self._becoming_long = [

@@ -26,10 +26,6 @@ class LaterGrants:
         self.start = self._pieces.start
         self.stop = self._pieces.stop
 
-    def look(self, _now_ms: int) -> None:
-        """Go on, if an attempt to do so failed; called from time to time."""
-        self._pieces.go_on()
-
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         """Propose the next piece if this command could not grant all that it should."""
         is_of_queues = outcome.granted or outcome.events

@@ -35,6 +35,8 @@ class LostRights:
         self._engine = context.engine
         self._replica = context.replica
         self._clock = context.clock
+        self._timers = context.timers
+        self._again_ms = context.config.sessions.tick_ms
         self._tasks = context.tasks
         self._leads = False
         self._is_due = False
@@ -49,10 +51,6 @@ class LostRights:
     def stop(self) -> None:
         """This member no longer leads; the new leader looks for itself."""
         self._leads = False
-
-    def look(self, _now_ms: int) -> None:
-        """Go on, if an attempt to do so failed; called from time to time."""
-        self._go_on()
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         """Look at the waiters after each change of rights."""
@@ -76,7 +74,8 @@ class LostRights:
                 self._is_due = False
                 await self._round()
         except CoordinatorError:
-            self._is_due = True  # the leader of then looks again soon
+            self._is_due = True
+            self._timers.at(self._clock.monotonic_ms() + self._again_ms, self._go_on)
         finally:
             self._is_running = False
 
