@@ -120,14 +120,19 @@ async def load(workers: list[Worker], seconds: float) -> int:
 
 
 async def one_turn(revision: Revision, workers: list[Worker], seconds: float) -> list[float]:
-    """Return members' processor µs and wake-ups of each write, and writes per second."""
-    cpu, woken, began = revision.cpu_seconds(), revision.switches(), time.perf_counter()
+    """Return members' processor µs and wake-ups of each write, the leader's, writes per second."""
+    leader = revision.in_order()[0]
+    cpu, leader_cpu = revision.cpu_seconds(), revision.processor_s(leader)
+    before, began = revision.switches(), time.perf_counter()
     count = await load(workers, seconds)
     took = time.perf_counter() - began
     units = count if workers else took
-    cpu = revision.cpu_seconds() - cpu
-    woken = revision.switches() - woken
-    return [cpu / units * 1e6, woken.total() / units, count / took]
+    cpu, leader_cpu = revision.cpu_seconds() - cpu, revision.processor_s(leader) - leader_cpu
+    woken = revision.switches() - before
+    return [
+        cpu / units * 1e6, woken.total() / units, leader_cpu / units * 1e6, woken[leader] / units,
+        count / took,
+    ]  # fmt: skip
 
 
 async def count_calls(revision: Revision, workers: list[Worker], seconds: float) -> None:
@@ -209,11 +214,14 @@ async def compare(
         for (revision, some), found in zip(pairs, turns, strict=True):
             found.append(await one_turn(revision, some, arguments.seconds))
     for (revision, _), found in zip(pairs, turns, strict=True):
-        cpu, woken, rate = (statistics.median(column) for column in zip(*found, strict=True))
+        cpu, woken, of_leader, woken_leader, rate = (
+            statistics.median(column) for column in zip(*found, strict=True)
+        )
         spread = " to ".join(f"{bound(row[0] for row in found):.0f}" for bound in (min, max))
         print(
             f"  {revision.root.name:12} processor {cpu:8.0f} µs ({spread}), "
-            f"wake-ups {woken:7.2f}, {rate:7.0f}/s", flush=True,
+            f"wake-ups {woken:7.2f}, of the leader {of_leader:6.0f} µs, {woken_leader:6.2f}, "
+            f"{rate:7.0f}/s", flush=True,
         )  # fmt: skip
 
 
