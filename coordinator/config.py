@@ -111,7 +111,7 @@ class HttpConfig:
 class RaftConfig:
     """Timing and storage of the log. Heartbeat << election timeout << session timeout."""
 
-    heartbeat_interval_ms: int = 75
+    heartbeat_interval_ms: int = 133
     election_timeout_ms_min: int = 400
     election_timeout_ms_max: int = 800
     snapshot_every_entries: int = 20_000

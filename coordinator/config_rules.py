@@ -65,7 +65,7 @@ _WHY_BOUNDED: dict[tuple[str, str], str] = {
 
 # (section, key) must be at least `factor` times the other one, and why.
 _AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
-    ("raft", "election_timeout_ms_min", 4, "raft", "heartbeat_interval_ms",
+    ("raft", "election_timeout_ms_min", 3, "raft", "heartbeat_interval_ms",
      "a follower must not start an election while heartbeats are merely late"),
     ("sessions", "timeout_ms_default", 1, "sessions", "timeout_ms_min", ""),
     ("sessions", "timeout_ms_max", 1, "sessions", "timeout_ms_default", ""),

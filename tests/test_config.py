@@ -212,11 +212,11 @@ WRONG_FILES = [
     ("[http]\nbody_bytes_max = 2000\n", ["[http] body_bytes_max", "[limits] data_bytes_max"]),
     (
         "[raft]\nheartbeat_interval_ms = 400\n",
-        ["[raft] election_timeout_ms_min (default)", "4 times [raft] heartbeat_interval_ms (1600)"],
+        ["[raft] election_timeout_ms_min (default)", "3 times [raft] heartbeat_interval_ms (1200)"],
     ),
     (
         "[raft]\nelection_timeout_ms_min = 100\n",
-        ["[raft] election_timeout_ms_min", "heartbeat_interval_ms (300)", "found 100"],
+        ["[raft] election_timeout_ms_min", "heartbeat_interval_ms (399)", "found 100"],
     ),
     (
         "[raft]\nelection_timeout_ms_max = 3501\n",

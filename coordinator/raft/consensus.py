@@ -128,6 +128,38 @@ class Consensus:
         core = self.core
         return core.role is Role.LEADER and core.applied_index >= core.noop_index
 
+    @property
+    def is_leader_of_others(self) -> bool:
+        """Whether this member leads, and does not lead itself alone."""
+        return self.core.role is Role.LEADER and self._others != ()
+
+    def take_repeat(
+        self, member_id: str, message: say.Append | say.CommitNotice | say.Appended
+    ) -> bool:
+        """Take a heartbeat, or the answer to one, if it says what the last one of the same member
+        said; else return False. This is most of what the members of an idle cluster do."""
+        core = self.core
+        if message.term != core.term:
+            return False
+        if isinstance(message, say.Appended):
+            if core.role is not Role.LEADER or not self.replication.is_repeat(member_id, message):
+                return False
+            self.replication.followers[member_id].heard_ms = self._now_ms()
+            return True
+        is_led = core.role is Role.FOLLOWER and core.leader_id == member_id
+        if not is_led or not self._elections.is_leader_in_sight:
+            return False
+        if isinstance(message, say.CommitNotice):
+            if message.commit_index > core.commit_index:
+                return False
+        elif (answer := self.following.answer_again(message)) is None:
+            return False
+        else:
+            self.send(member_id, answer)
+        core.postpone_election()
+        self._elections.on_leader_heard()
+        return True
+
     def on_message(self, member_id: str, message: Message) -> None:
         """Act on a message about the log."""
         self._handlers[type(message)](member_id, message)

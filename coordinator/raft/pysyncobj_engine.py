@@ -1,16 +1,8 @@
 """The engine of a real member: PySyncObj's Raft, hardened, on one event loop.
 
-Nothing polls. A proposal, a message or a timer asks for a pass of the loop; one pass does what is
-due, in this order:
-
-1. commit and apply what a quorum holds; log the proposals that wait, as one entry;
-2. hand appends and probes to the network;
-3. make the log durable, once;
-4. hand acknowledgements and votes to the network.
-
-So the disks of a leader and its followers work at the same time, and nothing is promised before it
-is durable. A full disk is waited out; any other failure of the disk, and any broken invariant,
-stops the member for good.
+Nothing polls. A proposal, a message or a timer asks for a pass of the loop (``passes``). A full
+disk is waited out; any other failure of the disk, and any broken invariant, stops the member for
+good.
 """
 
 from __future__ import annotations
@@ -46,6 +38,7 @@ from coordinator.raft.network.agreement import Fact, fact_of_id, facts_of_cluste
 from coordinator.raft.network.inbox import Inbox
 from coordinator.raft.network.rpc import RequestDesk
 from coordinator.raft.network.transport import MemberTransport, TcpTransport
+from coordinator.raft.passes import Passes
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
 from coordinator.raft.rejoin.incarnation_record import load as load_incarnations
 from coordinator.raft.rejoin.incarnations import Incarnations
@@ -61,7 +54,7 @@ from coordinator.raft.storage.quarantine import quarantine, refuse_quarantined
 from coordinator.raft.storage.segments import salts
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotStore
-from coordinator.raft.storage.sync import TRY_AGAIN_S, LogSync, StartSync
+from coordinator.raft.storage.sync import LogSync, StartSync
 from coordinator.tls.files import MemberTls, Reloaded
 
 logger = logging.getLogger(__name__)
@@ -128,16 +121,11 @@ class PySyncObjEngine:
         self._is_running = False
         self._failure: BaseException | None = None
         self._handovers = Handovers(self._others, clock.monotonic_ms, self._transport.is_connected)
-        self._is_caught_up = False
         self._replica: Replica | None = None
         self._log: Any = None
         self._consensus: Consensus | None = None
-        self._snapshots: SnapshotExchange | None = None
-        self._log_sync: LogSync | None = None
-        self._disk_health: DiskHealth | None = None
-        self._incarnations: Incarnations | None = None
-        self._run_loop = RunLoop(self._pass, clock.monotonic_ms)
-        self._last_pass: tuple[object, ...] = ()  # the position after it
+        self._passes: Passes | None = None
+        self._run_loop = RunLoop(self._pass, self._beat, clock.monotonic_ms)
         self._trust = Trust(self._transport, clock, len(self._member_ids))
         self._entries = Entries(
             Proposals(raft, command_bytes_max=raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES),
@@ -187,7 +175,7 @@ class PySyncObjEngine:
             join(self._data_dir, "snapshots"), self._disk,
             piece_bytes=self._raft.snapshot_piece_bytes,
         )  # fmt: skip
-        self._log_sync = LogSync(
+        log_sync = LogSync(
             self._log, send=self._transport.send,
             start_blocking=self._start_sync,
             run_blocking=self._run_blocking if self._is_simulated else None,
@@ -195,45 +183,51 @@ class PySyncObjEngine:
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
             on_durable=self._wake, on_failure=self._fail,
         )  # fmt: skip
-        self._snapshots = SnapshotExchange(
+        snapshots = SnapshotExchange(
             store=store, log=self._log, replica=replica, raft=self._raft,
             now_ms=self._clock.monotonic_ms, run_blocking=run_blocking,
             on_installed=self._wake, on_failure=self._fail,
         )  # fmt: skip
         assert self._ownership is not None
-        self._disk_health = disk_health = DiskHealth(
-            self._member_id, self._log, self._log_sync, self._snapshots,
+        disk_health = DiskHealth(
+            self._member_id, self._log, log_sync, snapshots,
             slow_ms=self._raft.election_timeout_ms_max,
         )  # fmt: skip
         self._entries.open(
             replica, self._log, self._ownership,
-            on_applied=self._snapshots.note_applied, refusal=disk_health.refusal,
+            on_applied=snapshots.note_applied, refusal=disk_health.refusal,
         )  # fmt: skip
         context = RaftContext(
             self._member_id, self._others, log=self._log, raft=self._raft,
             random=self._random, now_ms=self._clock.monotonic_ms,
-            send_now=self._transport.send, send_durable=self._log_sync.hold,
+            send_now=self._transport.send, send_durable=log_sync.hold,
             recovering=recovering, trust=self._trust,
         )  # fmt: skip
-        self._consensus = Consensus(
+        self._consensus = consensus = Consensus(
             context, self._entries, on_role=self._on_role,
             on_snapshot_needed=self._on_snapshot_needed, may_lead=lambda: disk_health.may_lead,
-            applied_index=self._snapshots.load(),
+            applied_index=snapshots.load(),
         )  # fmt: skip
-        self._desk.on_answered = self._consensus.on_answering
-        self._incarnations = Incarnations(
+        self._desk.on_answered = consensus.on_answering
+        incarnations = Incarnations(
             self._disk, self._data_dir, self._others, random=self._random,
             now_ms=self._clock.monotonic_ms, resend_ms=self._raft.heartbeat_interval_ms,
             send=self._transport.send, run_blocking=run_blocking,
             recovering=recovering, ownership=self._ownership, on_met=lambda who: inbox.on_met(who),
-            on_older_copy=self._consensus.on_older_copy,
+            on_older_copy=consensus.on_older_copy,
             on_cluster_id=self._on_cluster_id, on_failure=self._fail,
         )  # fmt: skip
+        self._passes = passes = Passes(
+            self._run_loop, consensus=consensus, entries=self._entries, log=self._log,
+            log_sync=log_sync, snapshots=snapshots, incarnations=incarnations,
+            disk_health=disk_health, handovers=self._handovers, transport=self._transport,
+            desk=self._desk, reads=self._reads, listeners=self._listeners,
+            ownership=self._ownership, now_ms=self._clock.monotonic_ms,
+        )  # fmt: skip
         inbox = Inbox(
-            self._desk, self._consensus, self._snapshots, self._incarnations,
-            member_count=len(self._others) + 1, is_running=lambda: self._is_running,
+            self._desk, passes, member_count=len(self._others) + 1,
+            is_running=lambda: self._is_running,
             may_install=lambda: self._ownership is not None and self._ownership.is_noted,
-            on_heard=self._on_heard,
             on_lie=self._trust.distrust, on_failure=self._fail,
         )  # fmt: skip
         return inbox
@@ -248,12 +242,12 @@ class PySyncObjEngine:
                 return  # another caller stopped it meanwhile
         was_running, self._is_running = self._is_running, False
         self._run_loop.cancel()
-        for part in (self._log_sync, self._incarnations):
-            if part is not None:
-                await part.stop()
+        if self._passes is not None:
+            await self._passes.log_sync.stop()
+            await self._passes.incarnations.stop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} is stopping"))
-        if self._snapshots is not None:
-            await self._snapshots.stop()
+        if self._passes is not None:
+            await self._passes.snapshots.stop()
         await self._desk.stop()
         await self._transport.stop()
         is_unsynced = was_running and self._failure is None and self._log.is_dirty
@@ -276,9 +270,9 @@ class PySyncObjEngine:
         logger.critical("member %s stops: %s", self._member_id, error, exc_info=where)
         self._run_loop.cancel()
         self._desk.silence()
-        for part in (self._log_sync, self._incarnations):
-            if part is not None:
-                part.drop()
+        if self._passes is not None:
+            self._passes.log_sync.drop()
+            self._passes.incarnations.drop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
         # Cut off at once: peers must not believe in a leader that cannot write.
         self._closing = asyncio.get_running_loop().create_task(self._transport.stop())
@@ -353,14 +347,11 @@ class PySyncObjEngine:
 
     def status(self) -> EngineStatus:
         """Return what this member knows of itself and of the others now."""
-        if self._consensus is None or self._snapshots is None:
+        if self._passes is None:
             return status.status_before_start(self._member_id, self._others)
         return status.status(
-            self._consensus, self._transport, self._trust, self._others, self._incarnations,
-            snapshot_index=self._snapshots.snapshot_index, is_running=self._is_running,
-            is_ready=self._is_running and self._is_ready(self._consensus),
-            trouble="" if self._disk_health is None else self._disk_health.trouble,
-        )  # fmt: skip
+            self._passes, self._transport, self._trust, self._others, is_running=self._is_running
+        )
 
     @property
     def leader_id(self) -> str | None:
@@ -375,10 +366,8 @@ class PySyncObjEngine:
     def metrics(self) -> Mapping[str, float]:
         """Return counters and gauges by name; times in seconds, sizes in bytes."""
         found = status.figures_of_traffic(self._entries, self._trust)
-        if self._consensus and self._log_sync and self._snapshots and self._disk_health:
-            found |= status.figures_of_storage(
-                self._consensus, self._log_sync, self._snapshots, self._disk_health, self._log
-            )
+        if self._passes is not None:
+            found |= status.figures_of_storage(self._passes, self._log)
         return found
 
     def _running(self) -> Consensus:
@@ -386,29 +375,18 @@ class PySyncObjEngine:
             raise ShuttingDownError(f"member {self._member_id} does not run")
         return self._consensus
 
-    def _on_heard(self, is_routine: bool) -> None:
-        if self._run_loop.is_woken:
-            return
-        consensus = self._consensus
-        assert consensus is not None
-        has_moved = self._last_pass != consensus.position()
-        if has_moved:
-            self._tell_leader(consensus)
-        if has_moved or not is_routine or not self._is_settled(consensus):
-            self._wake()
-
     def _on_role(self, role: Role) -> None:
         if role is not Role.LEADER:
             self._entries.step_down(self._member_id)
-            if self._snapshots is not None:
-                self._snapshots.forget_all()
-            self._tell_role(role)
+            if self._passes is not None:
+                self._passes.snapshots.forget_all()
+                self._passes.tell_role(role)
 
     def _on_snapshot_needed(self, member_id: str) -> None:
-        snapshots, consensus = self._snapshots, self._consensus
-        assert snapshots is not None
-        assert consensus is not None
-        snapshots.send(consensus, member_id, self._transport.is_connected(member_id))
+        passes = self._passes
+        assert passes is not None
+        is_connected = self._transport.is_connected(member_id)
+        passes.snapshots.send(passes.consensus, member_id, is_connected)
 
     def _on_founding(self, cluster_id: bytes) -> None:
         assert self._ownership is not None
@@ -425,76 +403,16 @@ class PySyncObjEngine:
             self._run_loop.wake()
 
     def _pass(self) -> None:
-        consensus, snapshots, log_sync = self._consensus, self._snapshots, self._log_sync
-        disk_health, incarnations = self._disk_health, self._incarnations
-        if not (consensus and snapshots and log_sync and disk_health and incarnations):
-            return
-        if not self._is_running:
+        if not self._is_running or self._passes is None:
             return
         try:
-            self._entries.begin_pass()
-            log_sync.settle(is_needed=consensus.is_own_log_awaited())
-            consensus.tick()
-            is_overtaken = disk_health.is_overtaken(consensus)
-            if is_overtaken or self._handovers.is_under_way:
-                self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
-            self._transport.flush()
-            log_sync.sync(may_leave=self._others != () and consensus.core.role is Role.LEADER)
-            self._transport.flush()
-            disk_health.observe()
-            incarnations.tick((consensus.core.term, self._log.durable_index), consensus.leader_id)
-            self._after_pass(consensus, snapshots)
+            self._passes.run()
         except Exception as error:
             self._fail(error)
 
-    def _is_settled(self, consensus: Consensus) -> bool:
-        """Whether a pass would find nothing to do, where all is as the last one left it."""
-        snapshots, incarnations, log_sync = self._snapshots, self._incarnations, self._log_sync
-        return bool(
-            consensus.is_settled()
-            and log_sync and log_sync.is_settled and snapshots and snapshots.is_settled
-            and incarnations and incarnations.is_settled and not self._handovers.is_under_way
-        )  # fmt: skip
-
-    def _after_pass(self, consensus: Consensus, snapshots: SnapshotExchange) -> None:
-        self._reads.on_applied(consensus.core.applied_index)
-        position = consensus.position()
-        if position != self._last_pass:
-            self._tell_leader(consensus)
-        if self._listeners.role is not Role.LEADER and consensus.is_leader_ready:
-            self._tell_role(Role.LEADER)
-        if consensus.recovering.caught_up is not None:
-            consensus.recovering.maybe_end(self._log.durable_index, self._clock.monotonic_ms())
-        if not self._is_caught_up:
-            self._is_ready(consensus)
-        if self._entries.is_between_entries and self._ownership and self._ownership.is_noted:
-            snapshots.maybe_make(consensus.core.applied_index)
-        snapshots.resend(consensus)
-        self._last_pass = position
-        if consensus.has_more_to_do() or self._entries.proposals.is_cut_off:
-            self._wake()
-        due_ms = consensus.due_ms()
-        if self._log.is_full:
-            due_ms = min(due_ms, self._clock.monotonic_ms() + int(TRY_AGAIN_S * 1000))
-        self._run_loop.set_due(due_ms)
-
-    def _tell_role(self, role: Role) -> None:
-        assert self._consensus is not None
-        # The library reports a candidate just before it moves to the candidate's term.
-        self._listeners.tell_role(role, self._consensus.core.term + (role is Role.CANDIDATE))
-
-    def _tell_leader(self, consensus: Consensus) -> None:
-        before = self._listeners.tell_leader(consensus.leader_id, consensus.core.term)
-        if before is not None:
-            self._desk.on_leader_lost(before)
-
-    def _is_ready(self, consensus: Consensus) -> bool:
-        if not self._is_caught_up:
-            target = consensus.following.first_commit_index
-            is_reached = target is not None and consensus.core.applied_index >= target
-            self._is_caught_up = consensus.is_leader_ready or is_reached
-        if consensus.core.role is Role.LEADER:
-            return consensus.is_leader_ready
-        is_behind = self._snapshots is not None and self._snapshots.is_needed
-        is_fit = consensus.recovering.is_proven and not consensus.following.is_out_of_reach()
-        return self._is_caught_up and is_fit and not is_behind
+    def _beat(self) -> bool:
+        try:
+            return self._is_running and self._passes is not None and self._passes.beat()
+        except Exception as error:
+            self._fail(error)
+            return True

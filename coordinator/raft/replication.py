@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 IN_FLIGHT_MESSAGES_MAX = 128
 IN_FLIGHT_BATCHES_MAX = 4
 """Bytes under way to one follower, in units of ``append_batch_bytes``."""
+ANSWER_INTERVALS_MAX = 2.5
+"""A follower that answers every other heartbeat has answered within so many of their intervals."""
 PASS_BATCHES_MAX = 2
 """Bytes of entries sent in one pass of the loop to all followers together, in the same units; more
 if one message has more. To seal and write one takes some ms a MiB, for each follower."""
@@ -71,6 +73,8 @@ class Progress:
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     """(last index, bytes) of each append that is not answered yet."""
     in_flight_bytes: int = 0
+    last_reply: Appended | None = None
+    """The last answer to a heartbeat or an append that was a success, of this epoch."""
 
     def keep(self, acknowledged: Acknowledgement) -> None:
         """Keep the acknowledgement that proves what the follower must have."""
@@ -85,6 +89,7 @@ class Progress:
     def step_back(self, next_index: int) -> None:
         """Begin a new epoch at ``next_index``."""
         self.epoch += 1
+        self.last_reply = None
         self.next_index = next_index
         self.in_flight.clear()
         self.in_flight_bytes = 0
@@ -109,6 +114,11 @@ class Replication:
         self._send = send
         self._on_snapshot_needed = on_snapshot_needed
         self._notices = NoticePacing(now_ms)
+        self._now_ms = now_ms
+        self._answer_ms_max = ANSWER_INTERVALS_MAX * raft.heartbeat_interval_ms
+        self._may_spare = len(member_ids) % 2 == 0
+        """Whether the half of the followers and this member are a quorum."""
+        self._heartbeat_count = 0
         self._pass_bytes = 0
         """The size of the entries sent in this pass."""
         self._first = 0
@@ -143,12 +153,28 @@ class Replication:
             self._send_to(progress, term, commit_index)
 
     def send_heartbeats(self, term: int, commit_index: int) -> None:
-        """As ``send_entries``; a follower with nothing to send gets an append without entries."""
-        for progress in self.followers.values():
+        """As ``send_entries``; a follower with nothing to send gets an append without entries.
+
+        While all answer, each second one gets what asks for no answer, in turns: a quorum is heard
+        as often, and a follower has half the work."""
+        self._heartbeat_count += 1
+        is_spared = self._may_spare and self._all_answer()
+        for number, progress in enumerate(self.followers.values(), self._heartbeat_count):
             if self._send_to(progress, term, commit_index):
+                continue
+            if is_spared and number % 2 and progress.match_index >= self._log[-1][1]:
+                self._send_notice(progress, term, commit_index)
                 continue
             if not self._send_append(progress, term, commit_index, []):
                 self._send(progress.member_id, Probe(term, 0))
+
+    def _all_answer(self) -> bool:
+        """Whether all followers have answered soon, each since its connection was made."""
+        since_ms = self._now_ms() - self._answer_ms_max
+        for progress in self.followers.values():
+            if progress.last_reply is None or progress.heard_ms < since_ms:
+                return False
+        return True
 
     def send_commit_index(self, term: int, commit_index: int) -> None:
         """Send the commit index to followers that have the entries, if no append carries it."""
@@ -188,6 +214,12 @@ class Replication:
         progress.sent_commit_index = commit_index
         self._send(progress.member_id, CommitNotice(term, commit_index))
 
+    def is_repeat(self, member_id: str, reply: Appended) -> bool:
+        """Whether a reply of this term says what the last one said, and nothing is to be sent."""
+        progress = self.followers[member_id]
+        is_level = progress.next_index > self._log[-1][1] and not progress.in_flight
+        return is_level and reply == progress.last_reply
+
     def on_appended(self, member_id: str, reply: Appended, term: int, commit_index: int) -> None:
         """Take a reply of this term; send on."""
         progress = self.followers[member_id]
@@ -203,6 +235,7 @@ class Replication:
             progress.is_doubted = False
             progress.keep(Acknowledgement(reply.term, reply.next_index - 1, reply.seal))
             self._land(progress)
+            progress.last_reply = reply
         else:
             self._on_refused(progress, reply, term)
         if not self._send_to(progress, term, commit_index) and not reply.is_success:
@@ -331,6 +364,8 @@ class Following:
         """(term, index) up to which this log is known to agree with that term's leader's."""
         self._heard_commit_index = 0
         """The leader's commit index, as last received while the disk here was full."""
+        self._heartbeat: tuple[Append, Appended, int, int] | None = None
+        """The last message, if it was a heartbeat, and its answer; last and commit index then."""
         self.first_commit_index: int | None = None
         """The commit index named by the first leader that this member heard."""
 
@@ -345,6 +380,7 @@ class Following:
 
     def on_append(self, member_id: str, message: Append) -> None:
         """Write what is new in an append to the log, and acknowledge it; or say what is missing."""
+        self._heartbeat = None
         if not self._accept_leader(member_id, message.term):
             return
         if self._verified[0] != message.term:
@@ -381,13 +417,26 @@ class Following:
         else:
             if commit_index > core.commit_index:
                 core.hear_leader(member_id, message.term, commit_index)
-            self._send(member_id, Appended(core.term, message.epoch, index + 1, True))
+            answer = Appended(core.term, message.epoch, index + 1, True)
+            self._heartbeat = (message, answer, log.last_index, core.commit_index)
+            self._send(member_id, answer)
         self._on_agreement(message)
 
+    def answer_again(self, message: Append) -> Appended | None:
+        """Return the answer to a heartbeat that repeats the last one, if nothing changed since."""
+        if self._heartbeat is None or self._log.is_full:
+            return None
+        heartbeat, answer, last_index, commit_index = self._heartbeat
+        is_same = message == heartbeat and self._log[-1][1] == last_index
+        return answer if is_same and self._core.commit_index == commit_index else None
+
     def on_commit_notice(self, member_id: str, message: CommitNotice) -> None:
-        """Commit what the leader has committed, as far as it is known to be the same here."""
+        """Commit what the leader has committed, as far as it is known to be the same here; it may
+        be a heartbeat that asks for no answer."""
         core = self._core
         if message.term != core.term or core.leader_id != member_id:
+            return
+        if not self._accept_leader(member_id, message.term):
             return
         term, index = self._verified
         commit_index = min(message.commit_index, index)

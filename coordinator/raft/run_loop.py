@@ -11,39 +11,63 @@ from collections.abc import Callable
 from coordinator.event_loop import pass_end
 
 PATIENT_MS = 3
+RUN_EVERY_S = 1.0
+"""Some of what a pass looks at is due by the clock, and says so to nobody."""
+NEAR_S = 0.3
+"""A timer that comes as soon as this is set again by who is awake already: longer than from one
+heartbeat to the next, shorter than an election timeout."""
 
 
 class RunLoop:
-    """The run loop of one member; ``run`` is one pass and must not raise."""
+    """The run loop of one member.
 
-    def __init__(self, run: Callable[[], None], now_ms: Callable[[], int]) -> None:
+    Args:
+        run: one pass; must not raise.
+        beat: does what is due by the clock, where that takes no pass; False: it does. As ``run``.
+    """
+
+    def __init__(
+        self, run: Callable[[], None], beat: Callable[[], bool], now_ms: Callable[[], int]
+    ) -> None:
         self._run = run
+        self._beat = beat
         self._now_ms = now_ms
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_woken = False
+        self.is_woken = False
+        """Whether a pass runs as soon as the loop can."""
         self._at_end: Callable[[Callable[[], None]], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._soon: asyncio.TimerHandle | None = None
         self._due_ms = 0
-
-    @property
-    def is_woken(self) -> bool:
-        """Whether a pass runs as soon as the loop can."""
-        return self._is_woken
+        self._ran_at = 0.0
 
     def wake(self) -> None:
         """Run a pass as soon as the loop can; one pass serves all calls until then."""
-        if not self._is_woken:
-            self._is_woken = True
+        if not self.is_woken:
+            self.is_woken = True
             if self._at_end is None:
                 self._at_end = pass_end(self._running_loop())
             self._at_end(self._begin)
 
     def wake_soon(self) -> None:
         """Run a pass in ``PATIENT_MS`` at the latest; what waits for it may share one before."""
-        if not self._is_woken and self._soon is None:
+        if not self.is_woken and self._soon is None:
             self._soon = self._running_loop().call_later(PATIENT_MS / 1000, self._on_soon)
+
+    def postpone(self, due_ms: Callable[[], int]) -> None:
+        """As ``set_due`` if the timer is near: a member that others wake is not woken by that, too.
+
+        Or run a pass, if there was none for ``RUN_EVERY_S``."""
+        now = self._running_loop().time()
+        is_near = self._timer is None or self._timer_at - now < NEAR_S
+        is_long = now - self._ran_at >= RUN_EVERY_S
+        if not is_near and not is_long:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.wake() if is_long else self.set_due(due_ms())
 
     def set_due(self, due_ms: int) -> None:
         """Run a pass at ``due_ms`` at the latest; earlier calls do not count any more."""
@@ -61,7 +85,7 @@ class RunLoop:
         for handle in (self._timer, self._soon):
             if handle is not None:
                 handle.cancel()
-        self._is_woken = False
+        self.is_woken = False
         self._timer = self._soon = None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
@@ -71,12 +95,13 @@ class RunLoop:
         return self._loop
 
     def _begin(self) -> None:
-        if not self._is_woken:
+        if not self.is_woken:
             return  # cancelled meanwhile
-        self._is_woken = False
+        self.is_woken = False
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
+        self._ran_at = self._running_loop().time()
         self._run()
 
     def _on_soon(self) -> None:
@@ -87,5 +112,8 @@ class RunLoop:
         self._timer = None
         if self._now_ms() < self._due_ms:
             self.set_due(self._due_ms)
-        else:
+        elif self.is_woken or not self._may_beat() or not self._beat():
             self.wake()
+
+    def _may_beat(self) -> bool:
+        return self._running_loop().time() - self._ran_at < RUN_EVERY_S

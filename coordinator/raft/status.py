@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from coordinator.raft.consensus import Consensus
-from coordinator.raft.disk_health import DiskHealth
 from coordinator.raft.engine import EngineStatus, Role
 from coordinator.raft.entries import Entries
 from coordinator.raft.network.transport import MemberTransport
-from coordinator.raft.rejoin.incarnations import Incarnations
+from coordinator.raft.passes import Passes
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.storage.journal import Journal
-from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
-from coordinator.raft.storage.sync import LogSync
 
 
 def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus:
@@ -25,18 +22,15 @@ def status_before_start(member_id: str, others: tuple[str, ...]) -> EngineStatus
 
 
 def status(
-    consensus: Consensus,
+    passes: Passes,
     transport: MemberTransport,
     trust: Trust,
     others: Sequence[str],
-    incarnations: Incarnations | None,
     *,
-    snapshot_index: int,
     is_running: bool,
-    is_ready: bool,
-    trouble: str,
 ) -> EngineStatus:
     """Return the status of a member that has started."""
+    consensus = passes.consensus
     core = consensus.core
     return EngineStatus(
         member_id=consensus.member_id,
@@ -46,13 +40,13 @@ def status(
         commit_index=core.commit_index,
         applied_index=core.applied_index,
         last_index=consensus.last_index,
-        snapshot_index=snapshot_index,
-        is_ready=is_ready,
+        snapshot_index=passes.snapshots.snapshot_index,
+        is_ready=is_running and passes.is_ready(),
         is_reachable={other: is_running and transport.is_connected(other) for other in others},
-        trouble=trouble,
+        trouble=passes.disk_health.trouble,
         refused=trust.refused(),
         alarms=trust.alarms.all(),
-        obstacle="" if incarnations is None else incarnations.obstacle,
+        obstacle=passes.incarnations.obstacle,
     )
 
 
@@ -79,17 +73,12 @@ def figures_of_traffic(entries: Entries, trust: Trust) -> dict[str, float]:
     }
 
 
-def figures_of_storage(
-    consensus: Consensus,
-    log_sync: LogSync,
-    snapshots: SnapshotExchange,
-    disk_health: DiskHealth,
-    log: Journal,
-) -> Mapping[str, float]:
+def figures_of_storage(passes: Passes, log: Journal) -> Mapping[str, float]:
     """Return what is counted of the log, its disk and its snapshots; times in seconds."""
+    log_sync, snapshots = passes.log_sync, passes.snapshots
     return {
-        "is_unproven": float(not consensus.recovering.is_proven),
-        "is_disk_full": float(disk_health.is_disk_full),
+        "is_unproven": float(not passes.consensus.recovering.is_proven),
+        "is_disk_full": float(passes.disk_health.is_disk_full),
         "is_disk_slow": float(log_sync.is_slow),
         "disk_free_bytes": log.free_bytes,
         "syncs_total": float(log_sync.sync_count),

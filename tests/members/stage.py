@@ -192,7 +192,7 @@ class Stage:
         self.until(self._have_met)
 
     def _have_met(self) -> bool:
-        incarnations = self.engine._incarnations
+        incarnations = self.engine._passes.incarnations
         assert incarnations is not None
         return all(each.has_been_seen and incarnations.hears(each.member_id) for each in self.peers)
 

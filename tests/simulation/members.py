@@ -296,7 +296,7 @@ class SimulatedMember:
 
     def _check_durable(self, message: Appended) -> None:
         """What is acknowledged in the present term is on the disk, in the log or in a snapshot."""
-        snapshots = self.engine._snapshots
+        snapshots = self.engine._passes.snapshots
         assert snapshots is not None
         durable_index = max(self.engine._log.durable_index, snapshots.snapshot_index)
         is_present = message.term == self._core().term

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.network.rpc import RequestDesk
-from coordinator.raft.rejoin.incarnations import Incarnations
-from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
+from coordinator.raft.passes import Passes
 from coordinator.raft.term_bounds import NamedTerms, highest_term, why_not_believed
 
 _ABOUT_INCARNATIONS = (
@@ -32,32 +30,30 @@ class Inbox:
     """One member's ``TransportListener``.
 
     Args:
-        on_heard: called when something may have changed; True: probably nothing has.
+        passes: the run loop's, and the parts that messages are for.
         on_lie: called with a member that sent something impossible, and what it was.
     """
 
     def __init__(
         self,
         desk: RequestDesk,
-        consensus: Consensus,
-        snapshots: SnapshotExchange,
-        incarnations: Incarnations,
+        passes: Passes,
         *,
         member_count: int,
         is_running: Callable[[], bool],
         may_install: Callable[[], bool],
-        on_heard: Callable[[bool], None],
         on_lie: Callable[[str, str], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._desk = desk
-        self._consensus = consensus
-        self._snapshots = snapshots
-        self._incarnations = incarnations
+        self._passes = passes
+        self._consensus = passes.consensus
+        self._snapshots = passes.snapshots
+        self._incarnations = passes.incarnations
+        self._on_heard = passes.on_heard
         self._named = NamedTerms(member_count)
         self._is_running = is_running
         self._may_install = may_install
-        self._on_heard = on_heard
         self._on_lie = on_lie
         self._on_failure = on_failure
 
@@ -66,7 +62,8 @@ class Inbox:
         if not self._is_running():
             return
         try:
-            self._take(member_id, message)
+            if not self._take_repeat(member_id, message):
+                self._take(member_id, message)
         except Exception as error:
             self._on_failure(error)
 
@@ -90,6 +87,23 @@ class Inbox:
             act()
         except Exception as error:
             self._on_failure(error)
+
+    def _take_repeat(self, member_id: str, message: Message) -> bool:
+        """Take what only says again what its sender said last, as heartbeats do, by a short way."""
+        if isinstance(message, (say.Append, say.CommitNotice)):
+            is_repeat = (
+                self._passes.may_repeat()
+                and self._incarnations.hears(member_id)
+                and self._consensus.take_repeat(member_id, message)
+            )
+            if is_repeat:
+                self._passes.on_repeated()
+            return is_repeat
+        return (
+            isinstance(message, say.Appended)
+            and self._incarnations.hears(member_id)
+            and self._consensus.take_repeat(member_id, message)
+        )
 
     def _take(self, member_id: str, message: Message) -> None:
         if why := self._why_not_believed(member_id, message):

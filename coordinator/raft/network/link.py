@@ -69,9 +69,17 @@ class LinkOwner(Protocol):
         """TLS failed on a connection that this member dialed."""
         ...
 
+    def link_heard(self, now_ms: int) -> None:
+        """Something came on a connection."""
+        ...
+
     def link_lost(self, link: Link, reason: str) -> None:
         """The connection has ended; ``reason`` says why if this end closed it."""
         ...
+
+
+def _unproved(_payload: bytes) -> bytes:
+    raise AssertionError("a connection is proved before it is used")
 
 
 class Link(asyncio.Protocol):
@@ -88,7 +96,8 @@ class Link(asyncio.Protocol):
         self._handshake = handshake
         self._deliver = deliver
         self._reader = PayloadReader(HANDSHAKE_FRAME_BYTES_MAX)
-        self._sent: Seals | Unsealed | None = None
+        self.seal: Callable[[bytes], bytes] = _unproved
+        """Makes a payload the next frame; what is sealed must be written, in order."""
         self._received: Seals | Unsealed | None = None
         self._stream: asyncio.Transport | None = None
         self._securing = securing
@@ -135,11 +144,6 @@ class Link(asyncio.Protocol):
     def note_own_pause(self, now_ms: int) -> None:
         """Do not count the silence so far: this member was paused and did not read."""
         self.heard_ms = self.whole_ms = now_ms
-
-    def sealed(self, payload: bytes) -> bytes:
-        """Return ``payload`` as the next frame; what is sealed must be written, in order."""
-        assert self._sent is not None, "proved before it is used"
-        return self._sent.sealed_frame(payload)
 
     def write(self, chunks: list[bytes]) -> bool:
         """Write; False when the peer leaves too much unread."""
@@ -237,6 +241,7 @@ class Link(asyncio.Protocol):
         self._reader.feed(data)
         if self._going_on is None:
             self._handle_frames()
+        self._owner.link_heard(self.heard_ms)
 
     def _handle_frames(self) -> None:
         """Handle the frames that have come, at most ``FRAMES_AT_ONCE`` of them."""
@@ -285,9 +290,10 @@ class Link(asyncio.Protocol):
             if not self.is_dialed:
                 sent, received = received, sent
             if self._securing is None:
-                self._sent, self._received = Seals(sent), Seals(received)
+                self.seal, self._received = Seals(sent).sealed_frame, Seals(received)
             else:
-                self._sent = self._received = Unsealed()
+                self._received = unsealed = Unsealed()
+                self.seal = unsealed.sealed_frame
             self._reader.frame_bytes_max = self._owner.raft.frame_bytes_max + SEAL_BYTES
             self._settle()
             self._owner.link_proved(self)

@@ -14,9 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
-import msgpack  # type: ignore[import-untyped]
 from msgspec import DecodeError, Meta
-from msgspec.msgpack import Decoder
+from msgspec.msgpack import Decoder, Encoder
 
 INTEGER_MAX = 2**63 - 1
 _BYTES_MAX = 2**31 - 1
@@ -70,7 +69,7 @@ class Appended(NamedTuple):
 
 
 class CommitNotice(NamedTuple):
-    """The leader's commit index has moved; nothing else to say, no reply."""
+    """The leader's commit index has moved, or is what it was: a heartbeat that gets no reply."""
 
     term: int
     commit_index: int
@@ -291,8 +290,7 @@ Message = (
 
 def encode(message: Message) -> bytes:
     """Return the bytes of ``message``, without the length in front."""
-    packed: bytes = msgpack.packb((_NUMBER_OF[type(message)], *message))
-    return packed
+    return _pack((_NUMBER_OF[type(message)], *message))
 
 
 def decode(payload: bytes | memoryview) -> Message:
@@ -311,6 +309,7 @@ def decode(payload: bytes | memoryview) -> Message:
     return message
 
 
+_pack = Encoder().encode
 _ARRAY = 0x90
 """The first byte of an array, plus its length: no message has more than fifteen fields."""
 _Integer = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]

@@ -44,6 +44,12 @@ TURNED_AWAY = (
 )
 _TURNED_AWAY_MIN = 2
 UNPROVED_CALLERS_MAX = 64
+PATIENCE_FACTOR = 1.5
+"""How many ping intervals a timer waits: most looks are made when something is heard."""
+RELOAD_LOOKS = 4
+"""In so many looks it is looked once whether the secret has changed."""
+QUIET_INTERVALS = 1.5
+"""After so many without a write a ping is due."""
 
 
 class TransportListener(Protocol):
@@ -150,6 +156,9 @@ class TcpTransport:
         self._dirty: list[_Peer] = []
         self._at_pass_end: Callable[[Callable[[], None]], object] | None = None
         self._is_flush_due = False
+        self._looking: asyncio.TimerHandle | None = None
+        self._looked_ms = self._looks = 0
+        """When it was last looked whether connections live, and how often it was."""
         self._is_stopped = False
         self._refusals = RefusalLog(clock)
         self._disagreements = Disagreements(clock)
@@ -183,12 +192,15 @@ class TcpTransport:
             ) from None
         for peer in self._peers.values():
             self._tasks.append(loop.create_task(self._keep_connected(peer)))
-        self._tasks.append(loop.create_task(self._keep_alive()))
+        self._looked_ms = self.clock.monotonic_ms()
+        self._look_later()
 
     async def stop(self) -> None:
         """Stop listening and dialling, and close all connections at once."""
         self._is_stopped = True
         self._dirty.clear()
+        if self._looking is not None:
+            self._looking.cancel()
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
@@ -223,7 +235,6 @@ class TcpTransport:
         if len(payload) > self.raft.frame_bytes_max:
             logger.error("message too large: %s, %d bytes", type(message).__name__, len(payload))
             return False
-        peer.is_quiet = False
         if not peer.pending:
             self._dirty.append(peer)
             if not self._is_flush_due:
@@ -231,7 +242,7 @@ class TcpTransport:
                 if self._at_pass_end is None:
                     self._at_pass_end = pass_end(asyncio.get_running_loop())
                 self._at_pass_end(self._flush_at_end)
-        sealed = peer.link.sealed(payload)
+        sealed = peer.link.seal(payload)
         peer.pending.append(sealed)
         peer.pending_bytes += len(sealed)
         if peer.pending_bytes > self.raft.send_buffer_bytes_max:
@@ -244,9 +255,11 @@ class TcpTransport:
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, []
+        now_ms = self.clock.monotonic_ms()
         for peer in dirty:
             data, peer.pending = peer.pending, []
             peer.pending_bytes = 0
+            peer.wrote_ms = now_ms
             if peer.link is None or not data:
                 continue
             if not peer.link.write(data):
@@ -401,26 +414,43 @@ class TcpTransport:
                 if peer.link is not None:
                     peer.link.abort(TRUST_CHANGED)
 
-    async def _keep_alive(self) -> None:
-        interval_ms = self.raft.election_timeout_ms_min
-        last_ms = self.clock.monotonic_ms()
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
+    def link_heard(self, now_ms: int) -> None:
+        """Look whether connections live, if it is time to: this member is awake anyway."""
+        if now_ms - self._looked_ms >= self.raft.election_timeout_ms_min and not self._is_stopped:
+            self._keep_alive(now_ms)
+
+    def _look_later(self) -> None:
+        """Look by a timer, if nothing is heard until then."""
+        if self._looking is not None:
+            self._looking.cancel()
+        seconds = PATIENCE_FACTOR * self.raft.election_timeout_ms_min / 1000
+        self._looking = asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._keep_alive(self.clock.monotonic_ms())
+
+    def _keep_alive(self, now_ms: int) -> None:
+        """Send a ping where nothing was written for long, end connections on which nothing came.
+
+        A ping leaves at least every ``QUIET_INTERVALS + PATIENCE_FACTOR`` intervals; ``is_silent``
+        allows for more."""
+        quiet_ms = QUIET_INTERVALS * self.raft.election_timeout_ms_min
+        was_paused = now_ms - self._looked_ms > 2 * self.raft.election_timeout_ms_min
+        self._looked_ms = now_ms
+        if self._looks % RELOAD_LOOKS == 0:
             self._secrets.maybe_reload()
             self._take_secrets()
-            now_ms = self.clock.monotonic_ms()
-            was_paused = now_ms - last_ms > 2 * interval_ms
-            last_ms = now_ms
-            for peer in self._peers.values():
-                if peer.link is None:
-                    continue
-                if was_paused:
-                    peer.link.note_own_pause(now_ms)
-                if peer.link.is_silent():
-                    peer.link.abort("nothing heard")
-                elif peer.is_quiet:
-                    self.send(peer.member_id, Ping())
-                peer.is_quiet = True
+        self._looks += 1
+        for peer in self._peers.values():
+            if peer.link is None:
+                continue
+            if was_paused:
+                peer.link.note_own_pause(now_ms)
+            if peer.link.is_silent():
+                peer.link.abort("nothing heard")
+            elif now_ms - peer.wrote_ms >= quiet_ms:
+                self.send(peer.member_id, Ping())
+        self._look_later()
 
 
 class _Peer:
@@ -433,8 +463,8 @@ class _Peer:
         self.pending: list[bytes] = []
         self.pending_bytes = 0
         self.has_lost_link = asyncio.Event()
-        self.is_quiet = True
-        """Whether nothing was sent to it since it was looked whether a ping is due."""
+        self.wrote_ms = 0
+        """When anything was written to it."""
         self.is_dialed_plainly = False
         """Whether the next connection to it is tried without TLS, where both are accepted."""
         self.shunned_until_ms = 0

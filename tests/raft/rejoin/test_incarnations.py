@@ -660,7 +660,7 @@ def test_a_genuine_seal_with_a_made_up_proof_takes_no_vote_away() -> None:
         for victim in others:
             record = load(victim.disk, "data")
             incarnation_id = record.ids[-1]
-            proof = victim.engine._incarnations._recovering.proof
+            proof = victim.engine._passes.incarnations._recovering.proof
             genuine = incarnations.seal(
                 record.key, record.number, incarnation_id, record.life_id, proof
             )
@@ -837,7 +837,7 @@ def test_one_that_was_noted_before_there_was_a_history_is_noted_again_before_it_
         asked.on_said = lambda target, message: (
             messages.append(message) if target == asker.member_id else None
         )
-        met = asked.engine._incarnations._record.met
+        met = asked.engine._passes.incarnations._record.met
         noted = met[asker.member_id]
         question = say.TermQuestion(7)
 
@@ -880,7 +880,7 @@ def test_a_doubt_ends_when_enough_others_vouch() -> None:
         await doubter.start()
 
         await cluster.until(lambda: not doubter.is_unproven)
-        await cluster.until(lambda: doubter.engine._incarnations.hears(replaced.member_id))
+        await cluster.until(lambda: doubter.engine._passes.incarnations.hears(replaced.member_id))
         assert not replaced.is_unproven
         await cluster.equal()
         await cluster.stop()

@@ -149,7 +149,7 @@ def test_a_new_member_asks_for_terms_when_votes_of_its_life_before_count_nowhere
         bench.clock.advance(25)
 
     assert until_ms < asked_ms[0] < until_ms + 100
-    assert asked_ms[1] == asked_ms[0] + bench.raft.heartbeat_interval_ms
+    assert 0 <= asked_ms[1] - asked_ms[0] - bench.raft.heartbeat_interval_ms < 25
 
 
 def test_answers_to_a_question_of_another_life_do_not_count() -> None:
@@ -739,7 +739,7 @@ def test_a_replaced_member_catches_up_under_writes_that_do_not_stop() -> None:
         await cluster.until(lambda: not replaced.is_unproven)
         writing.cancel()
 
-        assert replaced.engine._snapshots.installed_total == 1
+        assert replaced.engine._passes.snapshots.installed_total == 1
         await cluster.equal()
         log = leader.engine._log
         for number in range(200):

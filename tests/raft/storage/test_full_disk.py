@@ -527,7 +527,7 @@ def test_a_snapshot_that_is_not_needed_any_more_keeps_nobody_from_being_ready() 
         leader = await cluster.leader()
         behind = cluster.others(leader)[0]
         await cluster.until(lambda: behind.engine.status().is_ready)
-        snapshots, consensus = behind.engine._snapshots, behind.engine._consensus
+        snapshots, consensus = behind.engine._passes.snapshots, behind.engine._consensus
         assert snapshots is not None
         assert consensus is not None
         piece = SnapshotPiece(

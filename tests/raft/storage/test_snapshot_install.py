@@ -81,7 +81,7 @@ def test_a_member_that_has_come_further_meanwhile_stays_as_it_is() -> None:
         _leader, member = await lagging(cluster)
         await member.start()
         await cluster.equal()
-        store: SnapshotStore = member.engine._snapshots._store  # type: ignore[union-attr]
+        store: SnapshotStore = member.engine._passes.snapshots._store  # type: ignore[union-attr]
         info = store.latest()
         assert info is not None
         consensus = member.engine._consensus
@@ -101,7 +101,7 @@ def test_a_member_that_has_come_further_meanwhile_stays_as_it_is() -> None:
         )
         before = member.replica.restored_total
 
-        member.engine._snapshots.receive(  # type: ignore[union-attr]
+        member.engine._passes.snapshots.receive(  # type: ignore[union-attr]
             consensus, consensus.leader_id or "1", piece
         )
         await asyncio.sleep(0.1)

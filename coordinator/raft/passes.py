@@ -1,0 +1,189 @@
+"""The passes of a member's run loop: what it does whenever something has come or is due.
+
+One pass does, in this order:
+
+1. commit and apply what a quorum holds; log the proposals that wait, as one entry;
+2. hand appends and probes to the network;
+3. make the log durable, once;
+4. hand acknowledgements and votes to the network.
+
+So the disks of a leader and its followers work at the same time, and nothing is promised before it
+is durable. Most messages of an idle cluster say what was said before: they need no pass, but a
+member makes one a second even so, for what is due by the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from coordinator.raft.consensus import Consensus
+from coordinator.raft.disk_health import DiskHealth
+from coordinator.raft.engine import Role
+from coordinator.raft.entries import Entries
+from coordinator.raft.handover import Handovers
+from coordinator.raft.listeners import Listeners
+from coordinator.raft.network.rpc import RequestDesk
+from coordinator.raft.network.transport import MemberTransport
+from coordinator.raft.read_index import ReadIndex
+from coordinator.raft.rejoin.incarnations import Incarnations
+from coordinator.raft.run_loop import RunLoop
+from coordinator.raft.storage.journal import Journal
+from coordinator.raft.storage.ownership import Ownership
+from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
+from coordinator.raft.storage.sync import TRY_AGAIN_S, LogSync
+
+
+class Passes:
+    """The passes of one member that has started, and the parts that take part in them."""
+
+    def __init__(
+        self,
+        run_loop: RunLoop,
+        *,
+        consensus: Consensus,
+        entries: Entries,
+        log: Journal,
+        log_sync: LogSync,
+        snapshots: SnapshotExchange,
+        incarnations: Incarnations,
+        disk_health: DiskHealth,
+        handovers: Handovers,
+        transport: MemberTransport,
+        desk: RequestDesk,
+        reads: ReadIndex,
+        listeners: Listeners,
+        ownership: Ownership,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._run_loop = run_loop
+        self.consensus = consensus
+        self.log_sync = log_sync
+        self.snapshots = snapshots
+        self.incarnations = incarnations
+        self.disk_health = disk_health
+        self._entries = entries
+        self._log = log
+        self._handovers = handovers
+        self._transport = transport
+        self._desk = desk
+        self._reads = reads
+        self._listeners = listeners
+        self._ownership = ownership
+        self._now_ms = now_ms
+        self._is_caught_up = False
+        self._is_calm = False
+        """Whether nothing has come since it was found that all is settled."""
+        self._last: tuple[object, ...] = ()
+        """The position after the last pass."""
+
+    def run(self) -> None:
+        """Do all that can be done now; what it raises stops the member."""
+        consensus, log_sync = self.consensus, self.log_sync
+        self._is_calm = False
+        self._entries.begin_pass()
+        log_sync.settle(is_needed=consensus.is_own_log_awaited())
+        consensus.tick()
+        is_overtaken = self.disk_health.is_overtaken(consensus)
+        if is_overtaken or self._handovers.is_under_way:
+            self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
+        self._transport.flush()
+        log_sync.sync(may_leave=consensus.is_leader_of_others)
+        self._transport.flush()
+        self.disk_health.observe()
+        self.incarnations.tick((consensus.core.term, self._log.durable_index), consensus.leader_id)
+        self._finish(consensus)
+
+    def _finish(self, consensus: Consensus) -> None:
+        """Tell others what has changed, and set when the next pass is due."""
+        core = consensus.core
+        self._reads.on_applied(core.applied_index)
+        position = consensus.position()
+        if position != self._last:
+            self.tell_leader()
+        if self._listeners.role is not Role.LEADER and consensus.is_leader_ready:
+            self.tell_role(Role.LEADER)
+        if consensus.recovering.caught_up is not None:
+            consensus.recovering.maybe_end(self._log.durable_index, self._now_ms())
+        if not self._is_caught_up:
+            self.is_ready()
+        if self._entries.is_between_entries and self._ownership.is_noted:
+            self.snapshots.maybe_make(core.applied_index)
+        self.snapshots.resend(consensus)
+        self._last = position
+        if consensus.has_more_to_do() or self._entries.proposals.is_cut_off:
+            self._run_loop.wake()
+        due_ms = consensus.due_ms()
+        if self._log.is_full:
+            due_ms = min(due_ms, self._now_ms() + int(TRY_AGAIN_S * 1000))
+        self._run_loop.set_due(due_ms)
+
+    # Between two passes.
+
+    def on_heard(self, is_routine: bool) -> None:
+        """Ask for a pass if a message may have changed something; a routine one rarely has."""
+        self._is_calm = False
+        if self._run_loop.is_woken:
+            return
+        has_moved = self._last != self.consensus.position()
+        if has_moved:
+            self.tell_leader()
+        if has_moved or not is_routine or not self._is_settled():
+            self._run_loop.wake()
+
+    def may_repeat(self) -> bool:
+        """Whether a heartbeat that says what the last one said needs no pass."""
+        if self._run_loop.is_woken:
+            return False
+        if not self._is_calm:
+            self._is_calm = self._last == self.consensus.position() and self._is_settled()
+        return self._is_calm
+
+    def on_repeated(self) -> None:
+        """Note when a pass is due after such a heartbeat."""
+        self._run_loop.postpone(self.consensus.due_ms)
+
+    def beat(self) -> bool:
+        """Send the heartbeats of a leader to which nothing has happened; False: take a pass."""
+        consensus = self.consensus
+        if consensus.core.role is not Role.LEADER or not self.may_repeat():
+            return False
+        consensus.tick()
+        if self._last != consensus.position():
+            return False
+        self._transport.flush()
+        self._run_loop.set_due(consensus.due_ms())
+        return True
+
+    def _is_settled(self) -> bool:
+        """Whether a pass would find nothing to do, where all is as the last one left it."""
+        return (
+            self.consensus.is_settled()
+            and self.log_sync.is_settled and self.snapshots.is_settled
+            and self.incarnations.is_settled and not self._handovers.is_under_way
+        )  # fmt: skip
+
+    # What others are told.
+
+    def tell_role(self, role: Role) -> None:
+        """Call the listeners if this member's role has changed."""
+        # The library reports a candidate just before it moves to the candidate's term.
+        self._listeners.tell_role(role, self.consensus.core.term + (role is Role.CANDIDATE))
+
+    def tell_leader(self) -> None:
+        """Call the listeners if the leader known here has changed."""
+        consensus = self.consensus
+        before = self._listeners.tell_leader(consensus.leader_id, consensus.core.term)
+        if before is not None:
+            self._desk.on_leader_lost(before)
+
+    def is_ready(self) -> bool:
+        """Whether this member has caught up and is not known to be far behind."""
+        consensus = self.consensus
+        if not self._is_caught_up:
+            target = consensus.following.first_commit_index
+            is_reached = target is not None and consensus.core.applied_index >= target
+            self._is_caught_up = consensus.is_leader_ready or is_reached
+        if consensus.core.role is Role.LEADER:
+            return consensus.is_leader_ready
+        is_fit = consensus.recovering.is_proven and not consensus.following.is_out_of_reach()
+        return self._is_caught_up and is_fit and not self.snapshots.is_needed

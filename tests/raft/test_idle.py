@@ -1,0 +1,233 @@
+"""An idle cluster: who is woken, how often, and what is told and heard all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from coordinator.config import RaftConfig
+from coordinator.raft.engine import Role
+from coordinator.raft.network import messages as say
+from coordinator.raft.replication import ANSWER_INTERVALS_MAX, Replication
+from coordinator.raft.run_loop import NEAR_S, RUN_EVERY_S, RunLoop
+from tests.raft.simulated_cluster import Member, SimulatedCluster
+from tests.raft.simulated_loop import run
+from tests.raft.test_engine_rows import Bench
+
+RAFT = RaftConfig()
+INTERVAL_MS = RAFT.heartbeat_interval_ms
+HEARTBEAT = say.Append(
+    term=3, epoch=1, commit_index=1, prev_index=1, prev_term=0, entries=[]
+)  # fmt: skip
+
+
+class Leader:
+    """The sending side of a leader whose followers hold all of its log."""
+
+    def __init__(self, followers: int) -> None:
+        self.now_ms = 10_000
+        self.sent: list[tuple[str, str]] = []
+        ids = [str(number) for number in range(2, 2 + followers)]
+        self.replication = Replication(
+            ids, log=[(b"\x01", 1, 1), (b"\x01", 2, 1)], raft=RAFT, now_ms=lambda: self.now_ms,
+            send=self._note, on_snapshot_needed=lambda _: None,
+        )  # fmt: skip
+        self.replication.begin_term(self.now_ms)
+        for each in ids:
+            self.answer(each)
+
+    def _note(self, member_id: str, message: say.Message) -> bool:
+        self.sent.append((member_id, type(message).__name__))
+        return True
+
+    def answer(self, member_id: str) -> None:
+        """The follower acknowledges everything."""
+        progress = self.replication.followers[member_id]
+        progress.heard_ms = self.now_ms
+        reply = say.Appended(term=1, epoch=progress.epoch, next_index=3, is_success=True)
+        self.replication.on_appended(member_id, reply, 1, 2)
+
+    def beat(self, *silent: str) -> list[tuple[str, str]]:
+        """Let an interval pass and send heartbeats; who was asked answers, but for ``silent``."""
+        self.now_ms += INTERVAL_MS
+        self.sent.clear()
+        self.replication.send_heartbeats(1, 2)
+        sent = self.sent[:]
+        for member_id, kind in sent:
+            if kind == "Append" and member_id not in silent:
+                self.answer(member_id)
+        return sent
+
+
+def test_the_followers_are_asked_to_answer_in_turns() -> None:
+    """Each hears every heartbeat and answers every second one; a quorum is heard each time."""
+    leader = Leader(followers=2)
+
+    beats = [leader.beat() for _ in range(4)]
+
+    one, other = [("2", "CommitNotice"), ("3", "Append")], [("2", "Append"), ("3", "CommitNotice")]
+    assert beats in ([one, other, one, other], [other, one, other, one])
+
+
+@pytest.mark.parametrize("followers", [1, 3])
+def test_all_are_asked_where_half_of_them_are_no_quorum(followers: int) -> None:
+    """A leader of one follower would hear its quorum half as often."""
+    leader = Leader(followers)
+
+    for _ in range(3):
+        assert {kind for _, kind in leader.beat()} == {"Append"}
+
+
+def test_all_are_asked_while_one_does_not_answer() -> None:
+    """The others are the quorum then, and are heard as often as ever."""
+    leader = Leader(followers=2)
+    for _ in range(int(ANSWER_INTERVALS_MAX) + 1):
+        leader.beat("3")
+
+    assert leader.beat("3") == [("2", "Append"), ("3", "Append")]
+    assert leader.beat() == [("2", "Append"), ("3", "Append")]
+    assert sorted(kind for _, kind in leader.beat()) == ["Append", "CommitNotice"]
+
+
+def test_all_are_asked_after_a_connection_was_made() -> None:
+    """What was said over the former one may be lost."""
+    leader = Leader(followers=2)
+    leader.replication.on_connection_changed("3")
+
+    assert leader.beat() == [("2", "Append"), ("3", "Append")]
+
+
+@pytest.mark.parametrize("is_short", [True, False])
+@pytest.mark.parametrize("heartbeat", [HEARTBEAT, say.CommitNotice(3, 1)])
+def test_a_heartbeat_by_the_short_way_does_what_it_does_by_the_long_one(
+    heartbeat: say.Append | say.CommitNotice, is_short: bool
+) -> None:
+    """No election is due for a whole timeout; what asks for an answer gets the same one."""
+    bench = Bench()
+    first = bench.receive("2", HEARTBEAT)
+    bench.clock.advance(300)
+
+    if is_short:
+        bench.held.clear()
+        bench.now.clear()
+        assert bench.consensus.take_repeat("2", heartbeat)
+        said = [*bench.now, *bench.held]
+    else:
+        said = bench.receive("2", heartbeat)
+
+    assert said == ([] if isinstance(heartbeat, say.CommitNotice) else first)
+    timeout_ms = bench.core.election_due_ms - bench.clock.monotonic_ms()
+    assert bench.raft.election_timeout_ms_min <= timeout_ms <= bench.raft.election_timeout_ms_max
+    assert bench.consensus.leader_id == "2"
+
+
+@pytest.mark.parametrize(
+    ("member_id", "heartbeat"),
+    [
+        ("3", HEARTBEAT),
+        ("2", HEARTBEAT._replace(term=4)),
+        ("2", HEARTBEAT._replace(term=2)),
+        ("2", HEARTBEAT._replace(epoch=2)),
+        ("2", HEARTBEAT._replace(commit_index=2)),
+        ("2", HEARTBEAT._replace(prev_index=2, prev_term=3)),
+        ("2", HEARTBEAT._replace(entries=[(3, b"\x01")])),
+        ("3", say.CommitNotice(3, 1)),
+        ("2", say.CommitNotice(2, 1)),
+        ("2", say.CommitNotice(3, 2)),
+    ],
+)
+def test_what_says_something_else_takes_the_long_way(
+    member_id: str, heartbeat: say.Append | say.CommitNotice
+) -> None:
+    """Another sender, term, epoch, commit index, place in the log, or an entry."""
+    bench = Bench()
+    bench.receive("2", HEARTBEAT)
+    bench.held.clear()
+
+    assert not bench.consensus.take_repeat(member_id, heartbeat)
+    assert not bench.held
+
+
+def test_after_the_connection_to_the_leader_ended_its_heartbeat_takes_the_long_way() -> None:
+    """It is in sight again, which others have to be told."""
+    bench = Bench()
+    bench.receive("2", HEARTBEAT)
+    bench.consensus.on_disconnected("2")
+
+    assert not bench.consensus.take_repeat("2", HEARTBEAT)
+
+
+def test_a_heartbeat_after_the_log_has_changed_takes_the_long_way() -> None:
+    """The former answer would say what is not true any more."""
+    bench = Bench()
+    bench.receive("2", HEARTBEAT)
+    bench.append(3, (1, 0), [3])
+
+    assert not bench.consensus.take_repeat("2", HEARTBEAT)
+
+
+def test_an_idle_cluster_makes_hardly_a_pass() -> None:
+    """One a second on each member: heartbeats and their answers take none."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3).start()
+        leader = await cluster.leader()
+        await asyncio.sleep(2)
+        passes: Counter[str] = Counter()
+        for member in cluster.members:
+            count_passes(member, passes)
+
+        await asyncio.sleep(10)
+
+        assert set(passes) == {member.member_id for member in cluster.members}
+        assert max(passes.values()) <= 12
+        assert leader.engine.status().role is Role.LEADER
+        await cluster.stop()
+
+    run(scenario())
+
+
+def count_passes(member: Member, passes: Counter[str]) -> None:
+    run_loop = member.engine._run_loop
+    run_pass = run_loop._run
+
+    def counted() -> None:
+        passes[member.member_id] += 1
+        run_pass()
+
+    run_loop._run = counted
+
+
+async def test_who_is_awake_sets_its_timer_again_before_it_comes() -> None:
+    """Otherwise a follower would be woken by it as well as by heartbeats."""
+    passes: list[float] = []
+    loop = asyncio.get_running_loop()
+    run_loop = RunLoop(lambda: passes.append(loop.time()), lambda: False, now_ms)
+    run_loop.wake()
+    await asyncio.sleep(0.01)
+    due: list[int] = []
+
+    def due_ms() -> int:
+        due.append(now_ms() + 10_000)
+        return due[-1]
+
+    run_loop.set_due(now_ms() + int(NEAR_S * 1_000) + 60_000)
+    run_loop.postpone(due_ms)
+    assert not due
+    run_loop.cancel()
+    run_loop.set_due(now_ms() + int(NEAR_S * 1_000) - 10)
+    run_loop.postpone(due_ms)
+    assert len(due) == 1
+    assert run_loop._timer_at - loop.time() > 9
+    assert len(passes) == 1
+    run_loop._ran_at -= RUN_EVERY_S
+    run_loop.postpone(due_ms)
+    await asyncio.sleep(0.01)
+    assert len(passes) == 2
+    run_loop.cancel()
+
+
+def now_ms() -> int:
+    return int(asyncio.get_running_loop().time() * 1_000)
