@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from tests.cluster.processes import ProcessCluster
+from tests.cluster.processes import ProcessCluster, member_environment
 from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -62,7 +62,7 @@ class System:
         with (self.directory / f"{number}.log").open("ab") as log:
             process = subprocess.Popen(
                 self.command(number), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                cwd=self.directory,
+                cwd=self.directory, env=member_environment(),
             )  # fmt: skip
         if number < len(self.processes):
             self.processes[number] = process

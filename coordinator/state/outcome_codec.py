@@ -67,6 +67,25 @@ def decode_stat(row: Any) -> Stat:
     return Stat(*_stat_shape(row))
 
 
+_CREATED_TYPES: Final = (int, str, tuple)
+
+
+def _results_of(rows: Row) -> tuple[Any, ...]:
+    """Return the results of a multi. Neighbours that are equal in their Stat share it, and it is
+    checked once: a snapshot may hold a hundred thousand that were created together."""
+    found: list[Any] = []
+    stat_row: Row = ()
+    stat: Any = None
+    for row in rows:
+        if type(row) is not tuple or tuple(map(type, row)) != _CREATED_TYPES or row[0] != 1:
+            found.append(_ZNODE_RESULTS.decode(row))
+            continue
+        if stat is None or row[2] != stat_row:
+            stat_row, stat = row[2], decode_stat(row[2])
+        found.append(Created(row[1], stat))
+    return tuple(found)
+
+
 _ZNODE_RESULTS: Final = Family()
 _RESULTS: Final = Family()
 for _family in (_ZNODE_RESULTS, _RESULTS):
@@ -94,12 +113,12 @@ _ZNODE_RESULTS.add(
 _RESULTS.add(
     6, MultiDone, ROW,
     encode=lambda each: (6, _ZNODE_RESULTS.encode_all(each.results)),
-    decode=lambda row: MultiDone(_ZNODE_RESULTS.decode_all(row[1])),
+    decode=lambda row: MultiDone(_results_of(row[1])),
 )  # fmt: skip
 _RESULTS.add(
     7, GuardedDone, BOOL, ROW,
     encode=lambda each: (7, each.is_then, _ZNODE_RESULTS.encode_all(each.results)),
-    decode=lambda row: GuardedDone(row[1], _ZNODE_RESULTS.decode_all(row[2])),
+    decode=lambda row: GuardedDone(row[1], _results_of(row[2])),
 )  # fmt: skip
 _RESULTS.add(8, SessionOpened, STR, INT)
 _RESULTS.add(9, SessionEnded, STR, BOOL, BOOL)

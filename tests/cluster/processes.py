@@ -27,6 +27,11 @@ from tests.patience import patient
 from tests.ports import free_ports
 
 
+def member_environment() -> dict[str, str]:
+    """Return what a member's process is given: as installed, it starts from compiled bytecode."""
+    return {name: each for name, each in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 class ProcessCluster:
     """``members`` members on loopback, or on ``hosts``; their data under ``directory``."""
 
@@ -120,7 +125,7 @@ class ProcessCluster:
                     stdout=log,
                     stderr=log,
                     stdin=subprocess.DEVNULL,
-                    env={**os.environ, **(env or {})},
+                    env={**member_environment(), **(env or {})},
                 )
 
     def command(self, member_id: str) -> Sequence[str]:
