@@ -42,11 +42,12 @@ class SmallSteps:
         self._found = 0
 
     def begin(self) -> None:
-        """Freeze all live objects now, and later those that survive. May be called again."""
+        """Freeze all live objects now, and later those that survive; collect if it was off."""
         gc.set_threshold(*_THRESHOLDS)
         if self._after not in gc.callbacks:
             gc.callbacks.append(self._after)
         gc.freeze()
+        gc.enable()
 
     def _after(self, phase: str, facts: Mapping[str, Any]) -> None:
         if phase != "stop" or facts["generation"] != _OLDEST:

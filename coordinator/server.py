@@ -242,7 +242,6 @@ def run(config: Config) -> None:
 async def _serve(config: Config) -> None:
     asked_to_stop = asyncio.Event()
     collector = SmallSteps()
-    collector.begin()
     server = Server(config)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -250,7 +249,7 @@ async def _serve(config: Config) -> None:
     if not os.isatty(0):  # who is hung up on in a terminal ends with it
         loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
     await server.start()
-    collector.begin()  # what was restored is put aside
+    collector.begin()  # what was loaded and restored is put aside
     asked = asyncio.create_task(asked_to_stop.wait(), name="wait for a signal")
     failed = asyncio.create_task(server.failed(), name="wait for a failure")
     await asyncio.wait({asked, failed}, return_when=asyncio.FIRST_COMPLETED)

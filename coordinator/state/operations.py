@@ -52,6 +52,7 @@ from coordinator.state.outcomes import (
     ZnodeResult,
 )
 from coordinator.state.paths import ROOT
+from coordinator.state.room import Room
 from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import EPHEMERAL, SEQUENTIAL, Tree, state_bytes_of
 from coordinator.state.znode import Tenure, ZnodeRecord
@@ -61,8 +62,6 @@ from coordinator.state.znode_refusals import (
     beyond_limit,
     no_place,
     not_empty,
-    reserved_for_locks,
-    reserved_for_operators,
 )
 
 _ABOVE_QUEUES: Final = tuple([root[:-1] for root in QUEUE_ROOTS])
@@ -83,7 +82,7 @@ class ZnodeOperations:
         self._tree = tree
         self._sessions = sessions
         self._locks = locks
-        self._quotas = quotas
+        self._room = Room(tree, quotas, limits)
         self._limits = limits
         self._stat: Stat | None = None
         """That of the znode created last."""
@@ -148,7 +147,7 @@ class ZnodeOperations:
                 next_sequence += 1
                 path = base + paths.sequence_suffix(next_sequence)
             next_sequence += 1
-        self._check_room(path, child, is_ordinary=is_ordinary)
+        self._room.check_create(path, state_bytes_of(path, child.data), is_ordinary=is_ordinary)
         tree.add(path, parent, child, next_sequence)
         stat = stat_of(child)
         if stat == self._stat:  # as of the znode that the same request created before it
@@ -229,39 +228,6 @@ class ZnodeOperations:
         if parent.num_children >= self._limits.children_max:
             raise beyond_limit(path, "children_max", self._limits)
 
-    def _check_room(self, path: str, child: ZnodeRecord, *, is_ordinary: bool) -> None:
-        tree, limits = self._tree, self._limits
-        if len(tree) >= limits.znodes_max:
-            raise beyond_limit(path, "znodes_max", limits)
-        size = state_bytes_of(path, child.data)
-        bytes_after = tree.state_bytes + size
-        if bytes_after > limits.state_bytes_max:
-            raise beyond_limit(path, "state_bytes_max", limits)
-        self._check_reserve(path, "znodes_max", len(tree) + 1, is_ordinary=is_ordinary)
-        self._check_reserve(path, "state_bytes_max", bytes_after, is_ordinary=is_ordinary)
-        self._quotas.check_create(path, size)
-
-    def _check_reserve(
-        self, path: str, limit: str, after: int, *, is_ordinary: bool = True, verb: str = "create"
-    ) -> None:
-        """Keep the last of a limit for locks and elections, and the very last for operators."""
-        limits, is_known = self._limits, bool(self._tree.identity)
-        is_beyond = is_ordinary and after > limits.ordinary_max(limit)
-        is_last = is_known and after > limits.client_max(limit)
-        if not (is_beyond or is_last) or self._quotas.is_operator():
-            return
-        if is_beyond:
-            raise reserved_for_locks(path, limit, limits, verb=verb)
-        raise reserved_for_operators(path, limit, limits, verb=verb)
-
-    def _check_growth(self, path: str, znode: ZnodeRecord, grown: int) -> None:
-        limits = self._limits
-        bytes_after = self._tree.state_bytes + grown
-        if bytes_after > limits.state_bytes_max:
-            raise beyond_limit(path, "state_bytes_max", limits, verb="set")
-        self._check_reserve(path, "state_bytes_max", bytes_after, verb="set")
-        self._quotas.check_growth(path, znode.identity, grown)
-
     def _check_data(self, path: str, data: bytes, verb: str) -> None:
         if len(data) > self._limits.data_bytes_max:
             raise DataTooLargeError(
@@ -287,7 +253,8 @@ class ZnodeOperations:
         for child_path in reversed(missing):
             self._check_parent(child_path, ancestor_path, ancestor)
             child = self.new_znode(mode)
-            self._check_room(child_path, child, is_ordinary=is_ordinary)
+            size = state_bytes_of(child_path, b"")
+            self._room.check_create(child_path, size, is_ordinary=is_ordinary)
             tree.add(child_path, ancestor, child, ancestor.next_sequence)
             ancestor_path, ancestor = child_path, child
         return ancestor
@@ -321,7 +288,7 @@ class ZnodeOperations:
         _check_version(path, znode, operation.expected_version, None, "set")
         grown = len(data) - len(znode.data)
         if grown > 0:
-            self._check_growth(path, znode, grown)
+            self._room.check_growth(path, znode.identity, grown)
         return DataSet(path, stat_of(self._tree.replace_data(path, znode, data)))
 
     def delete(self, operation: Delete) -> Deleted:

@@ -45,6 +45,7 @@ DECIDES_NOTHING = {
     "operations._ABOVE_QUEUES": "QUEUE_ROOTS without their ends",
     "operations._PARENT_MODES": "create modes, as code",
     "operations._RUNNERS": "methods by the classes of operations, as code",
+    "room._BOUNDED": "names of limits, as code",
     "packing.VALUES_MAX": "what members send each other; a log is read without it",
     "packing._ROW_MAX": "what members send each other; a log is read without it",
     "packing._MAP_MAX": "what members send each other; a log is read without it",
