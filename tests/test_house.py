@@ -257,6 +257,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.service.session_reads",
         "coordinator.service.proposals",
         "coordinator.service.watch_values",
+        "coordinator.state.commands",
+        "coordinator.state.outcomes",
         "coordinator.state.znode",
     ),
     "click": ("coordinator.cli",),

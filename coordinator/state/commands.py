@@ -8,9 +8,10 @@ The operations on znodes are those of ``coordinator.model.operations``, as clien
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 import coordinator.model.operations as znode_operations
 from coordinator.model.access import NOBODY as NOBODY
@@ -32,8 +33,7 @@ ZnodeOperation = znode_operations.Operation
 # --- operations on sessions
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSession:
+class OpenSession(Struct, frozen=True, gc=False):
     """Open a session under an id that the proposer drew at random, and not its client.
 
     ``timeout_ms`` must lie within the machine's limits; ``label`` is for people. ``address`` is
@@ -50,8 +50,7 @@ class OpenSession:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CloseSession:
+class CloseSession(Struct, frozen=True, gc=False):
     """End a session at its client's request; its ephemerals are deleted. Idempotent.
 
     ``failure`` says what is wrong with the client, if that is the reason; empty otherwise. The
@@ -67,8 +66,7 @@ class CloseSession:
     at_once: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ExpireSession:
+class ExpireSession(Struct, frozen=True, gc=False):
     """End a session whose lease ran out. Void unless ``term`` is the term of its own log entry.
 
     ``silent_ms``: how long the leader had received no heartbeat; kept in the history of grants.
@@ -81,8 +79,7 @@ class ExpireSession:
     at_once: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FinishSession:
+class FinishSession(Struct, frozen=True, gc=False):
     """Delete about ``at_once`` more ephemerals of a session that has ended; void if none is left.
 
     The leader of any term proposes it until ``SessionFinished.left`` is 0.
@@ -92,8 +89,7 @@ class FinishSession:
     at_once: int
 
 
-@dataclass(frozen=True, slots=True)
-class RenewCredential:
+class RenewCredential(Struct, frozen=True, gc=False):
     """Let a session of the caller's identity go on under the credential of this command.
 
     So a token can be replaced by another without the end of what its holder has open.
@@ -145,8 +141,7 @@ class Enter(NamedTuple):
     opening: OpenSession | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Downgrade:
+class Downgrade(Struct, frozen=True, gc=False):
     """Turn an EXCLUSIVE holder into a SHARED one, in place: same znode, number and token.
 
     Idempotent; refused with NotOwner unless the contender ``path`` of ``czxid`` holds.
@@ -156,16 +151,14 @@ class Downgrade:
     czxid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resize:
+class Resize(Struct, frozen=True, gc=False):
     """Change the size of the semaphore ``directory``; no holder loses its slot."""
 
     directory: str
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True, gc=False):
     """Keep a holder's checkpoint ``note`` with its grant, for the next holder."""
 
     path: str
@@ -173,8 +166,7 @@ class Note:
     note: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendHold:
+class ExtendHold(Struct, frozen=True, gc=False):
     """Move the end of a bounded hold: ``by_ms`` later, or not before ``to_ms`` from now.
 
     One of the two is 0. The end never moves nearer. Refused with NotOwner unless the contender
@@ -187,8 +179,7 @@ class ExtendHold:
     to_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Revoke:
+class Revoke(Struct, frozen=True, gc=False):
     """Force a contender out of its queue (or queues); ``by`` and ``reason`` are kept."""
 
     path: str
@@ -197,8 +188,7 @@ class Revoke:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndHold:
+class EndHold(Struct, frozen=True, gc=False):
     """End a hold whose ``max_hold_ms`` is over.
 
     Void unless it holds and has a bound, was extended ``extensions`` times and not once more since
@@ -211,8 +201,7 @@ class EndHold:
     extensions: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reopen:
+class Reopen(Struct, frozen=True, gc=False):
     """Delete the ``delay-`` znode ``path``: its lock-delay is over. Void as ``EndHold`` is."""
 
     path: str
@@ -220,16 +209,14 @@ class Reopen:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class FinishGrants:
+class FinishGrants(Struct, frozen=True, gc=False):
     """Grant to more contenders, if there were too many for one command; void if none is left.
 
     The leader of any term proposes it until ``GrantsFinished.left`` is 0.
     """
 
 
-@dataclass(frozen=True, slots=True)
-class TakeOut:
+class TakeOut(Struct, frozen=True, gc=False):
     """Delete the contenders that wait at ``paths`` and have lost the right to be granted.
 
     A contender that holds, or may be granted, stays. The leader of any term proposes it, for not
@@ -242,8 +229,7 @@ class TakeOut:
 # --- operations of the service itself
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True, gc=False):
     """Delete the contender ``path`` if it is still the incarnation ``czxid``.
 
     A multi-lock is released as a whole, whichever of its paths is named. A repeated release of the
@@ -258,8 +244,7 @@ class Release:
     spares_repeated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Abandon:
+class Abandon(Struct, frozen=True, gc=False):
     """Undo an attempt whose answer never came: the request (client_id, number).
 
     The ephemeral znodes that it created are deleted. If it was never applied, its number is used
@@ -275,8 +260,7 @@ class Abandon:
     spares_holder: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reap:
+class Reap(Struct, frozen=True, gc=False):
     """Delete an idle container or ttl znode that is unchanged since the leader saw it.
 
     Void (nothing happens, no error) unless the znode has no children, still has this ``mzxid``
@@ -289,8 +273,7 @@ class Reap:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetLimits:
+class SetLimits(Struct, frozen=True, gc=False):
     """Set limits of the state by name (``limits.MachineLimits``); those not named stay.
 
     Refused with BadVersion unless the limits have been changed ``expected_version`` times. A new
@@ -307,8 +290,7 @@ class SetLimits:
 # --- operations on access rights
 
 
-@dataclass(frozen=True, slots=True)
-class InitAccess:
+class InitAccess(Struct, frozen=True, gc=False):
     """Turn access rights on, with a first identity that may do everything (the role ``admin``).
 
     ``digest`` is the SHA-256 of its token. Refused with NodeExists while they are on. Roles and
@@ -321,23 +303,20 @@ class InitAccess:
     expires_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SetAccess:
+class SetAccess(Struct, frozen=True, gc=False):
     """Turn access rights on again, or off: then everybody may do everything."""
 
     is_on: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PutRole:
+class PutRole(Struct, frozen=True, gc=False):
     """Make a role, or put these rules in place of its own."""
 
     name: str
     rules: tuple[Rule, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DropRole:
+class DropRole(Struct, frozen=True, gc=False):
     """Forget a role; refused with NotEmpty while an identity has it."""
 
     name: str
@@ -347,8 +326,7 @@ QuotaChanges = tuple[tuple[str, int | None], ...]
 """What a quota is of, and how much of it; None: as much as the limit for all identities says."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutIdentity:
+class PutIdentity(Struct, frozen=True, gc=False):
     """Make an identity, or change its roles, ``subjects`` and ``quota``; its tokens stay.
 
     None: the roles, or the subjects, stay as they are, of an identity that is there. Of the quota
@@ -364,15 +342,13 @@ class PutIdentity:
     quota: QuotaChanges = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DropIdentity:
+class DropIdentity(Struct, frozen=True, gc=False):
     """Forget an identity with all its credentials; their sessions have ended."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class AddToken:
+class AddToken(Struct, frozen=True, gc=False):
     """Give an identity one more token; only the SHA-256 of it is known here.
 
     ``expires_ms`` is a wall time, 0 for a token that does not expire; members judge it.
@@ -385,8 +361,7 @@ class AddToken:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DropToken:
+class DropToken(Struct, frozen=True, gc=False):
     """Revoke a token; the sessions opened with it have ended."""
 
     token_id: str
@@ -442,8 +417,7 @@ class RequestId(NamedTuple):
     floor_index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HeldCondition:
+class HeldCondition(Struct, frozen=True, gc=False):
     """The condition that a contender created at ``fencing_token`` holds the queue now."""
 
     directory: str

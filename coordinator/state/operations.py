@@ -84,8 +84,9 @@ class ZnodeOperations:
         self._locks = locks
         self._room = Room(tree, quotas, limits)
         self._limits = limits
+        self._last: ZnodeRecord | None = None
         self._stat: Stat | None = None
-        """That of the znode created last."""
+        """The znode created last, and its Stat."""
         self._tenure: Tenure | None = None
         """That of the znode created last that had one."""
 
@@ -149,11 +150,23 @@ class ZnodeOperations:
             next_sequence += 1
         self._room.check_create(path, state_bytes_of(path, child.data), is_ordinary=is_ordinary)
         tree.add(path, parent, child, next_sequence)
-        stat = stat_of(child)
-        if stat == self._stat:  # as of the znode that the same request created before it
-            stat = self._stat
-        self._stat = stat
-        return Created(path, stat)
+        return Created(path, self._stat_of_new(child))
+
+    def _stat_of_new(self, child: ZnodeRecord) -> Stat:
+        """Return the Stat of a new znode: that of the one before it, if the same request made both
+        and they differ in their paths and data only."""
+        last, stat = self._last, self._stat
+        if (
+            stat is None
+            or last is None
+            or child.czxid != last.czxid
+            or child.ctime_ms != last.ctime_ms
+            or child.tenure is not last.tenure
+            or len(child.data) != len(last.data)
+        ):
+            stat = stat_of(child)
+        self._last, self._stat = child, stat
+        return stat
 
     def _check_create(self, operation: Create) -> None:
         path, mode, owner, limits = (
@@ -219,13 +232,14 @@ class ZnodeOperations:
             raise beyond_limit(path, "ephemerals_per_session_max", self._limits)
 
     def _check_parent(self, path: str, parent_path: str, parent: ZnodeRecord) -> None:
-        if parent.ephemeral_owner is not None:
+        tenure, family = parent.tenure, parent.family
+        if tenure is not None and tenure.ephemeral_owner is not None:
             raise NoChildrenForEphemeralsError(
                 f"create {path}: its parent {parent_path} is ephemeral",
                 path=path,
                 parent=parent_path,
             )
-        if parent.num_children >= self._limits.children_max:
+        if family is not None and family.num_children >= self._limits.children_max:
             raise beyond_limit(path, "children_max", self._limits)
 
     def _check_data(self, path: str, data: bytes, verb: str) -> None:

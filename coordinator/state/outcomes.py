@@ -7,8 +7,9 @@ outcome on every member.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from coordinator.errors import CoordinatorError, from_code
 from coordinator.model.events import Event
@@ -21,27 +22,23 @@ from coordinator.model.operations import ZnodeResult as ZnodeResult
 from coordinator.model.znodes import Stat as Stat
 
 
-@dataclass(frozen=True, slots=True)
-class MultiDone:
+class MultiDone(Struct, frozen=True, gc=False):
     results: tuple[ZnodeResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedDone:
+class GuardedDone(Struct, frozen=True, gc=False):
     """``is_then`` says which branch ran."""
 
     is_then: bool
     results: tuple[ZnodeResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SessionOpened:
+class SessionOpened(Struct, frozen=True, gc=False):
     session_id: str
     timeout_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEnded:
+class SessionEnded(Struct, frozen=True, gc=False):
     """``was_open`` is False if this ended nothing: the session had ended before, or never existed.
 
     ``is_void`` marks an expiry proposed in an older term: it was ignored, and the session may be
@@ -53,34 +50,29 @@ class SessionEnded:
     is_void: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SessionFinished:
+class SessionFinished(Struct, frozen=True, gc=False):
     """``left`` counts the ephemerals of an ended session that are still to be deleted."""
 
     session_id: str
     left: int
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True, gc=False):
     path: str
     czxid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Abandoned:
+class Abandoned(Struct, frozen=True, gc=False):
     """``deleted_path`` is the contender that was removed, None when there was none."""
 
     deleted_path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Reaped:
+class Reaped(Struct, frozen=True, gc=False):
     was_deleted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Entered:
+class Entered(Struct, frozen=True, gc=False):
     """The result of entering: the contenders, in the order of the directories.
 
     ``position`` is the greatest number of contenders before one of them, 0 when ``is_granted``.
@@ -94,14 +86,12 @@ class Entered:
     is_entered: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Downgraded:
+class Downgraded(Struct, frozen=True, gc=False):
     path: str
     czxid: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resized:
+class Resized(Struct, frozen=True, gc=False):
     """``size_before`` is None if the semaphore was new."""
 
     directory: str
@@ -109,14 +99,12 @@ class Resized:
     size_before: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
+class Noted(Struct, frozen=True, gc=False):
     path: str
     czxid: int
 
 
-@dataclass(frozen=True, slots=True)
-class HoldExtended:
+class HoldExtended(Struct, frozen=True, gc=False):
     """The hold ends at most ``max_hold_ms`` after this, its extension number ``extensions``."""
 
     path: str
@@ -125,8 +113,7 @@ class HoldExtended:
     extensions: int
 
 
-@dataclass(frozen=True, slots=True)
-class Revoked:
+class Revoked(Struct, frozen=True, gc=False):
     """``paths`` are all contenders that were removed: those of one multi-lock go together."""
 
     path: str
@@ -135,8 +122,7 @@ class Revoked:
     was_holder: bool
 
 
-@dataclass(frozen=True, slots=True)
-class HoldEnded:
+class HoldEnded(Struct, frozen=True, gc=False):
     """``was_held`` is False when the command was void."""
 
     path: str
@@ -144,8 +130,7 @@ class HoldEnded:
     was_held: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Reopened:
+class Reopened(Struct, frozen=True, gc=False):
     """``was_closed`` is False when the command was void."""
 
     path: str
@@ -153,28 +138,24 @@ class Reopened:
     was_closed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GrantsFinished:
+class GrantsFinished(Struct, frozen=True, gc=False):
     """``left`` counts the queues in which contenders are still to be granted."""
 
     left: int
 
 
-@dataclass(frozen=True, slots=True)
-class LimitsSet:
+class LimitsSet(Struct, frozen=True, gc=False):
     """``version`` counts the changes; ``changes`` are (name, before, now), in a defined order."""
 
     version: int
     changes: tuple[tuple[str, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialRenewed:
+class CredentialRenewed(Struct, frozen=True, gc=False):
     session_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class AccessChanged:
+class AccessChanged(Struct, frozen=True, gc=False):
     """``revision`` counts the changes of access rights; ``what`` names the command and its object.
 
     ``was_changed`` is False if all was so already.
@@ -213,8 +194,7 @@ Result = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A refusal as values: the error's code, its message and its facts."""
 
     code: str

@@ -35,6 +35,7 @@ from coordinator.state.commands import (
     SetData,
 )
 from coordinator.state.machine import StateMachine
+from tests.state.values import changed
 
 LIMITS = replace(
     MachineLimits(), clients_max=4, request_window=4, timeout_ms_min=10,
@@ -147,7 +148,7 @@ def with_token(machine: StateMachine, command: Command) -> Command:
     operation = command.operation
     if isinstance(operation, Note | ExtendHold | Release | Revoke) and operation.czxid == 0:
         first = machine.locks.contenders(operation.path)[0]
-        return command._replace(operation=replace(operation, path=first.path, czxid=first.czxid))
+        return command._replace(operation=changed(operation, path=first.path, czxid=first.czxid))
     return command
 
 

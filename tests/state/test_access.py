@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -55,6 +54,7 @@ from coordinator.state.commands import (
 )
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
+from tests.state.values import changed
 
 OPS = Caller("ops", credential="token:opstoken1", since=1)
 EVERY_OPERATION = get_args(Operation)
@@ -158,7 +158,7 @@ def fitting(room: Room, operation: Operation) -> Operation:
     held = room.machine.locks.record(LOCK)
     assert held is not None
     if isinstance(operation, Downgrade | Note | ExtendHold | Release | Revoke | EndHold):
-        return replace(operation, czxid=held.czxid)
+        return changed(operation, czxid=held.czxid)
     return operation
 
 

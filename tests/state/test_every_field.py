@@ -56,7 +56,7 @@ SEEN_BY_NOTHING = {
     r".*\.(_sessions|_access_operations\._table)\.is_changed": "of the last command",
     r".*\._access_operations\._table\.(_rule_count|revision|zxid)": "while access is off",
     r".*\.(owner|identity)": "while access is off",
-    r".*\._operations\.(_stat|_tenure)\..*": "used again only for an equal one",
+    r".*\._operations\.(_last|_stat|_tenure)\..*": "used again only for an equal one",
     r"\._term": "of the last entry; set with each",
     r".*\.generation|.*\._generation": "whether a record may be changed in place; see test_dedup",
     r".*\._tree\.(zxid|wall_ms|_floor_before)": "of the transaction; set by begin",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,6 +90,18 @@ def test_every_string_is_taken_or_refused(text: str) -> None:
     assert text == "/" or all(segment not in {"", ".", ".."} for segment in text[1:].split("/"))
     if text != "/":
         assert paths.join(*paths.split(text)) == text
+
+
+def test_what_is_taken_at_a_glance_matches_the_pattern() -> None:
+    """Every short text of the characters that matter."""
+    plain = 0
+    for length in range(7):
+        for letters in product("/.a\x1f\x7fé", repeat=length):
+            text = "".join(letters)
+            if paths._is_plain(text):
+                plain += 1
+                assert paths._PATH.fullmatch(text) is not None, repr(text)
+    assert plain > 40
 
 
 def test_split_join_depth() -> None:

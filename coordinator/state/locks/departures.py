@@ -16,7 +16,7 @@ from coordinator.state.commands import (
 from coordinator.state.limits import BY_CHARACTERS_MAX
 from coordinator.state.locks.contender import Departure, Ending
 
-_ENDINGS: Final = {
+_ENDINGS: Final[dict[type, Ending]] = {
     Release: Ending.RELEASED,
     CloseSession: Ending.CLOSED,
     ExpireSession: Ending.EXPIRED,
