@@ -112,7 +112,7 @@ def depth(path: str) -> int:
 
 def sequence_suffix(number: int) -> str:
     """Return ``number`` as a name's suffix: ten digits, more beyond, never wrapped."""
-    return f"{number:010d}"
+    return str(number).zfill(SEQUENCE_DIGITS)
 
 
 def utf8_length(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from coordinator.state.access.table import AccessTable
 from coordinator.state.dedup import ReleasedTable, RequestTable
 from coordinator.state.large_map import LargeMap
-from coordinator.state.locks.queues import LockTable
+from coordinator.state.locks.restored import restored_locks
 from coordinator.state.sessions import SessionTable
 from coordinator.state.slices import Whole
 from coordinator.state.snapshot import Capture
@@ -23,7 +23,7 @@ def restored(capture: Capture) -> Whole:
             raise ValueError(f"snapshot: session {owner} owns znodes and is not open")
     requests = RequestTable(limits, capture.requests)
     released = ReleasedTable(limits.released_grants_max, capture.released)
-    locks = LockTable.of(tree, limits, capture.locks)
+    locks = restored_locks(tree, limits, capture.locks)
     access = AccessTable(capture.access)
     return Whole(
         capture.zxid, capture.applied_index, capture.limits, tree, sessions, requests, released,

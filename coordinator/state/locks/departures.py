@@ -30,15 +30,16 @@ _ENDINGS: Final[dict[type, Ending]] = {
 def departure_of(command: Command, term: int) -> Departure:
     """Say how, in the ``term`` of its entry, ``command`` ends the grants that it ends."""
     operation = command.operation
-    how = _ENDINGS.get(type(operation), Ending.DELETED)
+    how, by, reason, silent_ms = _ENDINGS.get(type(operation), Ending.DELETED), "", "", 0
     if type(operation) is Revoke:
-        return Departure(how, term, operation.by, operation.reason)
-    by = command.caller.identity[:BY_CHARACTERS_MAX]
+        by, reason = operation.by, operation.reason
+    else:
+        by = command.caller.identity[:BY_CHARACTERS_MAX]
     if type(operation) is ExpireSession:
-        return Departure(how, term, by, "", operation.silent_ms)
+        silent_ms = operation.silent_ms
     if type(operation) is CloseSession and operation.failure:
-        return Departure(Ending.FAILED, term, by, operation.failure)
-    return Departure(how, term, by)
+        how, reason = Ending.FAILED, operation.failure
+    return tuple.__new__(Departure, (how, term, by, reason, silent_ms))
 
 
 def revocation_by(command: Command, term: int) -> Departure:

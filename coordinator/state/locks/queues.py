@@ -89,7 +89,8 @@ class LockTable:
         """The multi-locks that this command deletes, by their first place; how many places."""
         self.places_going = 0
         self._pending: dict[str, ContenderRecord] = {}
-        self._pending_delays: dict[str, int] = {}
+        self.pending_delays: dict[str, int] = {}
+        """For how long to close a queue when the contender at this path goes."""
         self._touched: dict[str, None] = {}
         self._left_out = 0
         """How many this command has not granted to, because they have lost the right to it."""
@@ -116,7 +117,7 @@ class LockTable:
 
     def expect_closing(self, path: str, delay_ms: int) -> None:
         """Close the queue for ``delay_ms`` when the contender at ``path`` goes."""
-        self._pending_delays[path] = delay_ms
+        self.pending_delays[path] = delay_ms
 
     def replace(self, contender: ContenderRecord) -> None:
         """Change a contender in place; its queue is looked at when the command is settled."""
@@ -160,7 +161,7 @@ class LockTable:
         """Forget what a refused command expected."""
         self._pending.clear()
         assert not self.is_changed, "what has no event changes last, when nothing is refused"
-        assert not self._pending_delays, "a session is ended when nothing can be refused any more"
+        assert not self.pending_delays, "a session is ended when nothing can be refused any more"
 
     def begin(self) -> None:
         """Forget what the command before has changed."""
@@ -204,7 +205,7 @@ class LockTable:
             self._touched.clear()
             for directory in touched:
                 queue = self.queues.get(directory)
-                if queue is not None and self._grant(
+                if queue is not None and self.grant(
                     tree, directory, queue, granted, self.limits.grants_per_command_max
                 ):
                     self.ungranted[directory] = None
@@ -216,10 +217,10 @@ class LockTable:
         path = event.path
         contender = self._pending.pop(path, None)
         if contender is None:
-            contender = self._hand_made(tree, event)
+            contender = self.hand_made(tree, event)
             if contender is None:
                 return
-        directory = contender.directory
+        directory = parent_of(path)
         queue = self.queues.get(directory)
         if queue is None:
             queue = Queue()
@@ -230,9 +231,10 @@ class LockTable:
             assert queue.held == len(queue.contenders), "who holds at once is behind holders"
             queue.held += 1
             granted.append(path)
-        self._place(queue, contender)
+        self.place(queue, contender)
 
-    def _place(self, queue: Queue, contender: ContenderRecord) -> None:
+    def place(self, queue: Queue, contender: ContenderRecord) -> None:
+        """Put a contender into its place in ``queue``."""
         path = contender.path
         self.contenders.add(path, contender)
         self.waiting.arrive(contender)
@@ -245,7 +247,7 @@ class LockTable:
             assert contender.session_id is not None, "an owner is one of a session"
             self.owners.setdefault((contender.session_id, contender.owner), {})[path] = None
 
-    def _hand_made(self, tree: Tree, event: Event) -> ContenderRecord | None:
+    def hand_made(self, tree: Tree, event: Event) -> ContenderRecord | None:
         """Return the contender that a plain znode is: anonymous, its kind said by its name.
 
         None for other znodes below the roots; one that closes its queue is noted here.
@@ -262,7 +264,7 @@ class LockTable:
 
     def _close(self, directory: str, path: str, number: int, czxid: int) -> None:
         self.queues.setdefault(directory, Queue()).closings[path] = number
-        delay_ms = self._pending_delays.pop(path, None)
+        delay_ms = self.pending_delays.pop(path, None)
         if delay_ms is not None:
             self.closings[path] = Closing(path, czxid, delay_ms)
 
@@ -275,7 +277,7 @@ class LockTable:
 
     def _depart(self, tree: Tree, path: str, departure: Callable[[], Departure]) -> None:
         contender = self.contenders.pop(path)
-        directory = contender.directory
+        directory = parent_of(path)
         queue: Queue = self.queues.get(directory)
         if queue.contenders[-1][1] == path:
             queue.contenders.pop()  # as a whole queue goes
@@ -286,7 +288,9 @@ class LockTable:
         self.waiting.leave(contender)
         if contender.granted_zxid is not None:
             queue.held -= 1
-            ended = EndedGrant(contender, tree.zxid, tree.wall_ms, departure())
+            ended = tuple.__new__(
+                EndedGrant, (contender, tree.zxid, tree.wall_ms, departure())
+            )
             self.ended_now.append(ended)
             self.history.add(ended)
         if contender.group:
@@ -314,7 +318,7 @@ class LockTable:
 
     # --- granting
 
-    def _grant(
+    def grant(
         self, tree: Tree, directory: str, queue: Queue, granted: list[str], granted_max: int
     ) -> bool:
         """Grant to the contenders behind the holders, in order, as far as possible.
@@ -405,8 +409,6 @@ class LockTable:
             len(self.sizes), len(self.closings), len(self.ungranted), len(self.waiting),
         )  # fmt: skip
 
-    # --- capture and restore
-
     def capture(self) -> LocksCapture:
         """Return the table as it is now, for a snapshot written later."""
         tables = (self.contenders.capture(), self.sizes.capture(), self.closings.capture())
@@ -415,86 +417,3 @@ class LockTable:
             contenders.values(), sizes.items(), closings.values(), self.history.capture(),
             self.grant_count, tuple(self.ungranted), tuple([hold for _, hold in tables]),
         )  # fmt: skip
-
-    @classmethod
-    def of(cls, tree: Tree, limits: MachineLimits, capture: LocksCapture | None) -> LockTable:
-        """Rebuild the table of a tree; raises ValueError when the two do not fit.
-
-        Without a ``capture`` (a state of before contenders were recorded) it is derived from the
-        znodes; when they were granted was not kept then, and is labelled with when they entered.
-        """
-        table = cls(limits, () if capture is None else capture.ended)
-        recorded: LargeMap[str, ContenderRecord] | None = None
-        if capture is not None:
-            table.grant_count = capture.grant_count
-            table.sizes.update(capture.sizes)
-            recorded = LargeMap([(each.path, each) for each in capture.contenders])
-            table._pending_delays = {each.path: each.delay_ms for each in capture.closings}
-        for root in QUEUE_ROOTS:
-            for segment in tree.names(root[:-1]):
-                for name in tree.names(root + segment):
-                    path = f"{root}{segment}/{name}"
-                    table._arrive_again(tree, path, recorded)
-        if recorded or table._pending_delays:
-            raise ValueError("a contender or lock-delay is recorded that is not there")
-        if capture is not None:  # in the order in which they came, as before
-            found, closed = table.contenders, table.closings
-            table.contenders = LargeMap()
-            for each in capture.contenders:
-                table.contenders[each.path] = found[each.path]
-            table.closings = LargeMap([(each.path, closed[each.path]) for each in capture.closings])
-        for directory, queue in table.queues.items():
-            if capture is None:
-                table._grant_again(tree, directory, queue)
-            else:
-                table._find_held(directory, queue)
-        for directory in () if capture is None else capture.ungranted:
-            if directory not in table.queues or directory in table.ungranted:
-                raise ValueError(f"{directory} is still to be granted, twice, or is not there")
-            table.ungranted[directory] = None
-        for directory in table.sizes:
-            if tree.find(directory) is None:
-                raise ValueError(f"{directory} has a size and is not there")
-        return table
-
-    def _arrive_again(
-        self, tree: Tree, path: str, recorded: LargeMap[str, ContenderRecord] | None
-    ) -> None:
-        znode = tree.find(path)
-        assert znode is not None, "a listed child is there"
-        owner = znode.ephemeral_owner
-        event = Event(EventType.CREATED, path, znode.version, znode.czxid, owner)
-        contender = self._hand_made(tree, event)
-        if contender is None:
-            return
-        if recorded is not None:
-            expected = recorded.pop(path, None)
-            if (
-                expected is None
-                or expected[1:3] != contender[1:3]
-                or expected.session_id != owner
-                or expected.identity != contender.identity
-            ):
-                raise ValueError(f"{path} is recorded as another than the one that is there")
-            contender = expected
-        self._place(self.queues.setdefault(contender.directory, Queue()), contender)
-
-    def _grant_again(self, tree: Tree, directory: str, queue: Queue) -> None:
-        granted: list[str] = []
-        self._grant(tree, directory, queue, granted, len(queue.contenders))
-        for path in granted:
-            mine = self.contenders[path]
-            self.contenders[path] = mine._replace(
-                granted_zxid=mine.czxid, granted_ms=mine.entered_ms
-            )
-
-    def _find_held(self, directory: str, queue: Queue) -> None:
-        standing = [self.contenders[path] for _, path in queue.contenders]
-        for each in standing:
-            for other in each.group:
-                if other not in self.contenders or self.contenders[other].group != each.group:
-                    raise ValueError(f"{each.path} is one of a group that is not whole")
-        is_held = [each.is_holder for each in standing]
-        queue.held = is_held.count(True)
-        if not all(is_held[: queue.held]):
-            raise ValueError(f"{directory}: a contender holds behind one that waits")

@@ -69,7 +69,7 @@ class ContenderOperations:
         if path == paths.ROOT:
             raise BadArgumentsError("release /: the root is not a contender", path=path)
         if znode is not None and znode.czxid == czxid:
-            if znode.num_children:
+            if znode.family is not None and znode.num_children:
                 raise NotEmptyError(
                     f"release {path}: expected no children, found {znode.num_children}",
                     path=path,
