@@ -133,14 +133,18 @@ def _encode_enter(each: Enter) -> Row:
 
 
 def _decode_enter(row: Row) -> Enter:
-    _, directories, prefix, kind, *values = row
-    return Enter(texts_of(directories), prefix, kind_of_number(kind), *values)
+    return _entering(row, None)
 
 
 def _decode_opening_enter(row: Row) -> Enter:
-    row, opening = row[:-1], row[-1]
-    opens = OpenSession(*(_opening_shape if len(opening) > 3 else _plain_opening_shape)(opening))
-    return _decode_enter(row)._replace(opening=opens)
+    opening = row[-1]
+    check = _opening_shape if len(opening) > 3 else _plain_opening_shape
+    return _entering(row[:-1], OpenSession(*check(opening)))
+
+
+def _entering(row: Row, opening: OpenSession | None) -> Enter:
+    values = (texts_of(row[1]), row[2], kind_of_number(row[3]), *row[4:], opening)
+    return tuple.__new__(Enter, values)
 
 
 _plain_opening_shape: Final = shape("session", STR, INT, STR)

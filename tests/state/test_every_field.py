@@ -61,7 +61,8 @@ SEEN_BY_NOTHING = {
     r".*\.generation|.*\._generation": "whether a record may be changed in place; see test_dedup",
     r".*\._tree\.(zxid|wall_ms|_floor_before)": "of the transaction; set by begin",
     r".*\._locks\.(is_changed|entered.*|ended_now.*|(group|place)s_going.*)": "of the last command",
-    r".*limits\..*|.*\._released\.count_max": "driven to their bounds by test_limits",
+    r".*limits\..*|.*\._released\.count_max|.*\._room\._.*_for_all": "driven to their bounds by "
+    "test_limits",
     r".*history\.(bytes_max|count_max)": "limits, as above",
     r".*\.history\._bytes": "counts towards a limit",
     r".*\._(released|bound|ended|free)\._hold": "whether a capture reads; see test_captures",
