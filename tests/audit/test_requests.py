@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coordinator.audit.event import AuditEvent
-from tests.wire.test_access_table import Cluster, _shown, guarded
+from tests.wire.guarded import Cluster, bearer, guarded
 
 
 class Recording:
@@ -29,11 +29,11 @@ async def test_a_refusal_says_who_wanted_what_by_which_token() -> None:
     async with guarded() as cluster:
         token = await cluster.identity(("/pay", ("read",)))
         log = Recording(cluster)
-        await cluster.api.post("/v1/tree/pay/x?raw", {"data": "x"}, **_shown(token))
-        await cluster.api.post("/v1/tree/pay/x", {"data": "x"}, **_shown(token))
-        await cluster.api.get("/v1/tree/pay?stale=1", **_shown(token[:-3] + "AAA"))
+        await cluster.api.post("/v1/tree/pay/x?raw", {"data": "x"}, **bearer(token))
+        await cluster.api.post("/v1/tree/pay/x", {"data": "x"}, **bearer(token))
+        await cluster.api.get("/v1/tree/pay?stale=1", **bearer(token[:-3] + "AAA"))
         await cluster.api.get("/v1/status")
-        await cluster.api.get("/v1/tree/pay/none", **_shown(token))
+        await cluster.api.get("/v1/tree/pay/none", **bearer(token))
 
     token_id = token.split("_")[1]
     write, wrong, nobody = log.events
@@ -48,7 +48,7 @@ async def test_a_refusal_says_who_wanted_what_by_which_token() -> None:
 async def test_a_stream_that_ends_for_want_of_a_right_is_a_refusal() -> None:
     """Its status was 200; its last line is what counts."""
     async with guarded() as cluster:
-        headers = _shown(await cluster.identity(("/pay", ("read", "watch"))))
+        headers = bearer(await cluster.identity(("/pay", ("read", "watch"))))
         await cluster.admin("POST", "/v1/tree/pay", {"data": "1"})
         async with cluster.api.stream("GET", "/v1/watch?path=/pay", **headers) as lines:
             await lines.next()
@@ -69,11 +69,11 @@ async def test_the_end_of_anothers_session_is_noted_whatever_is_said() -> None:
     async with guarded() as cluster:
         token = await cluster.identity(("/locks", ("lock",)))
         sessions = [
-            (await cluster.api.post("/v1/sessions", {}, **_shown(token))).body["session_id"]
+            (await cluster.api.post("/v1/sessions", {}, **bearer(token))).body["session_id"]
             for _ in range(2)
         ]
         log = Recording(cluster)
-        await cluster.api.delete(f"/v1/sessions/{sessions[0]}", **_shown(token))
+        await cluster.api.delete(f"/v1/sessions/{sessions[0]}", **bearer(token))
         await cluster.admin("DELETE", f"/v1/sessions/{sessions[1]}")
         await cluster.admin("DELETE", f"/v1/sessions/{sessions[1]}")
 
@@ -91,8 +91,8 @@ async def test_an_expired_token_is_no_wrong_one() -> None:
         added = await cluster.admin("POST", "/v1/access/identities/who1/tokens", {"expires_ms": 1})
         log = Recording(cluster)
         token = added["token"]
-        expired = await cluster.api.get("/v1/tree/pay", **_shown(token))
-        guessed = await cluster.api.get("/v1/tree/pay", **_shown(token[:-3] + "AAA"))
+        expired = await cluster.api.get("/v1/tree/pay", **bearer(token))
+        guessed = await cluster.api.get("/v1/tree/pay", **bearer(token[:-3] + "AAA"))
 
     assert (expired.status, guessed.status) == (401, 401)
     assert "has expired" in expired.body["detail"]
@@ -110,9 +110,9 @@ async def test_who_forces_a_release_is_on_record_by_his_identity() -> None:
         body = {"session_id": mine["session_id"], "timeout_ms": 0}
         await cluster.admin("POST", "/v1/locks/a", body)
         fields = {"by": "ann", "reason": "it hangs"}
-        revoked = await cluster.api.post("/v1/locks/a/revoke", fields, **_shown(token))
+        revoked = await cluster.api.post("/v1/locks/a/revoke", fields, **bearer(token))
         change = {"limits": {"sessions_max": 60_000}, "by": "ann"}
-        limits = await cluster.api.call("PATCH", "/v1/limits", change, headers=_shown(token))
+        limits = await cluster.api.call("PATCH", "/v1/limits", change, headers=bearer(token))
         ended = await cluster.admin("GET", "/v1/grants?lock=a")
 
     assert (revoked.status, limits.status) == (200, 200), (revoked, limits)

@@ -22,7 +22,7 @@ from coordinator.cli.dev_layout import Layout, greeting, write_files
 from coordinator.cli.main import cli
 from coordinator.config_file import load
 from coordinator.tls import certificates
-from tests.cli.test_supervisor import eventually, is_alive
+from tests.cli.supervising import eventually, is_alive
 from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -14,8 +14,8 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember
+from tests.cli.supervising import eventually
 from tests.cli.test_locks import Start, ended, stamper, stamps, start
-from tests.cli.test_supervisor import eventually
 from tests.ports import free_ports
 
 pytestmark = [

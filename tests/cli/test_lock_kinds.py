@@ -10,8 +10,8 @@ import pytest
 
 from coordinator.cli.output import EXIT_LOST, EXIT_NOT_IN_TIME
 from tests.cli.conftest import CommandLine
+from tests.cli.supervising import eventually
 from tests.cli.test_locks import Start, ended, stamper, stamps, start, wait_running
-from tests.cli.test_supervisor import eventually
 from tests.patience import patient
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs prctl and /proc")

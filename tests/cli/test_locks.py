@@ -18,7 +18,7 @@ import pytest
 from coordinator.cli.output import EXIT_LOST, EXIT_NOT_FOUND, EXIT_NOT_IN_TIME, EXIT_NOT_STARTED
 from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember
-from tests.cli.test_supervisor import eventually, is_alive
+from tests.cli.supervising import eventually, is_alive
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent

@@ -11,8 +11,8 @@ import pytest
 
 from coordinator.cli.output import EXIT_LOST
 from tests.cli.conftest import CommandLine
+from tests.cli.supervising import eventually
 from tests.cli.test_locks import Start, ended, stamper, stamps, start, wait_running
-from tests.cli.test_supervisor import eventually
 
 __all__ = ["start"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.serving import ServedMember
-from tests.docs.test_examples import EXAMPLE_URL, FENCE, ROOT
+from tests.docs.pages import EXAMPLE_URL, FENCE, ROOT
 
 PAGE = (ROOT / "docs" / "access.md").read_text(encoding="utf-8")
 BLOCKS = [(each["language"], each["body"]) for each in FENCE.finditer(PAGE)]

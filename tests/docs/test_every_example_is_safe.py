@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_examples import ROOT, examples, lines_of
+from tests.docs.pages import ROOT, examples, lines_of
 
 TAKES = {
     *("Lock", "ReentrantLock", "RWLock", "Semaphore", "MultiLock", "TreeLock", "Election"),

@@ -14,48 +14,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.cli.serving import ServedMember
-
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# These have tests of their own (tests/wire, tests/docs), which also look at the answers.
-PAGES = [page for page in PAGES if page.name not in ("access.md", "http-api.md", "http-locks.md")]
-
-FENCE = re.compile(
-    r"(?P<before><!--[^\n]*-->\n)?^```(?P<language>\w+)\n(?P<body>.*?)^```$",
-    re.MULTILINE | re.DOTALL,
-)
-EXAMPLE_URL = re.compile(r"http://127\.0\.0\.1:707\d")
-
-
-@dataclass(frozen=True)
-class Example:
-    page: Path
-    line: int
-    language: str
-    body: str
-    not_run: str | None
-
-    @property
-    def name(self) -> str:
-        return f"{self.page.name}:{self.line}"
-
-
-def examples(*languages: str) -> Iterator[Example]:
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for match in FENCE.finditer(text):
-            if match["language"] not in languages:
-                continue
-            reason = re.search(r"not run: (.*?) *-->", match["before"] or "")
-            line = text.count("\n", 0, match.start()) + 1
-            body = match["body"]
-            yield Example(page, line, match["language"], body, reason[1] if reason else None)
+from tests.docs.pages import EXAMPLE_URL, ROOT, Example, examples, lines_of
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +63,6 @@ def test_python_examples_run(
 
 
 SHELL = list(examples("sh"))
-
-
-def lines_of(body: str) -> Iterator[str]:
-    for line in re.sub(r"\\\n\s*", "", body).splitlines():
-        if line.strip() and not line.lstrip().startswith("#"):
-            yield line
 
 
 @pytest.mark.parametrize("example", SHELL, ids=[example.name for example in SHELL])

@@ -14,7 +14,7 @@ import pytest
 
 from coordinator import Lock, Once
 from coordinator.testing.cluster import LocalCluster
-from tests.docs.test_examples import ROOT
+from tests.docs.pages import ROOT
 
 pytestmark = pytest.mark.check
 

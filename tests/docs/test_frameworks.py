@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tests.docs.test_examples import ROOT
+from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "frameworks.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -15,7 +15,7 @@ import recipes
 import recipes.guards
 from coordinator.client import AsyncClient, RetryPolicy, connect, locks
 from coordinator.testing import LocalCluster
-from tests.docs.test_examples import ROOT
+from tests.docs.pages import ROOT
 
 
 def page(name: str) -> str:

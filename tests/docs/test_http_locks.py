@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.serving import ServedMember
-from tests.docs.test_examples import ROOT
+from tests.docs.pages import ROOT
 from tests.wire.test_http_api_doc import has_tools, refuse_unless_contained, values_of
 
 PAGE = ROOT / "docs" / "http-locks.md"

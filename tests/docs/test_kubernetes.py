@@ -26,7 +26,7 @@ from coordinator.secret_file import ensure_secret, read_secrets
 from coordinator.server import Server
 from coordinator.tls.certificates import of_door, of_member
 from coordinator.wire.http.openapi import openapi_document
-from tests.docs.test_examples import ROOT
+from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "examples" / "kubernetes"
 NAME = "COORDINATOR_MEMBER_MEMBER_ID"

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.cli.advise import QUESTIONS
 from coordinator.client.lease import Lease, margin_ms
-from tests.docs.test_examples import ROOT
+from tests.docs.pages import ROOT
 from tests.examples.test_stories import SAID
 
 PAGE = (ROOT / "docs" / "locks.md").read_text(encoding="utf-8")

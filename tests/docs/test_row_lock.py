@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from tests.docs.test_examples import examples
+from tests.docs.pages import examples
 from tests.guards import servers
 from tests.guards.values import postgres_connection
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.docs.test_examples import ROOT, examples
+from tests.docs.pages import ROOT, examples
 
 
 def test_the_tests_of_the_page_pass(tmp_path: Path) -> None:

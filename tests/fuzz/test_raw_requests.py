@@ -26,7 +26,7 @@ from tests.fuzz.mutation import damaged
 from tests.fuzz.served import Served, on_loopback, with_disk
 from tests.fuzz.watch import WALL_SECONDS, Watch, watching
 from tests.patience import patient
-from tests.wire.test_bad_input import Chance
+from tests.wire.chance import Chance
 
 IMPATIENT = HttpConfig(
     header_deadline_ms=250,

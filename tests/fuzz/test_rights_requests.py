@@ -20,7 +20,7 @@ from tests.fuzz.budget import Fuzz
 from tests.fuzz.served import Served, on_loopback
 from tests.fuzz.test_raw_requests import CALLERS, TOKENS, exchange, judge
 from tests.fuzz.watch import Watch, watching
-from tests.wire.test_bad_input import Chance
+from tests.wire.chance import Chance
 
 HURRIED = HttpConfig(header_deadline_ms=250, body_deadline_ms=250, idle_deadline_ms=1_000)
 WORD = "kestrel-4471-juniper"

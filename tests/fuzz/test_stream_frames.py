@@ -19,8 +19,8 @@ from tests.fuzz.mutation import changed, damaged
 from tests.fuzz.served import Served, on_loopback
 from tests.fuzz.test_raw_requests import is_ready
 from tests.fuzz.watch import WALL_SECONDS, watching
+from tests.wire.chance import Chance
 from tests.wire.stream.speaking import Speaker
-from tests.wire.test_bad_input import Chance
 
 IMPATIENT = HttpConfig(
     header_deadline_ms=250,

@@ -20,7 +20,7 @@ from coordinator.learn.film import parse_film
 from coordinator.learn.page_server import KEY_HEADER, LIVE, PageServer
 from coordinator.learn.playing import PLAYED
 from coordinator.learn.stage import Stage, Venue
-from tests.cli.test_supervisor import eventually, is_alive
+from tests.cli.supervising import eventually, is_alive
 from tests.cluster.processes import ProcessCluster
 
 pytestmark = pytest.mark.check
@@ -76,7 +76,10 @@ async def _play_all(place: Venue, names: tuple[str, ...], is_fenced: bool) -> di
     for number, name in enumerate(names):
         scripted = PLAYED[name]
         stage = Stage(
-            place, scripted.title, lock=f"lock-{number}", has_actors=scripted.has_actors,
+            place,
+            scripted.title,
+            lock=f"lock-{number}",
+            has_actors=scripted.has_actors,
             lease_s=scripted.lease_s,
         )
         async with stage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.wire.test_access_table import Cluster
+from tests.wire.guarded import Cluster
 
 PAY = ("/teams/pay", ("read", "write", "watch"))
 

@@ -11,9 +11,9 @@ import pytest
 from coordinator.clock import SystemClock
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.wire.stream import frames
+from tests.wire.guarded import bearer, guarded
 from tests.wire.stream.speaking import speaking
 from tests.wire.teams import PAY, make_teams
-from tests.wire.test_access_table import _shown, guarded
 
 WEB = ("/teams/web", ("read", "write", "watch"))
 
@@ -39,7 +39,7 @@ async def test_other_teams_are_not_listed() -> None:
     """Of what one may not read only the way to one's own is shown, and nothing of its size."""
     async with guarded() as cluster:
         await make_teams(cluster)
-        pay = _shown(await cluster.identity(PAY))
+        pay = bearer(await cluster.identity(PAY))
 
         root = await cluster.api.get("/v1/tree?children", **pay)
         teams = await cluster.api.get("/v1/tree/teams?children&stat", **pay)
@@ -66,26 +66,26 @@ async def test_locks_grants_and_sessions_of_others_are_not_listed() -> None:
         looker = await cluster.identity(("/locks", ("read",)))
         ids = {}
         for token, lock in ((pay, "pay:1"), (web, "web:1")):
-            session = await cluster.api.post("/v1/sessions", {}, **_shown(token))
+            session = await cluster.api.post("/v1/sessions", {}, **bearer(token))
             ids[lock] = session.body["session_id"]
             body = {"session_id": ids[lock], "timeout_ms": 0}
-            held = await cluster.api.post(f"/v1/locks/{lock}", body, **_shown(token))
+            held = await cluster.api.post(f"/v1/locks/{lock}", body, **bearer(token))
             assert held.status == 200
         seen: dict[str, list[Any]] = {}
         for name, token in (("pay", pay), ("look", looker), ("root", cluster.root)):
-            locks = (await cluster.api.get("/v1/locks", **_shown(token))).body["locks"]
-            grants = (await cluster.api.get("/v1/grants", **_shown(token))).body["grants"]
-            sessions = (await cluster.api.get("/v1/sessions", **_shown(token))).body["sessions"]
+            locks = (await cluster.api.get("/v1/locks", **bearer(token))).body["locks"]
+            grants = (await cluster.api.get("/v1/grants", **bearer(token))).body["grants"]
+            sessions = (await cluster.api.get("/v1/sessions", **bearer(token))).body["sessions"]
             seen[name] = [
                 {each["lock"]: each["holder"]["session_id"] for each in locks},
                 {each["lock"]: each["session_id"] for each in grants},
                 sorted(each["session_id"] for each in sessions),
             ]
-        other = await cluster.api.get("/v1/grants?lock=web:1", **_shown(pay))
-        first = await cluster.api.get("/v1/locks?limit=1", **_shown(web))
+        other = await cluster.api.get("/v1/grants?lock=web:1", **bearer(pay))
+        first = await cluster.api.get("/v1/locks?limit=1", **bearer(web))
         wider = await cluster.identity(("/locks", ("lock",)))
         tried = await cluster.api.post(
-            "/v1/locks/pay:1", {"lease_ms": 60_000, "timeout_ms": 0}, **_shown(wider)
+            "/v1/locks/pay:1", {"lease_ms": 60_000, "timeout_ms": 0}, **bearer(wider)
         )
 
     nobody = dict.fromkeys(ids, "")
@@ -115,7 +115,7 @@ async def test_a_read_is_judged_behind_its_barrier(target: str) -> None:
     engine = HookedEngine()
     async with guarded(engine=engine) as cluster:
         await make_teams(cluster)
-        shown = _shown(await cluster.identity(*rules))  # type: ignore[arg-type]
+        shown = bearer(await cluster.identity(*rules))  # type: ignore[arg-type]
         before = await cluster.api.get(f"/v1/{target}", **shown)
 
         async def take_away() -> None:
@@ -133,7 +133,7 @@ async def test_a_watch_shows_what_may_be_watched_and_ends_with_the_right() -> No
     async with guarded() as cluster:
         await make_teams(cluster)
         token = await cluster.identity(PAY)
-        headers = _shown(token)
+        headers = bearer(token)
         async with cluster.api.stream("GET", "/v1/watch?path=/&kind=subtree", **headers) as lines:
             assert (await lines.next())["type"] == "watching"
             both = [
@@ -147,7 +147,7 @@ async def test_a_watch_shows_what_may_be_watched_and_ends_with_the_right() -> No
             await cluster.admin("PUT", "/v1/tree/teams/pay/a", {"data": "2"})
             last = await lines.next()
             end = await lines.next()
-        refused = await cluster.api.get("/v1/watch?path=/teams/web", **_shown(token))
+        refused = await cluster.api.get("/v1/watch?path=/teams/web", **bearer(token))
 
     assert [each["path"] for each in change["events"]] == ["/teams/pay/new"]
     assert (last["type"], last["problem"]["code"], end) == ("error", "NoAuth", None)
@@ -158,7 +158,7 @@ async def test_a_watch_from_the_past_shows_what_may_be_watched_now() -> None:
     """The history is filtered by the rules of today."""
     async with guarded() as cluster:
         await make_teams(cluster)
-        headers = _shown(await cluster.identity(WEB))
+        headers = bearer(await cluster.identity(WEB))
         path = "/v1/watch?path=/&kind=subtree&from_zxid=0"
         async with cluster.api.stream("GET", path, **headers) as lines:
             await lines.next()
@@ -174,7 +174,7 @@ async def test_an_observed_election_ends_with_the_right() -> None:
         token = await cluster.identity(("/elections", ("lock",)))
         body = {"lease_ms": 60_000, "value": "v", "timeout_ms": 0}
         path = "/v1/elections/e?observe"
-        async with cluster.api.stream("GET", path, **_shown(token)) as lines:
+        async with cluster.api.stream("GET", path, **bearer(token)) as lines:
             assert (await lines.next())["elected"] is None
             await cluster.admin("PUT", "/v1/access/roles/who1", {"rules": []})
             await cluster.admin("POST", "/v1/elections/e", body)
@@ -187,11 +187,11 @@ async def test_a_request_renews_no_session_of_another() -> None:
     """The header that names a session is judged, too."""
     async with guarded() as cluster:
         pay, web = await cluster.identity(PAY), await cluster.identity(WEB)
-        session = (await cluster.api.post("/v1/sessions", {}, **_shown(pay))).body["session_id"]
+        session = (await cluster.api.post("/v1/sessions", {}, **bearer(pay))).body["session_id"]
         named = {"Coordinator-Session-Id": session}
 
-        own = await cluster.api.get("/v1/status", **named, **_shown(pay))
-        foreign = await cluster.api.get("/v1/status", **named, **_shown(web))
+        own = await cluster.api.get("/v1/status", **named, **bearer(pay))
+        foreign = await cluster.api.get("/v1/status", **named, **bearer(web))
 
     assert "Coordinator-Safe-Ms" in own.headers
     assert "Coordinator-Safe-Ms" not in foreign.headers
@@ -216,20 +216,20 @@ async def test_a_deadlock_and_a_multi_lock_name_nothing_of_others() -> None:
         ids: dict[str, str] = {}
         held = []
         for token, names in ((pay, ["common1", "pay:1"]), (web, ["common2"])):
-            session = await cluster.api.post("/v1/sessions", {}, **_shown(token))
+            session = await cluster.api.post("/v1/sessions", {}, **bearer(token))
             ids[token] = session.body["session_id"]
             body = {"names": names, "session_id": ids[token], "owner": "o", "timeout_ms": 0}
-            held.append((await cluster.api.post("/v1/locks", body, **_shown(token))).status)
-        seen = await cluster.api.get("/v1/grants?lock=common1", **_shown(web))
+            held.append((await cluster.api.post("/v1/locks", body, **bearer(token))).status)
+        seen = await cluster.api.get("/v1/grants?lock=common1", **bearer(web))
         body = {"session_id": ids[pay], "owner": "o"}
         waiting = asyncio.create_task(
-            cluster.api.post("/v1/locks/common2", {**body, "timeout_ms": 900}, **_shown(pay))
+            cluster.api.post("/v1/locks/common2", {**body, "timeout_ms": 900}, **bearer(pay))
         )
         queued: list[Any] = []
         while not queued:
-            queued = (await cluster.api.get("/v1/locks/common2", **_shown(web))).body["queue"]
+            queued = (await cluster.api.get("/v1/locks/common2", **bearer(web))).body["queue"]
         body = {"session_id": ids[web], "owner": "o", "timeout_ms": 900}
-        answer = await cluster.api.post("/v1/locks/common1", body, **_shown(web))
+        answer = await cluster.api.post("/v1/locks/common1", body, **bearer(web))
         await waiting
 
     assert held == [200, 200]

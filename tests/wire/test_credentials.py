@@ -11,10 +11,10 @@ import pytest
 from coordinator.clock import SystemClock
 from coordinator.errors import AuthFailedError
 from coordinator.wire.stream import frames
+from tests.wire.guarded import bearer, guarded
 from tests.wire.serving import Api, serving
 from tests.wire.stream.speaking import speaking
 from tests.wire.teams import PAY, make_teams
-from tests.wire.test_access_table import _shown, guarded
 
 
 async def test_a_revoked_token_is_refused_at_once_and_its_stream_ends() -> None:
@@ -22,13 +22,13 @@ async def test_a_revoked_token_is_refused_at_once_and_its_stream_ends() -> None:
     async with guarded() as cluster:
         await make_teams(cluster)
         token = await cluster.identity(PAY)
-        session = (await cluster.api.post("/v1/sessions", {}, **_shown(token))).body["session_id"]
+        session = (await cluster.api.post("/v1/sessions", {}, **bearer(token))).body["session_id"]
         path = "/v1/watch?path=/teams/pay&kind=subtree"
-        async with cluster.api.stream("GET", path, **_shown(token)) as lines:
+        async with cluster.api.stream("GET", path, **bearer(token)) as lines:
             await lines.next()
             await cluster.admin("DELETE", f"/v1/access/tokens/{token.split('_')[1]}")
             last = await lines.next()
-        reply = await cluster.api.get("/v1/tree/teams/pay", **_shown(token))
+        reply = await cluster.api.get("/v1/tree/teams/pay", **bearer(token))
         found = await cluster.admin("GET", "/v1/sessions")
 
     assert last["problem"]["code"] == "AuthFailed"
@@ -40,12 +40,12 @@ async def test_a_token_is_replaced_without_the_end_of_its_sessions() -> None:
     """The heartbeat under the new token keeps the session when the old one is revoked."""
     async with guarded() as cluster:
         old = await cluster.identity(PAY)
-        session = (await cluster.api.post("/v1/sessions", {}, **_shown(old))).body["session_id"]
+        session = (await cluster.api.post("/v1/sessions", {}, **bearer(old))).body["session_id"]
         new = (await cluster.admin("POST", "/v1/access/identities/who1/tokens", {}))["token"]
 
-        beat = await cluster.api.post(f"/v1/sessions/{session}/heartbeat", {}, **_shown(new))
+        beat = await cluster.api.post(f"/v1/sessions/{session}/heartbeat", {}, **bearer(new))
         await cluster.admin("DELETE", f"/v1/access/tokens/{old.split('_')[1]}")
-        after = await cluster.api.post(f"/v1/sessions/{session}/heartbeat", {}, **_shown(new))
+        after = await cluster.api.post(f"/v1/sessions/{session}/heartbeat", {}, **bearer(new))
 
     assert (beat.status, after.status) == (200, 200)
 
@@ -59,7 +59,7 @@ async def test_a_token_ends_by_its_date() -> None:
             expires_ms = SystemClock().wall_ms() + ends_in_ms
             body = {"expires_ms": expires_ms}
             added = await cluster.admin("POST", "/v1/access/identities/who1/tokens", body)
-            reply = await cluster.api.get("/v1/access/me", **_shown(added["token"]))
+            reply = await cluster.api.get("/v1/access/me", **bearer(added["token"]))
             statuses.append(reply.status)
 
     assert statuses == [200, 401]
@@ -73,7 +73,7 @@ async def test_a_repeat_whose_token_is_gone_is_not_told_that_nothing_happened() 
 
         async def write(number: str) -> str:
             numbered = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": number}
-            headers = {**numbered, **_shown(token)}
+            headers = {**numbered, **bearer(token)}
             reply = await cluster.api.put("/v1/tree/teams/pay/a", {"data": "2"}, **headers)
             return str(reply.body.get("code", reply.status))
 
@@ -98,7 +98,7 @@ async def test_a_repeat_is_answered_to_who_may_have_the_answer_alone() -> None:
 
         async def write(token: str, data: str = "2") -> tuple[str, str]:
             numbered = {"Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1"}
-            headers = {**numbered, **_shown(token)}
+            headers = {**numbered, **bearer(token)}
             reply = await cluster.api.put("/v1/tree/teams/pay/a", {"data": data}, **headers)
             return str(reply.body.get("code", reply.status)), str(reply.body)
 
@@ -140,7 +140,7 @@ async def test_a_watch_ends_with_its_token_by_the_date() -> None:
         await cluster.identity(PAY)
         body = {"expires_ms": SystemClock().wall_ms() + 600_000}
         added = await cluster.admin("POST", "/v1/access/identities/who1/tokens", body)
-        headers, path = _shown(added["token"]), "/v1/watch?path=/teams/pay&kind=subtree"
+        headers, path = bearer(added["token"]), "/v1/watch?path=/teams/pay&kind=subtree"
         async with cluster.api.stream("GET", path, **headers) as lines:
             await lines.next()
             clock.ahead_ms = 600_000
@@ -165,7 +165,7 @@ async def test_a_stream_ends_with_its_token() -> None:
         expires_ms = SystemClock().wall_ms() + 900
         body = {"expires_ms": expires_ms}
         added = await cluster.admin("POST", "/v1/access/identities/who1/tokens", body)
-        shown = {**_shown(added["token"]), "Accept": "application/x-ndjson"}
+        shown = {**bearer(added["token"]), "Accept": "application/x-ndjson"}
 
         async def last(method: str, path: str, body: Any) -> Any:
             async with cluster.api.stream(method, path, body, **shown) as lines:
@@ -242,7 +242,7 @@ async def test_a_token_appears_nowhere_but_in_its_one_answer(
                 "/v1/status", "/v1/tree/no", "/v1/access/me", "/v1/access/identities",
                 "/v1/access/roles", "/metrics", "/v1/nothing", "/v1/sessions?limit=x",
             ):  # fmt: skip
-                reply = await cluster.api.get(path, **_shown(shown))
+                reply = await cluster.api.get(path, **bearer(shown))
                 messages += [reply.raw.decode(), str(reply.headers)]
         speaker.send(frames.Credential(f"Bearer {token}"))
         messages.append(repr(await speaker.call("GET", "/v1/tree/no")))
@@ -261,8 +261,8 @@ async def test_callers_without_a_credential_have_the_roles_of_anonymous() -> Non
         await api.put("/v1/access/identities/anonymous", {"roles": ["open"]})
         await api.put("/v1/access/identities/early", {"roles": ["open"]})
         early = (await api.post("/v1/access/identities/early/tokens", {})).body["token"]
-        before = (await api.get("/v1/access/me", **_shown(early))).body
-        stranger = await api.get("/v1/access/me", **_shown("co_unknown00_" + "A" * 43))
+        before = (await api.get("/v1/access/me", **bearer(early))).body
+        stranger = await api.get("/v1/access/me", **bearer("co_unknown00_" + "A" * 43))
         await api.post("/v1/access/init", {})
 
         made = await api.post("/v1/tree/open", {"data": "x"})

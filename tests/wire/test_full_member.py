@@ -17,9 +17,9 @@ from coordinator.wire.admission import (
     Place,
 )
 from coordinator.wire.stream import frames
+from tests.wire.guarded import guarded
 from tests.wire.serving import Api, serving
 from tests.wire.stream.speaking import speaking
-from tests.wire.test_access_table import guarded
 
 FULL = HttpConfig(connections_max=3, connections_per_address_max=4, header_deadline_ms=30_000)
 

@@ -9,9 +9,9 @@ import pytest
 from coordinator.config import HttpConfig
 from coordinator.wire.addresses import is_local
 from coordinator.wire.arrival import Arrival
+from tests.wire.guarded import bearer, guarded
 from tests.wire.serving import serving
 from tests.wire.stream.speaking import speaking
-from tests.wire.test_access_table import _shown, guarded
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ async def test_with_rights_on_other_machines_are_served(monkeypatch: pytest.Monk
     async with serving() as api:
         token = (await api.post("/v1/access/init", {})).body["token"]
         monkeypatch.setattr("coordinator.wire.arrival.is_local", lambda *_addresses: False)
-        reply = await api.get("/v1/status", **_shown(token), Connection="close")
-        again = await api.get("/v1/status", **_shown(token))
+        reply = await api.get("/v1/status", **bearer(token), Connection="close")
+        again = await api.get("/v1/status", **bearer(token))
 
     assert (reply.status, again.status) == (200, 200)
 
@@ -81,7 +81,7 @@ async def test_a_stranger_is_told_nothing_of_the_state() -> None:
     asked += [("GET", "/health/ready"), ("GET", "/v1/status"), ("POST", "/v1/sessions")]
     async with guarded() as cluster:
         seen: set[str] = set()
-        for shown in ({}, _shown(cluster.root[:-3] + "AAA")):
+        for shown in ({}, bearer(cluster.root[:-3] + "AAA")):
             for method, target in asked:
                 reply = await cluster.api.call(method, target, headers={**shown})
                 slim = {**shown, "Accept": "application/json"}
@@ -92,7 +92,7 @@ async def test_a_stranger_is_told_nothing_of_the_state() -> None:
                 for each in (reply, again, streamed):
                     assert each.status in (200, 400, 401, 404, 405), each
                     seen |= numbers & {name.lower() for name in each.headers}
-        answer = await cluster.api.get("/v1/tree?children", **_shown(cluster.root))
+        answer = await cluster.api.get("/v1/tree?children", **bearer(cluster.root))
 
     assert not seen
     assert numbers <= {name.lower() for name in answer.headers}
