@@ -9,8 +9,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
-from aiohttp import web
-
 from coordinator.audit.event import NoAudit
 from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, HttpConfig
@@ -18,8 +16,6 @@ from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.leader_address import LeaderAddress
 from coordinator.service.metrics import Metrics
 from coordinator.service.turns import Turns
-from coordinator.wire.http.adapter import DOOR, adapted, continuing
-from coordinator.wire.http.problems import problem_middleware
 from coordinator.wire.http.served import Served
 from coordinator.wire.http.server import HttpServer
 from coordinator.wire.request import Answered, IncomingRequest
@@ -69,22 +65,15 @@ async def serving(
 ) -> AsyncIterator[HttpServer]:
     config = replace(FAST, **changes)
     door = Door(cast(Any, QuietMember()), config, SystemClock())
-    app = web.Application(
-        client_max_size=config.body_bytes_max, middlewares=[problem_middleware(door, {})]
-    )
-    app[DOOR] = door
 
     async def route(request: IncomingRequest) -> Answered:
         return await handler(door, request)
 
-    app.router.add_route(
-        "*",
-        "/x",
-        adapted(Route("*", template="/x", handler=route, operation_id="x", is_open=True), door),
-        expect_handler=continuing(door),
-    )
-    what = Served(door, ())
-    server = HttpServer(what, config, client_urls=client_urls, application=app)
+    routes = [
+        Route(method, template="/x", handler=route, operation_id="x", is_open=True)
+        for method in ("GET", "HEAD", "POST", "PUT")
+    ]
+    server = HttpServer(Served(door, tuple(routes)), config, client_urls=client_urls)
     await server.start()
     try:
         yield server

@@ -133,7 +133,7 @@ def row_of(operation_id: str) -> Row:
 async def test_every_route_has_a_right() -> None:
     """A new route says who may ask it, or fails here."""
     async with serving() as api:
-        known = {route.operation_id: route for route in api.server._full._what.routes}
+        known = {route.operation_id: route for route in api.server._what.routes}
 
     assert set(RIGHTS) == set(known)
     assert {name for name, each in RIGHTS.items() if each.is_open} == {

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from coordinator.errors import BadArgumentsError
 from coordinator.service.reads import LINEARIZABLE, STALE, at_least
-from coordinator.wire.http.app import router_pattern
 from coordinator.wire.routes.paths import name_at, path_url, target_path, znode_path
 from coordinator.wire.routes.queries import READ_MODES, Query, parsed_integer
 
@@ -116,12 +115,3 @@ def test_only_plain_integers_are_integers(text: str) -> None:
     """Python reads more as an integer than the wire allows."""
     with pytest.raises(BadArgumentsError, match="expected an integer"):
         parsed_integer(text, "header")
-
-
-def test_routes_speak_both_languages() -> None:
-    """One template serves the document and the router."""
-
-    tree, nested = "/v1/tree/{path}", "/v1/locks/{name}/grants/{grant_id}"
-
-    assert router_pattern(tree) == "/v1/tree/{path:(?s:.*)}"
-    assert router_pattern(nested) == "/v1/locks/{name:[^/]+}/grants/{grant_id:[^/]+}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aiohttp import web
+from aiohttp import HttpVersion10, web
 from aiohttp.typedefs import Handler as WebHandler
+from aiohttp.typedefs import Middleware
 
 from coordinator.errors import BadArgumentsError, CoordinatorError, DataTooLargeError
 from coordinator.model.access import NOBODY
@@ -14,24 +15,20 @@ from coordinator.wire import messages
 from coordinator.wire.admission import Place
 from coordinator.wire.client_turns import ClientTurns, is_open
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.http.hosts import Names
+from coordinator.wire.http.hosts import Names, refuse_foreign_host, refuse_other_sites
 from coordinator.wire.http.streams import HttpLines
 from coordinator.wire.messages import AUTHORIZATION
 from coordinator.wire.request import Answer, Answered, WhySilent
-from coordinator.wire.routes.auditing import note_answer
+from coordinator.wire.routes.answering import Answering
 from coordinator.wire.routes.door import Door, refuse_too_long
-from coordinator.wire.routes.gate import Gate, may_label, shown_error
-from coordinator.wire.routes.renewing import begin_renewal, say_renewed
-from coordinator.wire.routes.route import Check, Route
-from coordinator.wire.routes.silence import silenced
+from coordinator.wire.routes.route import Route
 from coordinator.wire.strict_json import shortened
 
 DOOR = web.AppKey("door", Door)
-NAMES: web.AppKey[Names | None] = web.AppKey("names", object)  # type: ignore[arg-type]
-"""The names that it may be called by, beside addresses; none, or no such key: by any."""
 ROUTES: web.AppKey[tuple[Route, ...]] = web.AppKey("routes", tuple)
 """The routes of the member, for other doors."""
 SERVER = "coordinator"
+_SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 
 class HttpRequest:
@@ -119,6 +116,12 @@ class HttpRequest:
         transport = self._web.transport
         return transport is not None and not transport.is_closing()
 
+    async def begin(self) -> None:
+        """Wait for its turn."""
+        assert self._turns is not None, "it is to be answered"
+        await self._turns.turn(self)
+        KEY.set(self.key)
+
     def on_waiting(self) -> None:
         """End its turn: it waits for others."""
         if self._turns is not None:
@@ -137,50 +140,45 @@ def _broken(error: web.RequestPayloadError) -> BadArgumentsError:
     return BadArgumentsError(f"body: expected what its headers announce: {error}")
 
 
-def adapted(route: Route, door: Door, checks: Sequence[Check] = ()) -> WebHandler:
-    """Return the handler of a route, behind its checks, as one of aiohttp."""
-    member_id, handler, gate = door.member_id, route.handler, Gate(door)
+def answered_by(answering: Answering, names: Names | None) -> Middleware:
+    """Return what answers every request, as the other doors do: aiohttp routes nothing.
 
-    async def handle(request: web.Request) -> web.StreamResponse:
+    Another's name, and another site, is refused before any route is looked at."""
+    door = answering.door
+
+    @web.middleware
+    async def answer(request: web.Request, handler: WebHandler) -> web.StreamResponse:
         incoming = HttpRequest(request, door.turns)
-        renewal = None
-        refusal: CoordinatorError | None = None
-        is_admitted = False
+        full = "" if incoming.place is None else incoming.place.full
+        answered: Answered
         try:
-            for check in checks:
-                check(incoming)
-            if not is_open(incoming.target):
-                await door.turns.turn(incoming)
-                KEY.set(incoming.key)
-            full, one_too_many = "" if incoming.place is None else incoming.place.full, None
-            if full:
-                one_too_many = await gate.admit_spare(incoming, route, full)
-            else:
-                await gate.admit(incoming, route)
-            if one_too_many is not None:
-                answered: Answered = one_too_many
-            else:
-                is_admitted = not route.is_open
-                renewal = begin_renewal(door, incoming)
-                answered = await handler(incoming)
-            if renewal is not None:
-                await say_renewed(answered, renewal)
+            _refuse_others(request, names)
         except CoordinatorError as error:
-            refusal = shown_error(error, incoming)
-            answered = door.problem(refusal)
-        finally:
-            door.turns.end(incoming)
-            if renewal is not None:
-                renewal.stop()
-        answered, refusal = silenced(door, incoming, route, answered, refusal)
-        note_answer(door, incoming, route.operation_id, answered, refusal)
-        if isinstance(answered, Answer):
-            answered.is_labelled = may_label(door, answered, is_admitted=is_admitted)
-            return response_of(answered, member_id)
-        assert isinstance(answered, HttpLines), "the lines of the door that asked"
-        return answered.response
+            answered = answering.refuse(incoming, error)
+        else:
+            begin = None if is_open(incoming.target) else incoming.begin
+            try:
+                answered = await answering.answer(incoming, full, begin)
+            finally:
+                door.turns.end(incoming)
+        if isinstance(answered, HttpLines):
+            return answered.response
+        assert isinstance(answered, Answer), "or the lines of the door that asked"
+        response = response_of(answered, door.member_id)
+        if full:
+            response.force_close()  # a spare connection asks once
+        return response
 
-    return handle
+    return answer
+
+
+def _refuse_others(request: web.Request, names: Names | None) -> None:
+    if request.version < HttpVersion10:
+        raise BadArgumentsError("request: expected HTTP/1.1 (RFC 9112), found no version")
+    if names is not None:
+        refuse_foreign_host(request, names)
+    if request.method not in _SAFE_METHODS:
+        refuse_other_sites(request, names)
 
 
 def response_of(answer: Answer, member_id: str) -> web.Response:

@@ -1,9 +1,8 @@
-"""The application of aiohttp: every route behind one middleware, over one member."""
+"""The application of aiohttp: one middleware that answers everything, over one member."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 from functools import partial
 
 from aiohttp import web
@@ -13,43 +12,38 @@ from coordinator.config import HttpConfig
 from coordinator.errors import ThrottledError
 from coordinator.service.member import Member
 from coordinator.wire.admission import Admission
-from coordinator.wire.http.adapter import DOOR, ROUTES, adapted, continuing
+from coordinator.wire.http.adapter import DOOR, ROUTES, answered_by, continuing
+from coordinator.wire.http.hosts import Names
 from coordinator.wire.http.keys import STREAM, Speaking
-from coordinator.wire.http.problems import problem_middleware
 from coordinator.wire.http.served import Served, checks_of, served
+from coordinator.wire.routes.answering import Answering
 from coordinator.wire.stream.connection import StreamConnection
 from coordinator.wire.stream.door import StreamDoor
 
-_PARAMETER = re.compile(r"\{(\w+)\}")
+_EVERY = "/{path:(?s:.*)}"
 
 
 def create_app(member: Member, http_config: HttpConfig, clock: Clock) -> web.Application:
     """Return the application of a member in this process, for who asks it without a socket."""
     what = served(member, http_config, clock)
-    app = application(what)
+    app = application(Answering(what.door, what.routes, "http", checks_of))
+    app[DOOR], app[ROUTES] = what
     app[STREAM] = partial(_speaking, what, http_config)
     return app
 
 
-def application(what: Served) -> web.Application:
-    """Return the application over these routes; ``HttpServer`` listens for it."""
-    door, routes = what
-    operation_ids = {(each.method, each.template): each.operation_id for each in routes}
+def application(answering: Answering, names: Names | None = None) -> web.Application:
+    """Return the application that ``HttpServer`` listens for; ``names`` are those of its member."""
+    door = answering.door
     app = web.Application(
-        client_max_size=door.config.body_bytes_max,
-        middlewares=[problem_middleware(door, operation_ids)],
+        client_max_size=door.config.body_bytes_max, middlewares=[answered_by(answering, names)]
     )
-    app[DOOR] = door
-    app[ROUTES] = routes
-    maybe_continue = continuing(door)
-    for route in routes:
-        app.router.add_route(
-            route.method,
-            router_pattern(route.template),
-            adapted(route, door, checks_of(route)),
-            expect_handler=maybe_continue,
-        )
+    app.router.add_route("*", _EVERY, _unrouted, expect_handler=continuing(door))
     return app
+
+
+async def _unrouted(_request: web.Request) -> web.StreamResponse:
+    raise AssertionError("the middleware answers")
 
 
 def _speaking(what: Served, config: HttpConfig) -> Speaking:
@@ -65,13 +59,3 @@ def _speaking(what: Served, config: HttpConfig) -> Speaking:
         return StreamConnection(streams, place, asyncio.get_running_loop().time())
 
     return speak
-
-
-def router_pattern(template: str) -> str:
-    """Return the template of a route in the language of aiohttp's router."""
-    return _PARAMETER.sub(_parameter_pattern, template)
-
-
-def _parameter_pattern(match: re.Match[str]) -> str:
-    name = match.group(1)
-    return f"{{{name}:(?s:.*)}}" if name == "path" else f"{{{name}:[^/]+}}"

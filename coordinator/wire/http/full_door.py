@@ -16,7 +16,7 @@ from coordinator.waiting import in_turns
 from coordinator.wire.admission import Admission, Place
 from coordinator.wire.arrival import Speaker
 from coordinator.wire.http.hosts import Names
-from coordinator.wire.http.served import Served
+from coordinator.wire.routes.answering import Answering
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -25,22 +25,12 @@ _APP = "coordinator.wire.http.app"
 
 
 class FullDoor:
-    """Says who speaks whole HTTP with a connection.
+    """Says who speaks whole HTTP with a connection."""
 
-    ``application`` is what it serves; None: what ``app`` makes of ``what``.
-    """
-
-    def __init__(
-        self,
-        what: Served,
-        admission: Admission,
-        names: Names | None,
-        application: web.Application | None = None,
-    ) -> None:
-        self._what = what
+    def __init__(self, answering: Answering, admission: Admission, names: Names | None) -> None:
+        self._answering = answering
         self._admission = admission
         self._names = names
-        self._application = application
         self._opening: asyncio.Task[None] | None = None
         self._waiting: list[Callable[[Speaker], None]] = []
         self._runner: web.AppRunner | None = None
@@ -57,12 +47,10 @@ class FullDoor:
         await asyncio.to_thread(import_module, _APP)
         from aiohttp import web
 
-        from coordinator.wire.http.adapter import NAMES
         from coordinator.wire.http.app import application
         from coordinator.wire.http.connection import HttpConnection
 
-        app = self._application or application(self._what)
-        app[NAMES] = self._names
+        app = application(self._answering, self._names)
         grace_s = self._admission.config.shutdown_grace_ms / 1_000
         self._runner = runner = web.AppRunner(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=grace_s

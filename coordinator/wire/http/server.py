@@ -9,7 +9,6 @@ import asyncio
 import errno
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from coordinator.config import HttpConfig
 from coordinator.config_rules import exposure_problem
@@ -24,9 +23,6 @@ from coordinator.wire.http.slim import SlimConnection, SlimDoor
 from coordinator.wire.routes.answering import Answering
 from coordinator.wire.stream.connection import StreamConnection
 from coordinator.wire.stream.door import StreamDoor
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 logger = logging.getLogger("coordinator.http")
 
@@ -43,7 +39,6 @@ class HttpServer:
         http_config: where to listen (port 0: any free one), and the limits of connections.
         client_urls: of all members; their hosts are names this one may be called by.
         tls: what it shows clients; plain connections without.
-        application: of aiohttp, in place of the member's own.
     """
 
     def __init__(
@@ -53,14 +48,14 @@ class HttpServer:
         *,
         client_urls: Iterable[str] = (),
         tls: Reloaded[ServerTls] | None = None,
-        application: web.Application | None = None,
     ) -> None:
+        self._what = what
         self._door = what.door
         self._config = http_config
         self._admission = Admission(http_config)
         names = known_names(http_config, client_urls)
-        self._full = FullDoor(what, self._admission, names, application)
         answering = Answering(what.door, what.routes, "http", checks_of)
+        self._full = FullDoor(answering, self._admission, names)
         self._slim = SlimDoor(answering, self._admission, self._full, names)
         self._streams = StreamDoor(what.door, what.routes, self._admission, http_config)
         self._tls = tls

@@ -24,7 +24,6 @@ from email.utils import formatdate
 from functools import cache
 from http import HTTPStatus
 
-from coordinator.errors import ThrottledError
 from coordinator.model.access import NOBODY
 from coordinator.service.turns import KEY
 from coordinator.wire import messages
@@ -196,6 +195,11 @@ class SlimRequest:
     def is_connected(self) -> bool:
         """Whether the client is still there, as far as one can tell."""
         return self._connection.is_connected()
+
+    async def begin(self) -> None:
+        """Wait for its turn."""
+        await self._connection.turns.turn(self)
+        KEY.set(self.key)
 
     def on_waiting(self) -> None:
         """End its turn: it waits for others."""
@@ -370,12 +374,9 @@ class SlimConnection(asyncio.Protocol):
     async def _serve(self, request: SlimRequest) -> None:
         answered = None
         try:  # not `suppress`: it is entered and left for each request
-            if not is_open(request.target):
-                await self.turns.turn(request)
-                KEY.set(request.key)
-            answered = await self._door.answering.answer(request)
-        except ThrottledError as error:
-            answered = self._door.answering.door.problem(error)
+            answered = await self._door.answering.answer(
+                request, begin=None if is_open(request.target) else request.begin
+            )
         except (ConnectionError, asyncio.CancelledError):
             pass  # its task ends by no error, which would hold on to all that it has passed through
         self.turns.end(request)

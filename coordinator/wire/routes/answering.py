@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from coordinator.errors import CoordinatorError, MethodNotAllowedError
@@ -38,6 +38,7 @@ GONE: Final = "gone"
 """Instead of a status: the client had gone before it was answered."""
 
 ChecksOf = Callable[[Route], Iterable[Check]]
+Begin = Callable[[], Awaitable[None]]
 
 
 def own_checks(route: Route) -> tuple[Check, ...]:
@@ -66,17 +67,19 @@ class Answering:
         self._counted: dict[tuple[str, str], Tally] = {}
         """By operation and status."""
 
-    async def answer(self, request: IncomingRequest, full: str = "") -> Answered:
+    async def answer(
+        self, request: IncomingRequest, full: str = "", begin: Begin | None = None
+    ) -> Answered:
         """Return the answer, or the response that went on and has ended.
 
-        ``full`` is why the connection is one too many, of a spare one.
+        ``full`` is why the connection is one too many, of a spare one. ``begin`` waits until the
+        request may begin, once its route is known.
 
         Raises:
             ConnectionError: nobody is left to answer, or what was begun cannot be finished.
         """
         operation_id, status = NO_ROUTE, GONE
         route: Route | None = None
-        member = self.door.member
         renewal: LeaseRenewal | None = None
         refusal: CoordinatorError | None = None
         is_admitted = False
@@ -86,14 +89,14 @@ class Answering:
                 operation_id = route.operation_id
                 for check in self._checks[operation_id]:
                     check(request)
-                one_too_many = None
+                if begin is not None:
+                    await begin()
+                answered: Answered | None = None
                 if full:
-                    one_too_many = await self._gate.admit_spare(request, route, full)
+                    answered = await self._gate.admit_spare(request, route, full)
                 elif not self._gate.knows(request, route):
                     await self._gate.find_out(request)
-                if one_too_many is not None:
-                    answered: Answered = one_too_many
-                else:
+                if answered is None:
                     is_admitted = not route.is_open
                     if SESSION_ID in request.headers:
                         renewal = begin_renewal(self.door, request)
@@ -105,25 +108,53 @@ class Answering:
                 raise
             except Exception:
                 answered = self._failed(request, operation_id)
-            if member.difference and route is not None:
-                answered, refusal = silenced(self.door, request, route, answered, refusal)
-            note_answer(self.door, request, operation_id, answered, refusal)
-            status = str(answered.status)
-            if isinstance(answered, Answer):
-                if answered.body is not None and len(answered.body) > LONG_BYTES:
-                    self.door.turns.note_long(len(answered.body))
-                answered.is_labelled = may_label(self.door, answered, is_admitted=is_admitted)
+            answered = self._finished(request, route, answered, refusal, is_admitted=is_admitted)
             if renewal is not None:
                 await say_renewed(answered, renewal)
-                if member.difference and route is not None:
+                if self.door.member.difference and route is not None:
                     answered, _ = silenced(self.door, request, route, answered, refusal)
-                    status = str(answered.status)
+            status = str(answered.status)
             return answered
         finally:
             if renewal is not None:
                 renewal.stop()
-            tally = self._counted.get((operation_id, status)) or self._tally(operation_id, status)
-            tally.value += 1
+            self._count(operation_id, status)
+
+    def refuse(self, request: IncomingRequest, error: CoordinatorError) -> Answer:
+        """Return what a request is refused with of which no route is looked at, and count it."""
+        try:
+            operation_id = self._table.find(request.method, request.target).operation_id
+        except CoordinatorError:
+            operation_id = NO_ROUTE
+        answer = self._problem(error, request)
+        self._count(operation_id, str(answer.status))
+        return answer
+
+    def _finished(
+        self,
+        request: IncomingRequest,
+        route: Route | None,
+        answered: Answered,
+        refusal: CoordinatorError | None,
+        *,
+        is_admitted: bool,
+    ) -> Answered:
+        """Return the answer as this member may give it, noted and labelled."""
+        door, member = self.door, self.door.member
+        if member.difference and route is not None:
+            answered, refusal = silenced(door, request, route, answered, refusal)
+        if member.audit.is_kept:
+            operation_id = NO_ROUTE if route is None else route.operation_id
+            note_answer(door, request, operation_id, answered, refusal)
+        if isinstance(answered, Answer):
+            if answered.body is not None and len(answered.body) > LONG_BYTES:
+                door.turns.note_long(len(answered.body))
+            answered.is_labelled = may_label(door, answered, is_admitted=is_admitted)
+        return answered
+
+    def _count(self, operation_id: str, status: str) -> None:
+        tally = self._counted.get((operation_id, status)) or self._tally(operation_id, status)
+        tally.value += 1
 
     def _tally(self, operation_id: str, status: str) -> Tally:
         tally = self._tallies.labels(operation_id, status, self._name)
