@@ -143,7 +143,7 @@ class Contending:
             return None
         client.sessions.setdefault(acquired.session.session_id, acquired.session)
         kind = acquired.grant.kind
-        client.world.note_grant(client, acquired, plan.keys, kind)
+        client.world.beliefs.note_grant(client, acquired, plan.keys, kind)
         for key in plan.keys:
             self.holding[key] = Held(acquired, kind)
         return acquired

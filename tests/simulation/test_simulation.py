@@ -30,12 +30,12 @@ FOUND: dict[int, str] = {
     70223: "the judgement: the word of a grant came after it was put out by force",
     80096: "the same, by another way",
 }
-"""Seeds that once broke a promise, and by what; ``make check`` runs each again for ever."""
+"""Seeds that once broke a promise, and by what; each is run again for ever."""
 FEW = [1, 3, 5]
-"""Of the hundred that ``make check`` runs: quick ones in which much happens."""
+"""Of the hundred: quick ones in which much happens, in the fast suite."""
 SPEAKING = range(STREAMS_FROM + 1, STREAMS_FROM + 11)
 """Worlds whose clients speak the stream."""
-SEEDS = sorted({*range(90), *SPEAKING, *FOUND})
+SEEDS = sorted({*range(90), *SPEAKING, *FOUND} - {*FEW})
 HAPPENS = (
     "exclusive", "shared", "slot", "several", "released", "expired", "max_hold", "forced",
     "delays", "downgrades", "extensions", "resizes", "notes", "fenced writes", "fenced out",

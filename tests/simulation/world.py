@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 
 from coordinator.client.answers import encoding_of
-from coordinator.client.locks import Acquired
 from coordinator.client.transport import Request, Response
 from coordinator.config import Config, MemberConfig
 from coordinator.model.grants import AcquireLine, Granted
@@ -30,9 +27,9 @@ from tests.simulation import (
     rights,
 )
 from tests.simulation.beginnings import Beginning
+from tests.simulation.beliefs import Beliefs
 from tests.simulation.changed_settings import ChangedSettings
 from tests.simulation.clients import SimulatedClient
-from tests.simulation.contending import Key
 from tests.simulation.differences import Differences
 from tests.simulation.door import is_renewed, session_named_by
 from tests.simulation.drawn_config import drawn_config
@@ -207,10 +204,8 @@ class World:
         self.final_zxid: int | None = None
         self._moment = 0
         self.reads = ReadOrder()
-        self._early_ends: set[str] = set()
         self._overdue = Overdue(self)
-        self.record.on_expired.append(self._note_expired)
-        self.record.on_bound_over.append(self._check_bound_over)
+        self.beliefs = Beliefs(self)
         self.record.on_entry.append(self._check_quorum)
 
     def speaks_stream(self, client_seed: int) -> bool:
@@ -337,10 +332,7 @@ class World:
         """Look regularly at what clients believe."""
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            for client in self.clients:
-                client.note_session()
-            for session_id in self.record.ended_sessions:
-                self._check_believed(session_id)
+            self.beliefs.look()
             self._overdue.look()
 
     # --- what the parts ask of the world
@@ -445,66 +437,6 @@ class World:
         if waited_at is not None:
             self.record.check_late_word(waited_at, [each.path for each in told])
 
-    def note_grant(
-        self, client: SimulatedClient, acquired: Acquired, keys: Sequence[Key], kind: str
-    ) -> None:
-        """Something is granted: no other client may believe in what excludes it now.
-
-        Unless either was put out by force: nobody can tell that to its holder first, and the word
-        of a grant may come after its end and the next grant.
-        """
-        self.record.tally.grants += 1
-        grant = acquired.grant
-        self.note_shown(grant.zxid)
-        for each in Told.each(client.name, grant):
-            self.record.trace.add(client.name, f"granted {each.path} at {each.zxid}")
-        if not client.believes_in(acquired):
-            return
-        for key, other in product(keys, self.clients):
-            held = other.contending.holding.get(key)
-            if held is None or other is client or (kind == held.kind != "exclusive"):
-                continue
-            paths = (*held.acquired.paths, *acquired.paths)
-            is_forced = not self.record.locks.forced.isdisjoint(paths)
-            is_lost = any(map(self.record.is_lost, tokens_of(held.acquired)))
-            if other.believes_in(held.acquired) and not is_forced and not is_lost:
-                self.record.violate(
-                    "one holder",
-                    f"{client.name} is granted {key} as {grant.grant_id} ({kind}) while "
-                    f"{other.name} believes in {held.acquired.grant.grant_id} ({held.kind})",
-                )
-
-    def _check_bound_over(self, paths: tuple[str, ...]) -> None:
-        """The server has ended this hold: its client must not rely on it any more."""
-        for client in self.clients:
-            for held in client.contending.holding.values():
-                is_lost = any(map(self.record.is_lost, tokens_of(held.acquired)))
-                is_over = held.acquired.paths[0] in paths and not is_lost
-                if is_over and client.believes_in(held.acquired):
-                    self.record.violate(
-                        "bounded holds", f"{client.name} believes in {paths}, whose bound is over"
-                    )
-
-    def _note_expired(self, session_id: str) -> None:
-        for client in self.clients:
-            client.note_session()
-        self._check_believed(session_id)
-
-    def _check_believed(self, session_id: str) -> None:
-        """The server has expired this session: its client must not rely on it any more."""
-        if session_id in self._early_ends:
-            return
-        for client in self.clients:
-            session = client.sessions.get(session_id)
-            if session is not None and client.believes(session):
-                self._early_ends.add(session_id)
-                left_ms = session._lease.remaining_ms(client.clock.monotonic_ms())
-                self.record.violate(
-                    "no session ends early",
-                    f"{client.name} counts {left_ms} ms left of session {session_id}, which the "
-                    f"server expired at {self.record.ended_sessions[session_id]:.4f}",
-                )
-
     def _trace_beginning(self) -> None:
         self.record.trace.add(
             "world", f"seed {self.seed}: {len(self.members)} members, {len(self.clients)} clients"
@@ -544,11 +476,6 @@ def simulate(seed: int, settings: Settings | None = None) -> Verdict:
         member_count=len(world.members),
         problems=world.loop.problems,
     )
-
-
-def tokens_of(acquired: Acquired) -> list[int]:
-    grant = acquired.grant
-    return [each.fencing_token for each in grant.grants or (grant,)]
 
 
 def _is_over(task: asyncio.Task[None]) -> bool:
