@@ -13,6 +13,8 @@ from pathlib import Path
 PRODUCT = ("coordinator", "recipes")
 COLUMNS_MAX = 100
 FILE_LINES_MAX = 500
+FULL_FILE_LINES = 475
+FUNCTION_LINES_MAX = 50
 CITATION = re.compile(
     r"\b(?:[SET]\d{2}\d?|field notes? \d+|house (?:law|habit|rule)s?|(?:house|style)\.md)\b"
 )
@@ -101,6 +103,21 @@ def wide_lines(root: Path) -> list[str]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if len(line) > COLUMNS_MAX
     ]
+
+
+def long_functions(modules: list[Module]) -> list[str]:
+    """Return the functions that are longer than the eye can hold."""
+    return [
+        f"{each.module}:{each.name} ({each.lines})"
+        for module in modules
+        for each in functions(module)
+        if each.lines > FUNCTION_LINES_MAX
+    ]
+
+
+def full_files(modules: list[Module]) -> list[str]:
+    """Return the files that the next change may make too long."""
+    return [f"{each.name} ({each.lines})" for each in modules if each.lines > FULL_FILE_LINES]
 
 
 def long_tests(root: Path) -> list[str]:
