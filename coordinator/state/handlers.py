@@ -99,7 +99,16 @@ class Handlers:
             lock_operations=self._lock_operations,
             quotas=quotas,
         )
-        self._rows: dict[type, Callable[..., Result]] = {
+        self._rows = self._rows_of(operations, several, set_limits)
+
+    def _rows_of(
+        self,
+        operations: ZnodeOperations,
+        several: MultiOperations,
+        set_limits: Callable[[SetLimits], Result],
+    ) -> dict[type, Callable[..., Result]]:
+        """Return which function runs each operation."""
+        return {
             Create: operations.create,
             SetData: operations.set_data,
             Delete: operations.delete,

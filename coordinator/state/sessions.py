@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter, itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from coordinator.errors import BadArgumentsError, QuotaExceededError
 from coordinator.model.access import NOBODY, Caller
@@ -59,6 +59,28 @@ class SessionRecord:
     def is_bound(self) -> bool:
         """Whether the client of its id is bound to it: a member drew that id."""
         return self.bound_index > 0
+
+
+class _Share(NamedTuple):
+    """What one origin may have of the sessions: which limit says so, and how a refusal says it."""
+
+    limit: str
+    word: str
+    fact: str
+    cure: str
+
+
+_ADDRESS: Final = _Share(
+    "sessions_per_address_max", "address", "address",
+    " (coordinator sessions close --address), let programs share one",
+)  # fmt: skip
+_CLIENT: Final = _Share(
+    "sessions_per_client_max", "client", "client_id",
+    " (coordinator sessions close --client), keep one open for all it does",
+)  # fmt: skip
+_IDENTITY: Final = _Share(
+    "sessions_per_identity_max", "identity", "identity", ", let programs share one"
+)
 
 
 class SessionTable:
@@ -255,36 +277,19 @@ class SessionTable:
                 limit="sessions_max",
                 maximum=ordinary_max,
             )
-        address, client_id = operation.address, operation.client_id
-        of_address, of_client = self.shares(address, client_id)
-        if address and of_address >= limits.sessions_per_address_max:
-            raise QuotaExceededError(
-                f"open session {session_id}: {of_address} sessions of the address {address} are "
-                "open, the most allowed; end some (coordinator sessions close --address), let "
-                "programs share one, or raise sessions_per_address_max",
-                limit="sessions_per_address_max",
-                maximum=limits.sessions_per_address_max,
-                address=address,
-            )
-        if client_id and of_client >= limits.sessions_per_client_max:
-            raise QuotaExceededError(
-                f"open session {session_id}: {of_client} sessions of the client {client_id} are "
-                "open, the most allowed; end some (coordinator sessions close --client), keep one "
-                "open for all it does, or raise sessions_per_client_max",
-                limit="sessions_per_client_max",
-                maximum=limits.sessions_per_client_max,
-                client_id=client_id,
-            )
-        of_identity = self._by_identity.get(identity, 0)
-        if identity and of_identity >= limits.sessions_per_identity_max:
-            raise QuotaExceededError(
-                f"open session {session_id}: {of_identity} sessions of the identity {identity} are "
-                "open, the most allowed; end some, let programs share one, or raise "
-                "sessions_per_identity_max",
-                limit="sessions_per_identity_max",
-                maximum=limits.sessions_per_identity_max,
-                identity=identity,
-            )
+        of_address, of_client = self.shares(operation.address, operation.client_id)
+        for count, value, share in (
+            (of_address, operation.address, _ADDRESS),
+            (of_client, operation.client_id, _CLIENT),
+            (self._by_identity.get(identity, 0), identity, _IDENTITY),
+        ):
+            maximum: int = getattr(limits, share.limit)
+            if value and count >= maximum:
+                raise QuotaExceededError(
+                    f"open session {session_id}: {count} sessions of the {share.word} {value} are "
+                    f"open, the most allowed; end some{share.cure}, or raise {share.limit}",
+                    **{"limit": share.limit, "maximum": maximum, share.fact: value},
+                )
 
     def add(self, session: SessionRecord) -> None:
         """Add a session that has just been opened."""
