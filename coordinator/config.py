@@ -115,7 +115,7 @@ class RaftConfig:
     election_timeout_ms_min: int = 400
     election_timeout_ms_max: int = 800
     snapshot_every_entries: int = 20_000
-    snapshot_every_bytes: int = 8 * 1024 * 1024
+    snapshot_every_bytes: int = 4 * 1024 * 1024
     keep_entries_after_snapshot: int = 5_000
     snapshot_piece_bytes: int = 256 * 1024
     segment_bytes: int = 16 * 1024 * 1024
