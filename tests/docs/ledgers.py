@@ -1,6 +1,7 @@
 """Tables of docs/evidence.md that are made from the ledgers beside it, files of CSV.
 
-python -m tests.docs.ledgers      renews them (`make ledger`)
+    python -m tests.docs.ledgers                    renews them (`make ledger`)
+    python -m tests.docs.ledgers --faults FILE      adds the lines that `make faults` wrote to FILE
 
 Each stands below a comment with its name. The ledger of simulated worlds, which their runs write
 themselves, has its own table (tests/simulation/ledger.py).
@@ -8,7 +9,9 @@ themselves, has its own table (tests/simulation/ledger.py).
 
 from __future__ import annotations
 
+import argparse
 import csv
+import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -90,6 +93,32 @@ TABLES: dict[str, tuple[str, tuple[Column, ...], Callable[[Row], bool]]] = {
 }  # fmt: skip
 
 
+def of_faults(line: str) -> Row:
+    """Return a line of ``make faults --ledger`` as a row of the ledger of faults."""
+    done = json.loads(line)
+    return {
+        "day": done["day"],
+        "commit": done["commit"],
+        "seed": str(done["seed"]),
+        "members": " ".join(map(str, done["members"])),
+        "rows": str(done["row"]),
+        "done": done["title"].rstrip("."),
+        "faults": str(done["faults"]),
+        "operations": str(done["operations"]),
+        "violations": str(len(done["violations"])),
+        "remark": "; ".join([*done["marks"], *done["notes"]]),
+    }
+
+
+def add_faults(lines: Iterable[str], ledger: Path) -> None:
+    """Add what ran to the ledger of faults; skipped rows are left out."""
+    ran = [line for line in lines if json.loads(line)["skipped"] is None]
+    with ledger.open(encoding="utf-8", newline="") as file:
+        columns = next(csv.reader(file))
+    with ledger.open("a", encoding="utf-8", newline="") as file:
+        csv.DictWriter(file, columns, lineterminator="\n").writerows(map(of_faults, ran))
+
+
 def read(name: str) -> list[Row]:
     """Return the rows of a ledger, oldest first."""
     with (DOCS / name).open(encoding="utf-8", newline="") as file:
@@ -121,4 +150,8 @@ def shown(text: str) -> list[str]:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.docs.ledgers", description=__doc__)
+    parser.add_argument("--faults", type=Path, help="what `make faults` wrote to its --ledger")
+    if (faults := parser.parse_args().faults) is not None:
+        add_faults(faults.read_text(encoding="utf-8").splitlines(), DOCS / "fault-ledger.csv")
     PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

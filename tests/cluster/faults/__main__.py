@@ -43,9 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the rows; return the exit status."""
     options = _options(arguments)
     _maybe_go_inside()
-    plan = Plan(
-        options.seed, options.scale, options.members, options.per_second, options.watchers
-    )
+    plan = Plan(options.seed, options.scale, options.members, options.per_second, options.watchers)
     chosen = options.rows or list(rows.ORDER)
     print(f"seed {plan.seed}, scale {plan.scale}, members {plan.members}", flush=True)
     ledger = []
@@ -164,6 +162,7 @@ def _run(number: int, plan: Plan) -> dict[str, Any]:
         print(f"  {len(tally.missed)} pass marks MISSED", flush=True)
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return {
+        "day": time.strftime("%Y-%m-%d", time.gmtime()),
         "row": number, "title": title, "seed": plan.seed, "members": list(plan.members),
         "faults": tally.faults, "kinds": dict(tally.kinds),
         "operations": tally.operations, "violations": tally.violations,
