@@ -59,7 +59,7 @@ class SimulatedClient:
         rate = draw.uniform(*world.settings.client_clock_rates)
         self.clock = OwnClock(world.loop, rate, draw.randrange(1_000_000))
         self.link = ClientLink(world, self.owner, draw.randrange(1 << 60))
-        self.stream = StreamLink(self.link, seed) if world.speaks_stream(seed) else None
+        self.stream = StreamLink(self.link, seed) if world.plan.speaks_stream(seed) else None
         self.session_timeout_ms = draw.choice((1_000, 1_500, 2_500, 4_000))
         self.client: AsyncClient
         self.contending = Contending(self)

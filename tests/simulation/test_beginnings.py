@@ -7,7 +7,8 @@ import pytest
 from coordinator.raft.elections import Elections
 from tests.simulation.beginnings import NAMES
 from tests.simulation.campaign import failure_text
-from tests.simulation.world import BEGINNINGS_EVERY, Settings, simulate
+from tests.simulation.plan import BEGINNINGS_EVERY
+from tests.simulation.world import Settings, simulate
 
 pytestmark = pytest.mark.usefixtures("is_quiet")
 

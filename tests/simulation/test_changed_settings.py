@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.changed_settings import NAMES
-from tests.simulation.world import SETTINGS_EVERY, Settings, simulate
+from tests.simulation.plan import SETTINGS_EVERY
+from tests.simulation.world import Settings, simulate
 
 JUDGED = ("equal outcomes", "equal digests", "one log", "one release", "one leader", "stays up")
 """What other settings could break first; campaigns judge every promise in these worlds, too."""

@@ -7,7 +7,8 @@ import pytest
 from coordinator.raft import consensus
 from coordinator.raft.rejoin import incarnations
 from tests.simulation.forgeries import NAMES
-from tests.simulation.world import FORGERIES_EVERY, Settings, simulate
+from tests.simulation.plan import FORGERIES_EVERY
+from tests.simulation.world import Settings, simulate
 
 pytestmark = pytest.mark.usefixtures("is_quiet")
 

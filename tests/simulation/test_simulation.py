@@ -11,8 +11,9 @@ import pytest
 
 from coordinator.state.commands import EndHold, ExpireSession
 from tests.simulation.campaign import COUNTED, Total, failure_text, verdicts
+from tests.simulation.plan import STREAMS_FROM
 from tests.simulation.planted import Planted, fails, holds_for_longer, safe_for_longer
-from tests.simulation.world import STREAMS_FROM, Settings, simulate
+from tests.simulation.world import Settings, simulate
 
 pytestmark = pytest.mark.usefixtures("is_quiet")
 

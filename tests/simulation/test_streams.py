@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.world import STREAMS_FROM, Settings, simulate
+from tests.simulation.plan import STREAMS_FROM
+from tests.simulation.world import Settings, simulate
 
 pytestmark = pytest.mark.usefixtures("is_quiet")
 

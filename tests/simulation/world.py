@@ -17,15 +17,7 @@ from coordinator.wire.encoding import decode
 from coordinator.wire.strict_json import decode_json
 from tests.history.operations import Recorder
 from tests.history.register import Register
-from tests.simulation import (
-    beginnings,
-    changed_settings,
-    forgeries,
-    more_faults,
-    quotas,
-    recoveries,
-    rights,
-)
+from tests.simulation import changed_settings
 from tests.simulation.beginnings import Beginning
 from tests.simulation.beliefs import Beliefs
 from tests.simulation.changed_settings import ChangedSettings
@@ -50,6 +42,7 @@ from tests.simulation.more_faults import MoreFaults
 from tests.simulation.network import MemberNetwork, Weather
 from tests.simulation.onlooker import Onlooker
 from tests.simulation.overdue import Overdue
+from tests.simulation.plan import Plan
 from tests.simulation.planted import Planted
 from tests.simulation.properties import judge
 from tests.simulation.quotas import Quotas
@@ -61,28 +54,6 @@ from tests.simulation.safe_times import check_safe_times
 from tests.simulation.told import Looked, Told, Watching, Written
 
 LOOK_EVERY_S = 0.05
-MORE_EVERY = 5
-"""What came to the worlds later takes part in the last of so many seeds, and draws from a stream of
-its own: the others, and all seeds that ever found something, are the worlds that they were."""
-KEEPERS_EVERY = 4
-"""And one that keeps many sessions in one of so many, not where the cluster begins again: what was
-told of sessions before is forgotten there."""
-SETTINGS_EVERY = 10
-"""And other settings in one of so many, not one of those."""
-FORGERIES_EVERY = 10
-"""And a member that lies, in one of so many, again in others."""
-BEGINNINGS_EVERY = 10
-"""And a first election with late members, in one of so many, again in others."""
-RECOVERIES_EVERY = 20
-"""And a cluster that is begun again in its middle, in one of so many, again in others."""
-RIGHTS_EVERY = 20
-"""And access rights that change, in one of so many, from ``STREAMS_FROM`` on."""
-QUOTAS_EVERY = 20
-"""And quotas that change, in one of so many, again in others."""
-STREAMS_FROM = 100_000
-"""From this seed on, some clients of each world speak the stream; those before are as they were."""
-_STREAMS = 0.7
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -134,23 +105,7 @@ class World:
         self.seed = seed
         self.settings = settings
         self.planted = settings.planted or Planted()
-        is_asked_for = bool(set(settings.only_faults) & set(more_faults.NAMES))
-        self.has_more = is_asked_for or seed % MORE_EVERY == MORE_EVERY - 1
-        are_asked_for = bool(set(settings.only_faults) & set(changed_settings.NAMES))
-        self.has_changes = are_asked_for or seed % SETTINGS_EVERY == SETTINGS_EVERY - 2
-        is_lie_asked_for = bool(set(settings.only_faults) & set(forgeries.NAMES))
-        self.has_forgeries = is_lie_asked_for or seed % FORGERIES_EVERY == FORGERIES_EVERY - 4
-        is_late_asked_for = bool(set(settings.only_faults) & set(beginnings.NAMES))
-        self.begins_late = is_late_asked_for or seed % BEGINNINGS_EVERY == BEGINNINGS_EVERY - 8
-        is_recovery_asked_for = bool(set(settings.only_faults) & set(recoveries.NAMES))
-        self.begins_again = is_recovery_asked_for or seed % RECOVERIES_EVERY == 11
-        are_quotas_asked_for = bool(set(settings.only_faults) & set(quotas.NAMES))
-        self.has_rights = bool(set(settings.only_faults) & set(rights.NAMES)) or (
-            seed >= STREAMS_FROM and seed % RIGHTS_EVERY == 0 and not are_quotas_asked_for
-        )
-        self.has_quotas = not self.has_rights and (
-            are_quotas_asked_for or (seed >= STREAMS_FROM and seed % QUOTAS_EVERY == 10)
-        )
+        self.plan = plan = Plan(seed, settings.only_faults)
         self.is_stopped = False
         """An operator has stopped all members, and whatever starts them."""
         self.random = draw = random.Random(seed)
@@ -167,7 +122,7 @@ class World:
         self.client_cuts: set[tuple[str, str]] = set()
         count = draw.choice((3, 3, 5))
         self._config = drawn_config(count, draw)
-        if self.has_changes:
+        if plan.has_changes:
             self._config = changed_settings.with_few_grants(seed, self._config)
         self.members = [SimulatedMember(self, str(number)) for number in range(1, count + 1)]
         for member in self.members:
@@ -183,12 +138,11 @@ class World:
         self.forgeries = Forgeries(self)
         self.rights = Rights(self)
         self.quotas = Quotas(self)
-        if self.has_quotas:
+        if plan.has_quotas:
             self.record.on_applied.append(self.quotas.note_applied)
             self.record.on_restored.append(self.quotas.note_restored)
         self.onlooker = Onlooker(self)
-        has_keeper = seed % KEEPERS_EVERY == 1 and not self.begins_again
-        self.keeper = Keeper(self) if has_keeper else None
+        self.keeper = Keeper(self) if plan.has_keeper else None
         self.watchings: list[Watching] = []
         self.grants: list[Told] = []
         """Each grant that a member told, whether it was heard or not."""
@@ -207,11 +161,6 @@ class World:
         self._overdue = Overdue(self)
         self.beliefs = Beliefs(self)
         self.record.on_entry.append(self._check_quorum)
-
-    def speaks_stream(self, client_seed: int) -> bool:
-        """Whether the client drawn by this seed speaks the stream."""
-        is_late = self.seed >= STREAMS_FROM
-        return is_late and random.Random(f"speaks {client_seed}").random() < _STREAMS
 
     # --- the course of the world
 
@@ -233,19 +182,19 @@ class World:
 
     async def _run(self) -> None:
         self._trace_beginning()
-        if not self.begins_late:
+        if not self.plan.begins_late:
             for member in self.members:
                 self.boot(member)
         for client in self.clients:
             client.begin()
-        if self.has_more:
+        if self.plan.has_more:
             self.onlooker.begin()
         if self.keeper is not None:
             self.keeper.begin()
         watching = asyncio.create_task(self._watch_over())
-        if self.begins_late:
+        if self.plan.begins_late:
             await Beginning(self).run()
-        if self.begins_again:
+        if self.plan.begins_again:
             await self._break_for(self.settings.seconds / 2)
             await Recovery(self).run()
             await self._break_for(self.settings.seconds / 2)
@@ -254,7 +203,7 @@ class World:
         self.healed_s = self.loop.time()
         await self._settle()
         watching.cancel()
-        if self.has_rights:
+        if self.plan.has_rights:
             self.rights.judge(self.record.log)
         for problem in self.loop.problems:
             self.record.violate("no task fails", problem)
@@ -263,15 +212,15 @@ class World:
         """Let things go wrong for so long; everything is mended then."""
         breaking = [asyncio.create_task(self.faults.run())]
         breaking.append(asyncio.create_task(self.differences.run()))
-        if self.has_more:
+        if self.plan.has_more:
             breaking.append(asyncio.create_task(self.more_faults.run()))
-        if self.has_changes:
+        if self.plan.has_changes:
             breaking.append(asyncio.create_task(self.changed_settings.run()))
-        if self.has_rights:
+        if self.plan.has_rights:
             breaking.append(asyncio.create_task(self.rights.run()))
-        if self.has_quotas:
+        if self.plan.has_quotas:
             breaking.append(asyncio.create_task(self.quotas.run()))
-        if self.has_forgeries:
+        if self.plan.has_forgeries:
             breaking.append(asyncio.create_task(self.forgeries.run()))
         await asyncio.sleep(seconds)
         for each in breaking:
