@@ -163,7 +163,7 @@ class HoldTimes:
         for event in outcome.events:
             path = event.path
             if path in self._holds or (path.startswith(_PREFIX) and _CONTENDER.fullmatch(path)):
-                if self._is_unseen(path):
+                if self._unseen and self._is_unseen(path):
                     continue
                 if event.type is _CREATED:
                     self._standing[self._classes.at(path)] += 1
@@ -174,7 +174,7 @@ class HoldTimes:
         if outcome.granted:
             now_ms = self._clock.monotonic_ms()
             for path in outcome.granted:
-                if path.startswith(_PREFIX) and not self._is_unseen(path):
+                if path.startswith(_PREFIX) and not (self._unseen and self._is_unseen(path)):
                     self._hold(path, now_ms, is_whole=True)
 
     def on_restore(self) -> None:
@@ -239,8 +239,7 @@ class HoldTimes:
         return last is not None and (number_of(name) or 0, path) <= last
 
     def _is_unseen(self, path: str) -> bool:
-        if not self._unseen:
-            return False
+        """Whether the queue of a contender waits to be looked at, after a snapshot."""
         directory = path[: path.rindex("/")]
         return any(directory in part for part in self._unseen)
 
