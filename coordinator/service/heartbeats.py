@@ -6,8 +6,8 @@
 2. One round serves all heartbeats that arrived before it began; later ones share the next round. A
    follower has one request to the leader under way and batches the others in the next. A round
    begins ``GATHER_MS`` after one that served many, so that many share it: a lease counts from when
-   its heartbeat was sent, however long the answer takes. If an answer waits for it, it begins at
-   once.
+   its heartbeat was sent, however long the answer takes, and a client waits for it 200 ms at
+   least. If an answer waits for it, it begins at once.
 3. A heartbeat that is not confirmed by its deadline is NoLeaderError. Sending it again is harmless,
    so members retry until the deadline.
 4. The same answer carries the remaining time of the session's bounded holds and its lost grants: a
@@ -49,7 +49,7 @@ from coordinator.waiting import OneByOne, wake_in_turns
 REQUEST_KIND = "heartbeat"
 
 _ROUND_DEADLINE_MS = 2_000
-GATHER_MS = 20
+GATHER_MS = 50
 """A quorum is asked no more often for heartbeats alone, where there are many."""
 _MANY = 4
 _SESSIONS_PER_ROUND_MAX = HEARTBEATS_MAX
