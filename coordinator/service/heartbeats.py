@@ -181,6 +181,7 @@ class Heartbeats:
     ) -> None:
         self._reply_bytes_max = context.config.raft.frame_bytes_max - _FRAME_OVERHEAD_BYTES
         self._engine = context.engine
+        self._member_id = context.engine.member_id
         self._clock = context.clock
         self._timers = context.timers
         self._leadership = context.leadership
@@ -189,6 +190,7 @@ class Heartbeats:
         self._revocations = taken
         self._replica = context.replica
         self._metrics = context.metrics
+        self._acknowledged_count = context.metrics.heartbeats.labels("acknowledged")
         self._here = _Rounds(self._confirm, context, "confirm heartbeats")
         self._answers = OneByOne()
         self._there = _Rounds(self._pass_on, context, "pass heartbeats on")
@@ -222,7 +224,7 @@ class Heartbeats:
             raise SessionExpiredError(
                 f"session {session_id} has ended or never was", session_id=session_id
             )
-        self._metrics.heartbeats.labels("acknowledged").inc()
+        self._acknowledged_count.inc()
         return ack
 
     async def heartbeats(self, session_ids: Iterable[str], deadline_ms: int) -> Acks:
@@ -259,7 +261,7 @@ class Heartbeats:
                     answer[each] = ack
         ended = sum([each is None for each in answer.values()])
         self._metrics.heartbeats.labels("expired").inc(ended)
-        self._metrics.heartbeats.labels("acknowledged").inc(len(answer) - ended)
+        self._acknowledged_count.inc(len(answer) - ended)
         return answer
 
     def close(self) -> None:
@@ -273,10 +275,10 @@ class Heartbeats:
         """Return the answers of the first round that has one for any of these."""
         while True:
             leader_id = await self._leadership.leader()
-            rounds = self._here if leader_id == self._engine.member_id else self._there
+            rounds = self._here if leader_id == self._member_id else self._there
             try:
                 acks = await rounds.ask(session_ids, waiting_max, is_urgent=is_urgent)
-                if any(each in acks for each in session_ids):
+                if not acks.keys().isdisjoint(session_ids):
                     return acks
             except ThrottledError:
                 raise
@@ -336,7 +338,7 @@ class Heartbeats:
     async def _pass_on(self, session_ids: list[str]) -> Acks:
         """One request to the leader."""
         leader_id = self._leadership.known_leader()
-        if leader_id is None or leader_id == self._engine.member_id:
+        if leader_id is None or leader_id == self._member_id:
             raise NoLeaderError(
                 "the leader changed before the heartbeats were passed on; send them again"
             )

@@ -39,6 +39,7 @@ class Leadership:
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
+        self._member_id = engine.member_id
         self._clock = clock
         self._role = Role.FOLLOWER
         self._term = 0
@@ -83,11 +84,11 @@ class Leadership:
 
     def known_leader(self) -> str | None:
         """Return the member id to send a write to now; None if there is no leader."""
-        if self.is_leader:
-            return self._engine.member_id
+        if self._role is Role.LEADER:
+            return self._member_id
         leader_id = self._engine.leader_id
         # Elected, but the engine has not reported the role: not ready yet.
-        return None if leader_id == self._engine.member_id else leader_id
+        return None if leader_id == self._member_id else leader_id
 
     async def leader(self) -> str:
         """Return the leader's member id once there is a leader. The caller sets the deadline."""
