@@ -5,7 +5,7 @@ A mistyped ``?exepcted_version=3`` must not delete whatever is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -31,11 +31,13 @@ class Query:
     __slots__ = ("_values", "is_empty")
 
     def __init__(
-        self, raw: str, known: Iterable[str] = (), repeatable: Iterable[str] = CONDITIONS
+        self, raw: str, known: Collection[str] = (), repeatable: Iterable[str] = CONDITIONS
     ) -> None:
         self._values: dict[str, list[str]] = {}
         self.is_empty = not raw
-        if raw:
+        if raw in known:  # one flag, as most queries are
+            self._values[raw] = [""]
+        elif raw:
             self._read(raw, frozenset(known), frozenset(repeatable))
 
     def _read(self, raw: str, known: frozenset[str], repeatable: frozenset[str]) -> None:
