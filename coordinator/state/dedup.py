@@ -24,10 +24,10 @@ acknowledged number, and clients are ordered by use.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
 from coordinator.model.limits import MachineLimits
@@ -387,19 +387,30 @@ def remembered_bytes_of(outcomes: Iterable[Outcome]) -> int:
 def outcome_bytes(outcome: Outcome) -> int:
     """Return a fixed estimate of the memory of a remembered outcome."""
     result = outcome.result
-    if result is None:
-        return _OUTCOME_BYTES + _RESULT_BYTES
-    if type(result) is MultiDone or type(result) is GuardedDone:
-        total = _OUTCOME_BYTES
-        for each in result.results:
-            total += _RESULT_BYTES + len(each.path)
-            if type(each) is ReadDone:
-                total += len(each.data)
-        return total
-    if type(result) is Entered:
-        paths_bytes = sum([len(each.path) for each in result.contenders])
-        return _OUTCOME_BYTES + _RESULT_BYTES * max(len(result.contenders), 1) + paths_bytes
-    return _OUTCOME_BYTES + _RESULT_BYTES
+    size = _SIZES.get(type(result))
+    return _OUTCOME_BYTES + (_RESULT_BYTES if size is None else size(result))
+
+
+def _results_bytes(done: MultiDone | GuardedDone) -> int:
+    total = 0
+    for each in done.results:
+        total += _RESULT_BYTES + len(each.path)
+        if type(each) is ReadDone:
+            total += len(each.data)
+    return total
+
+
+def _entered_bytes(entered: Entered) -> int:
+    paths_bytes = sum([len(each.path) for each in entered.contenders])
+    return _RESULT_BYTES * max(len(entered.contenders), 1) + paths_bytes
+
+
+_SIZES: Final[dict[type, Callable[[Any], int]]] = {
+    MultiDone: _results_bytes,
+    GuardedDone: _results_bytes,
+    Entered: _entered_bytes,
+}
+"""What results count that hold others; each of the rest counts the same."""
 
 
 def _bad_request(request: RequestId) -> BadArgumentsError:

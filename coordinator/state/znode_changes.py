@@ -60,11 +60,13 @@ def is_idle(znode: ZnodeRecord) -> bool:
     """Whether it is a container whose children have all been deleted, or a ttl znode without
     children."""
     tenure, family = znode.tenure, znode.family
-    if tenure is None or (family is not None and family.num_children):
+    if tenure is None:
         return False
-    return tenure.mode in TTL or (
-        tenure.mode is _CONTAINER and family is not None and family.cversion > 0
-    )
+    if family is None:
+        return tenure.mode in TTL
+    if family.num_children:
+        return False
+    return tenure.mode in TTL or (tenure.mode is _CONTAINER and family.cversion > 0)
 
 
 def stat_of(znode: ZnodeRecord) -> Stat:

@@ -38,6 +38,7 @@ DECIDES_NOTHING = {
     "locks.grant_history._NOTHING": "of a queue of which nothing is kept",
     "locks.grant_order._CHUNK_MAX": "how an order is kept; it does not show",
     "locks.grant_history.LIMIT_DEFAULT": "how long a page of a read is",
+    "dedup._SIZES": "functions by the classes of results, as code",
     "dedup._UNBOUND": "below every log index; it only marks",
     "limits._LATER": "how limits are written that came later, as code",
     "locks.reads._ABSENT": "an answer to a read",

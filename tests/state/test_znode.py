@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.state import snapshot
 from coordinator.state.commands import Command, Create, CreateMode, Delete, Multi, SetData
 from coordinator.state.machine import StateMachine
 from coordinator.state.znode import ZnodeRecord
@@ -61,3 +62,18 @@ def test_a_restored_znode_is_the_same_whatever_became_of_it() -> None:
         (0, 4, 4, 0), (1, 0, 0, 0), (1, 0, 0, 0), (0, 2, 0, 0), (0, 0, 0, 0), (0, 1, 1, 1),
         (0, 0, 0, 0),
     ]  # fmt: skip
+
+
+def test_a_row_is_a_znode_as_its_shape_says() -> None:
+    """Each value in turn of each type, and one value more or fewer."""
+    plain = ("/a", b"", *(1,) * 9, 0, None, None, "")
+    rows = [plain, plain[:-1], (*plain, "")]
+    for at in range(len(plain)):
+        rows += [(*plain[:at], each, *plain[at + 1 :]) for each in ("", b"", 1, True, None, ())]
+    for row in rows:
+        try:
+            snapshot._znode_shape(row)
+        except ValueError:
+            assert not snapshot._is_znode(row), row
+        else:
+            assert snapshot._is_znode(row), row
