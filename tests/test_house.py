@@ -470,7 +470,7 @@ CEILINGS = {
     "duplicates of six lines and more": (12, lambda: duplicates.duplicates(source.product(ROOT))),
     "functions over 50 lines": (20, lambda: source.long_functions(source.product(ROOT))),
     "files over 475 lines": (6, lambda: source.full_files(source.product(ROOT))),
-    "test files over 500 lines": (15, lambda: source.long_tests(ROOT)),
+    "test files over 500 lines": (13, lambda: source.long_tests(ROOT)),
 }
 """What ``make house`` counts, and how much of it there may be: lower it with each that goes."""
 

@@ -1,9 +1,10 @@
 """Deadlocks in many histories: refused exactly when they must be, told as they are, seldom looked
 for.
 
-``test_deadlock`` has the scenes and the oracle. Here histories are drawn from the state by seeds,
-so that they hold what those of hypothesis seldom do (closed queues, sessions that leave, contenders
-made by hand, sizes that are made smaller); what they held is counted.
+``deadlock_scenes`` has the scenes, ``test_deadlock_search`` the oracle. Here histories are drawn
+from the state by seeds, so that they hold what those of hypothesis seldom do (closed queues,
+sessions that leave, contenders made by hand, sizes that are made smaller); what they held is
+counted.
 """
 
 from __future__ import annotations
@@ -34,11 +35,9 @@ from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome
 from tests.met import Met
-from tests.state.locks.test_deadlock import (
+from tests.state.locks.deadlock_scenes import PREFIX, Locks, cycle_of
+from tests.state.locks.test_deadlock_search import (
     DIRECTORIES,
-    PREFIX,
-    Locks,
-    cycle_of,
     is_ever_served,
     queues_of,
     waits_for_ever,

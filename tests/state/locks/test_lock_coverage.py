@@ -81,7 +81,7 @@ A grant that was too much for an earlier command is made by any that looks at it
 """
 
 SELDOM = {
-    ("Resize", "Deadlock", Kind.SLOT): "tests/state/locks/test_deadlock.py draws for it",
+    ("Resize", "Deadlock", Kind.SLOT): "tests/state/locks/test_deadlock_search.py draws for it",
     ("Downgrade", "BadArguments", NONE): "only a path that was spoilt",
     **{
         ("Resize", "hands over", each): "what was too much for an earlier command"
