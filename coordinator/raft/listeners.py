@@ -26,7 +26,7 @@ class Listeners:
         self.of_leader: list[LeaderListener] = []
         self.of_failure: list[Callable[[BaseException], None]] = []
 
-    def tell_role(self, role: Role, term: int) -> None:
+    def notify_role(self, role: Role, term: int) -> None:
         """Call the listeners if the role has changed."""
         if role is self.role:
             return
@@ -35,7 +35,7 @@ class Listeners:
         for listener in self.of_role:
             listener(role, term)
 
-    def tell_leader(self, leader_id: str | None, term: int) -> str | None:
+    def notify_leader(self, leader_id: str | None, term: int) -> str | None:
         """Return the former leader, if the leader has changed."""
         before, term_before = self._leader
         if before == leader_id and (leader_id is None or term == term_before):
@@ -45,7 +45,7 @@ class Listeners:
             listener(leader_id, term)
         return before if before != leader_id else None
 
-    def tell_failure(self, error: BaseException) -> None:
+    def notify_failure(self, error: BaseException) -> None:
         """Call the listeners: this member stops for good."""
         for listener in self.of_failure:
             listener(error)

@@ -99,9 +99,9 @@ class Passes:
         self._reads.on_applied(core.applied_index)
         position = consensus.position()
         if position != self._last:
-            self.tell_leader()
+            self.notify_leader()
         if self._listeners.role is not Role.LEADER and consensus.is_leader_ready:
-            self.tell_role(Role.LEADER)
+            self.notify_role(Role.LEADER)
         if consensus.recovering.caught_up is not None:
             consensus.recovering.maybe_end(self._log.durable_index, self._now_ms())
         if not self._is_caught_up:
@@ -126,7 +126,7 @@ class Passes:
             return
         has_moved = self._last != self.consensus.position()
         if has_moved:
-            self.tell_leader()
+            self.notify_leader()
         if has_moved or not is_routine or not self._is_settled():
             self._run_loop.wake()
 
@@ -164,15 +164,15 @@ class Passes:
 
     # What others are told.
 
-    def tell_role(self, role: Role) -> None:
+    def notify_role(self, role: Role) -> None:
         """Call the listeners if this member's role has changed."""
         # The library reports a candidate just before it moves to the candidate's term.
-        self._listeners.tell_role(role, self.consensus.core.term + (role is Role.CANDIDATE))
+        self._listeners.notify_role(role, self.consensus.core.term + (role is Role.CANDIDATE))
 
-    def tell_leader(self) -> None:
+    def notify_leader(self) -> None:
         """Call the listeners if the leader known here has changed."""
         consensus = self.consensus
-        before = self._listeners.tell_leader(consensus.leader_id, consensus.core.term)
+        before = self._listeners.notify_leader(consensus.leader_id, consensus.core.term)
         if before is not None:
             self._desk.on_leader_lost(before)
 

@@ -121,7 +121,6 @@ class PySyncObjEngine:
         self._is_running = False
         self._failure: BaseException | None = None
         self._handovers = Handovers(self._others, clock.monotonic_ms, self._transport.is_connected)
-        self._replica: Replica | None = None
         self._log: Any = None
         self._consensus: Consensus | None = None
         self._passes: Passes | None = None
@@ -141,7 +140,6 @@ class PySyncObjEngine:
 
     async def start(self, replica: Replica) -> None:
         """Load what is on disk and join the cluster; StorageError, ConfigError."""
-        self._replica = replica
         log_directory = join(self._data_dir, "log")
         self._disk.make_directory(self._data_dir)
         refuse_quarantined(self._disk, self._data_dir)
@@ -169,13 +167,8 @@ class PySyncObjEngine:
             raise
         self._wake()
 
-    def _start_core(self, replica: Replica, recovering: Recovering) -> Inbox:
-        run_blocking = noting_failures(self._run_blocking, self._log.fail)
-        store = SnapshotStore(
-            join(self._data_dir, "snapshots"), self._disk,
-            piece_bytes=self._raft.snapshot_piece_bytes,
-        )  # fmt: skip
-        log_sync = LogSync(
+    def _start_log_sync(self) -> LogSync:
+        return LogSync(
             self._log, send=self._transport.send,
             start_blocking=self._start_sync,
             run_blocking=self._run_blocking if self._is_simulated else None,
@@ -183,18 +176,27 @@ class PySyncObjEngine:
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
             on_durable=self._wake, on_failure=self._fail,
         )  # fmt: skip
-        snapshots = SnapshotExchange(
-            store=store, log=self._log, replica=replica, raft=self._raft,
+
+    def _start_snapshots(self, replica: Replica, run_blocking: RunBlocking) -> SnapshotExchange:
+        directory, piece_bytes = join(self._data_dir, "snapshots"), self._raft.snapshot_piece_bytes
+        return SnapshotExchange(
+            store=SnapshotStore(directory, self._disk, piece_bytes=piece_bytes),
+            log=self._log, replica=replica, raft=self._raft,
             now_ms=self._clock.monotonic_ms, run_blocking=run_blocking,
             on_installed=self._wake, on_failure=self._fail,
         )  # fmt: skip
-        assert self._ownership is not None
+
+    def _start_core(self, replica: Replica, recovering: Recovering) -> Inbox:
+        run_blocking = noting_failures(self._run_blocking, self._log.fail)
+        log_sync, snapshots = self._start_log_sync(), self._start_snapshots(replica, run_blocking)
+        owned = self._ownership
+        assert owned is not None
         disk_health = DiskHealth(
             self._member_id, self._log, log_sync, snapshots,
             slow_ms=self._raft.election_timeout_ms_max,
         )  # fmt: skip
         self._entries.open(
-            replica, self._log, self._ownership,
+            replica, self._log, owned,
             on_applied=snapshots.note_applied, refusal=disk_health.refusal,
         )  # fmt: skip
         context = RaftContext(
@@ -213,7 +215,7 @@ class PySyncObjEngine:
             self._disk, self._data_dir, self._others, random=self._random,
             now_ms=self._clock.monotonic_ms, resend_ms=self._raft.heartbeat_interval_ms,
             send=self._transport.send, run_blocking=run_blocking,
-            recovering=recovering, ownership=self._ownership, on_met=lambda who: inbox.on_met(who),
+            recovering=recovering, ownership=owned, on_met=lambda who: inbox.on_met(who),
             on_older_copy=consensus.on_older_copy,
             on_cluster_id=self._on_cluster_id, on_failure=self._fail,
         )  # fmt: skip
@@ -222,12 +224,11 @@ class PySyncObjEngine:
             log_sync=log_sync, snapshots=snapshots, incarnations=incarnations,
             disk_health=disk_health, handovers=self._handovers, transport=self._transport,
             desk=self._desk, reads=self._reads, listeners=self._listeners,
-            ownership=self._ownership, now_ms=self._clock.monotonic_ms,
+            ownership=owned, now_ms=self._clock.monotonic_ms,
         )  # fmt: skip
         inbox = Inbox(
             self._desk, passes, member_count=len(self._others) + 1,
-            is_running=lambda: self._is_running,
-            may_install=lambda: self._ownership is not None and self._ownership.is_noted,
+            is_running=lambda: self._is_running, may_install=lambda: owned.is_noted,
             on_lie=self._trust.distrust, on_failure=self._fail,
         )  # fmt: skip
         return inbox
@@ -276,7 +277,7 @@ class PySyncObjEngine:
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
         # Cut off at once: peers must not believe in a leader that cannot write.
         self._closing = asyncio.get_running_loop().create_task(self._transport.stop())
-        self._listeners.tell_failure(error)
+        self._listeners.notify_failure(error)
 
     def _fail_waiters(self, error: ShuttingDownError) -> None:
         self._entries.fail_all(error)
@@ -380,7 +381,7 @@ class PySyncObjEngine:
             self._entries.step_down(self._member_id)
             if self._passes is not None:
                 self._passes.snapshots.forget_all()
-                self._passes.tell_role(role)
+                self._passes.notify_role(role)
 
     def _on_snapshot_needed(self, member_id: str) -> None:
         passes = self._passes

@@ -153,7 +153,7 @@ def test_a_member_that_speaks_after_its_disk_failed_is_found(
     """Nothing is said any more once the failure is known."""
 
     def tell_only(self: PySyncObjEngine, error: BaseException) -> None:
-        self._listeners.tell_failure(error)
+        self._listeners.notify_failure(error)
 
     monkeypatch.setattr(PySyncObjEngine, "_fail", tell_only)
 

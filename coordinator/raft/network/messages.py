@@ -21,13 +21,13 @@ INTEGER_MAX = 2**63 - 1
 _BYTES_MAX = 2**31 - 1
 APPEND_ENTRIES_MAX = 1_024
 """Entries in one ``Append``."""
-INCARNATIONS_TOLD_MAX = 4_096
+INCARNATIONS_SHOWN_MAX = 4_096
 """Ids in one ``Incarnation``."""
 INCARNATION_ID_BYTES = 8
 _SHORT_BYTES_MAX = 128
 """The size of ids, seals and digests; of the names of members, kinds of requests and errors."""
 _LONG_BYTES_MAX = {
-    "ids": INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES,
+    "ids": INCARNATIONS_SHOWN_MAX * INCARNATION_ID_BYTES,
     "data": _BYTES_MAX,
     "payload": _BYTES_MAX,
 }

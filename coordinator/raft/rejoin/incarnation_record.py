@@ -17,14 +17,14 @@ from zlib import crc32
 import msgpack  # type: ignore[import-untyped]
 
 from coordinator.errors import StorageError
-from coordinator.raft.network.messages import INCARNATIONS_TOLD_MAX, INTEGER_MAX
+from coordinator.raft.network.messages import INCARNATIONS_SHOWN_MAX, INTEGER_MAX
 from coordinator.raft.rejoin.recovering import Proof
 from coordinator.raft.storage.disk import Disk, join, replace_file
 
 NAME = "chapters"
 _MAGIC = b"COORDCHP"
 _HEAD_BYTES = len(_MAGIC) + 4
-INCARNATIONS_KEPT = INCARNATIONS_TOLD_MAX
+INCARNATIONS_KEPT = INCARNATIONS_SHOWN_MAX
 """32 KiB of ids: beyond so many starts, or minutes, only the number is compared."""
 SEAL_BYTES = 16
 _SHOWN = struct.Struct(">BQQ")

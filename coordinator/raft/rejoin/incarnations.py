@@ -417,7 +417,7 @@ class Incarnations:
         self._accused_by.add(member_id)
         count = len(self._others) + 1
         if not is_sealed and len(self._accused_by) < count - count // 2:
-            self._say_accused(member_id)
+            self._log_accusation(member_id)
             return
         self._accused_by.clear()
         self._on_older_copy(
@@ -429,7 +429,7 @@ class Incarnations:
         self._heard_by.clear()
         self._show_all()
 
-    def _say_accused(self, member_id: str) -> None:
+    def _log_accusation(self, member_id: str) -> None:
         now_ms = self._now_ms()
         if now_ms - self._logged_ms.get(member_id, -SAY_AGAIN_MS) >= SAY_AGAIN_MS:
             self._logged_ms[member_id] = now_ms

@@ -146,7 +146,8 @@ class Journal(list[Entry]):
         self._disk = disk
         self._segment_bytes = segment_bytes
         self._draw_salt = draw_salt or segments.salts()
-        self._failure: StorageError | None = None
+        self.failure: StorageError | None = None
+        """The error that ended this log."""
         self._pending: list[tuple[RecordKind, int, int, bytes]] = []
         self._in_flight: SyncToken | None = None
         self.is_full = False
@@ -163,13 +164,13 @@ class Journal(list[Entry]):
         except BaseException:
             self._lock.release()
             raise
-        self._is_new = found.is_new
         self._term = self._stored_term = found.term
         self._segments = found.segments
         self._file = found.file
         super().__init__(found.replay.entries)
         self._next_index = found.replay.next_index
-        self._bytes_in_memory = sum(len(entry[0]) for entry in self)
+        self.bytes_in_memory = sum(len(entry[0]) for entry in self)
+        """Length of all commands in the log."""
         self.durable_index = self._written_index = self.last_index
         """The highest index such that this log's entries up to it are stable; 0 when none is."""
         # Of the last segment: its length, and what of it is stable.
@@ -195,14 +196,14 @@ class Journal(list[Entry]):
         self.append((command, idx, term))
         self._pending.append((RecordKind.ENTRY, idx, term, command))
         self._next_index = idx + 1
-        self._bytes_in_memory += len(command)
+        self.bytes_in_memory += len(command)
 
     def clear(self) -> None:
         """Forget all entries; the next one may have any index (a snapshot was installed)."""
         self._refuse_after_failure()
         super().clear()
         self._next_index = None
-        self._bytes_in_memory = 0
+        self.bytes_in_memory = 0
         self._first_needed = 0
         self._pending.append((RecordKind.START, 0, 0, b""))
         self._forget_durable_from(0)
@@ -218,7 +219,7 @@ class Journal(list[Entry]):
         index = cut[0][1]
         del self[entryFrom:]
         self._next_index = index
-        self._bytes_in_memory -= sum(len(entry[0]) for entry in cut)
+        self.bytes_in_memory -= sum(len(entry[0]) for entry in cut)
         self._pending.append((RecordKind.CUT, index, 0, b""))
         self._forget_durable_from(index)
 
@@ -229,7 +230,7 @@ class Journal(list[Entry]):
             self._stop(f"compaction to position {entryTo}")
         dropped = self[:entryTo]
         del self[:entryTo]
-        self._bytes_in_memory -= sum(len(entry[0]) for entry in dropped)
+        self.bytes_in_memory -= sum(len(entry[0]) for entry in dropped)
         self._first_needed = self[0][1] if self else self._next_index or 0
         self._maybe_drop_segments()
 
@@ -264,10 +265,10 @@ class Journal(list[Entry]):
     def onOneSecondTimer(self) -> None:
         """Note beside the log how far it is stable, so that the next start tells damage from a
         torn write; not synced."""
-        if self._failure is None:
+        if self.failure is None:
             # It is a hint: without room for it there is none.
             with self._stopping_on_failure(), suppress(DiskFullError):
-                self._watermark.say(self._segments[-1].sequence, self._synced_bytes)
+                self._watermark.note(self._segments[-1].sequence, self._synced_bytes)
 
     def _destroy(self) -> None:
         """Close the file and release the directory. Does not sync: what was promised is stable."""
@@ -276,15 +277,10 @@ class Journal(list[Entry]):
             self._watermark.close()
             self._file.close()
         finally:
-            self._failure = self._failure or StorageError(f"{self._directory}: the log is closed")
+            self.failure = self.failure or StorageError(f"{self._directory}: the log is closed")
             self._lock.release()
 
     # ------------------------------------------------------------------ what the engine calls
-
-    @property
-    def is_new(self) -> bool:
-        """True when opening found nothing and began the log."""
-        return self._is_new
 
     @property
     def is_dirty(self) -> bool:
@@ -295,7 +291,7 @@ class Journal(list[Entry]):
 
     def fail(self, error: StorageError) -> None:
         """Accept nothing any more: another file of this disk failed. From any thread."""
-        self._failure = self._failure or error
+        self.failure = self.failure or error
 
     @property
     def is_unwritten(self) -> bool:
@@ -323,30 +319,15 @@ class Journal(list[Entry]):
         return stored is now or (stored.term, stored.voted_for) == (now.term, now.voted_for)
 
     @property
-    def first_index(self) -> int:
-        """Index of the first entry; 0 when there is none."""
-        return self[0][1] if self else 0
-
-    @property
     def last_index(self) -> int:
         """Index of the last entry; 0 when there is none."""
         return self[-1][1] if self else 0
-
-    @property
-    def bytes_in_memory(self) -> int:
-        """Length of all commands in the log."""
-        return self._bytes_in_memory
-
-    @property
-    def failure(self) -> StorageError | None:
-        """The error that ended this log, or None."""
-        return self._failure
 
     def write(self) -> None:
         """Hand everything buffered to the system in one write; this makes nothing stable.
 
         The buffer waits while a term, which must be stable first, or a new segment is under way."""
-        if self._failure is not None:
+        if self.failure is not None:
             self._refuse_after_failure()
         if not self._pending or self._is_term_due:
             return
@@ -368,7 +349,7 @@ class Journal(list[Entry]):
                 self._file.truncate(self._size_bytes)
             return
         except StorageError as error:
-            self._failure = self._failure or error
+            self.failure = self.failure or error
             raise
         self.is_full = False
         self._pending.clear()
@@ -434,10 +415,6 @@ class Journal(list[Entry]):
         self._file = file
         self._size_bytes = self._synced_bytes = segments.EMPTY_BYTES
 
-    @property
-    def _segment(self) -> Segment:
-        return self._segments[-1]
-
     def _forget_durable_from(self, index: int) -> None:
         last = max(0, index - 1)
         self.durable_index = min(self.durable_index, last)
@@ -473,15 +450,15 @@ class Journal(list[Entry]):
         try:
             yield
         except StorageError as error:
-            self._failure = self._failure or error
+            self.failure = self.failure or error
             raise
 
     def _refuse_after_failure(self) -> None:
-        if self._failure is not None:
-            raise StorageError(f"the log has stopped: {self._failure}") from self._failure
+        if self.failure is not None:
+            raise StorageError(f"the log has stopped: {self.failure}") from self.failure
 
     def _stop(self, what: str) -> None:
         """A broken invariant: stop as for a failed disk, before anything wrong is written."""
         self._refuse_after_failure()
-        self._failure = StorageError(f"{self._directory}: {what}", path=self._directory)
-        raise self._failure
+        self.failure = StorageError(f"{self._directory}: {what}", path=self._directory)
+        raise self.failure

@@ -27,7 +27,6 @@ from coordinator.raft.storage.segments import Replay, Segment
 class Recovered:
     """A log as found, all of it stable; ``file`` is its last segment, open for appending."""
 
-    is_new: bool
     term: term.TermState
     segments: list[Segment]
     file: DiskFile
@@ -41,7 +40,6 @@ def recover(disk: Disk, directory: str, draw_salt: Callable[[], int]) -> Recover
             disk.remove(join(directory, name))
     paths = segments.list_segments(disk, directory)
     state = term.load(disk, directory)
-    is_new = state is None
     if state is None:
         if paths:
             raise StorageError(
@@ -67,7 +65,7 @@ def recover(disk: Disk, directory: str, draw_salt: Callable[[], int]) -> Recover
         state = replace(state, last_sequence=last_sequence)
         term.save(disk, directory, state)
     term.prepare(disk, directory)
-    return Recovered(is_new, state, replay.segments, file, replay)
+    return Recovered(state, replay.segments, file, replay)
 
 
 def _read_back(

@@ -43,27 +43,20 @@ _T = TypeVar("_T")
 
 
 class SnapshotTransferError(CoordinatorError):
-    """What another member sent is not a snapshot in sequence; nothing here changed.
-
-    Where a piece was out of sequence, the field ``expected_offset`` says where to go on."""
+    """What another member sent is not a snapshot in sequence; nothing here changed."""
 
     code = "SnapshotTransfer"
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
-    """A whole snapshot on this disk.
-
-    ``last_entry`` is the last one applied in it (PySyncObj's ``data[1]``), ``previous_entry`` the
-    one before (``data[2]``); both as (command, index, term)."""
+    """A whole snapshot on this disk; ``index`` and ``term`` are of the last entry in it."""
 
     index: int
     term: int
     size_bytes: int
     sha256: bytes
     path: str
-    last_entry: Entry
-    previous_entry: Entry
 
 
 class SnapshotWriter:
@@ -77,11 +70,6 @@ class SnapshotWriter:
         self._piece_count = 0
         self._is_open = True
         self._append(header)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes written until now."""
-        return self._size_bytes
 
     def write(self, piece: bytes) -> None:
         """Append a piece; ``pieces`` of the reader yields it unchanged."""
@@ -238,14 +226,12 @@ class SnapshotStore:
         receiving = self._under_way()
         if offset != receiving.size_bytes:
             raise SnapshotTransferError(
-                f"a piece at offset {offset}, expected {receiving.size_bytes}",
-                expected_offset=receiving.size_bytes,
+                f"a piece at offset {offset}, expected {receiving.size_bytes}"
             )
         if len(data) > self.piece_bytes or offset + len(data) > receiving.total_bytes:
             raise SnapshotTransferError(
                 f"a piece of {len(data)} bytes at offset {offset}, at most {self.piece_bytes}, "
-                f"in a snapshot of {receiving.total_bytes}",
-                expected_offset=receiving.size_bytes,
+                f"in a snapshot of {receiving.total_bytes}"
             )
         receiving.file.write(data)
         receiving.size_bytes += len(data)
@@ -274,15 +260,9 @@ class SnapshotStore:
         if receiving is not None:
             self._drop(receiving.file)
 
-    def close(self) -> None:
-        """Drop what is being written and received."""
-        self.abort_receive()
-        if self._writer is not None:
-            self._writer.abort()
-
     def _under_way(self) -> _Receiving:
         if self._receiving is None:
-            raise SnapshotTransferError("no transfer is under way", expected_offset=0)
+            raise SnapshotTransferError("no transfer is under way")
         return self._receiving
 
     def _check_received(self, receiving: _Receiving, term_max: int) -> None:
@@ -356,15 +336,7 @@ class _Receiving:
 
 def _info(path: str, outline: Outline) -> SnapshotInfo:
     _, index, term = outline.last_entry
-    return SnapshotInfo(
-        index,
-        term,
-        outline.size_bytes,
-        outline.sha256,
-        path,
-        outline.last_entry,
-        outline.previous_entry,
-    )
+    return SnapshotInfo(index, term, outline.size_bytes, outline.sha256, path)
 
 
 def _as_storage_error(file: DiskFile, call: Callable[[], _T]) -> _T:

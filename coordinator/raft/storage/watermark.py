@@ -41,8 +41,8 @@ class Watermark:
         self._stored = load(disk, directory)
         self._file = disk.open_append(path) if disk.exists(path) else disk.create(path)
 
-    def say(self, sequence: int, offset: int) -> None:
-        """Say that ``sequence`` is stable up to ``offset``, and all segments before it."""
+    def note(self, sequence: int, offset: int) -> None:
+        """Note that ``sequence`` is stable up to ``offset``, and all segments before it."""
         if (sequence, offset) > self._stored:
             fields = _FIELDS.pack(_MAGIC, sequence, offset, 0)
             self._file.write_at(0, fields + crc32(fields).to_bytes(4, "little"))

@@ -17,7 +17,7 @@ from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import (
     APPEND_ENTRIES_MAX,
     INCARNATION_ID_BYTES,
-    INCARNATIONS_TOLD_MAX,
+    INCARNATIONS_SHOWN_MAX,
     FrameError,
 )
 from tests.loop_meter import HELD_MS_MAX, fixed_work_speed
@@ -37,7 +37,7 @@ ROWS: dict[type, say.Message] = {
     ),
     say.Incarnation: say.Incarnation(
         number=5,
-        ids=b"i" * INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES,
+        ids=b"i" * INCARNATIONS_SHOWN_MAX * INCARNATION_ID_BYTES,
         life_id=b"l" * 8,
         is_proven=True,
         is_asking=False,
@@ -141,7 +141,7 @@ def test_what_is_no_message_is_refused_as_soon(bomb: str) -> None:
 def test_one_more_than_a_message_holds_is_refused() -> None:
     """At each bound it is read, one beyond it is not."""
     entry = (5, b"e")
-    ids = b"i" * INCARNATIONS_TOLD_MAX * INCARNATION_ID_BYTES
+    ids = b"i" * INCARNATIONS_SHOWN_MAX * INCARNATION_ID_BYTES
     incarnation = say.Incarnation(
         number=5,
         ids=ids,

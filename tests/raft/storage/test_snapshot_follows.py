@@ -58,18 +58,8 @@ def test_a_log_is_kept_only_if_it_has_the_very_entry_of_the_snapshot(
     log.sync()
     exchange: SnapshotExchange = object.__new__(SnapshotExchange)
     exchange._log = log
-
-    entry = (NO_OP, index, term)
     exchange._follow_on(
-        SnapshotInfo(
-            index=index,
-            term=term,
-            size_bytes=0,
-            sha256=b"",
-            path="",
-            last_entry=entry,
-            previous_entry=entry,
-        )
+        SnapshotInfo(index=index, term=term, size_bytes=0, sha256=b"", path="")
     )
 
     assert [(each[1], each[2]) for each in log[:]] == kept
@@ -89,15 +79,7 @@ def test_a_log_that_began_again_while_it_was_trimmed_keeps_what_it_has() -> None
 
         entry = (NO_OP, 99_999, 2)
         exchange._follow_on(
-            SnapshotInfo(
-                index=99_999,
-                term=2,
-                size_bytes=0,
-                sha256=b"",
-                path="",
-                last_entry=entry,
-                previous_entry=entry,
-            )
+            SnapshotInfo(index=99_999, term=2, size_bytes=0, sha256=b"", path="")
         )
         await trimming
 
