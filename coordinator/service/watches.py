@@ -25,13 +25,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Final
 
 from coordinator.errors import (
-    BadArgumentsError,
     CompactedError,
     CoordinatorError,
-    QuotaExceededError,
 )
 from coordinator.model.access import NOBODY, Caller, Verb
-from coordinator.model.events import Change, Event, EventType, WatchKind, WatchSelector
+from coordinator.model.events import Change, Event, WatchKind, WatchSelector
 from coordinator.service.context import MemberContext
 from coordinator.service.expiry import expired
 from coordinator.service.replica import Interest
@@ -39,9 +37,9 @@ from coordinator.service.turns import KEY
 from coordinator.service.wakes import Wakes
 from coordinator.service.watch_history import History
 from coordinator.service.watch_room import WatchRoom
+from coordinator.service.watch_selectors import Key, Selection, checked_keys, keys_of
 from coordinator.service.watch_stream import EVENTS_A_TURN, EVERYTHING, Wanted, WatchStream
 from coordinator.service.watch_values import ValuesHistory
-from coordinator.state import paths
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 from coordinator.waiting import in_turns, let_go
@@ -62,24 +60,6 @@ _SHARED_MAX: Final = 8
 _CACHED: Final = (Verb.READ, Verb.WATCH)
 
 
-class Selection:
-    """The selectors of one stream, asked about one change at a time (for the replay)."""
-
-    __slots__ = ("_by_kind", "_wanted")
-
-    def __init__(self, selectors: Sequence[tuple[WatchKind, str]], wanted: Wanted) -> None:
-        self._wanted = wanted
-        self._by_kind: dict[WatchKind, set[str]] = {kind: set() for kind in WatchKind}
-        for kind, path in selectors:
-            self._by_kind[kind].add(path)
-
-    def matches(self, event: Event) -> bool:
-        """Say whether one of the selectors is about ``event``, and the stream wants it."""
-        if not self._wanted.passes(event):
-            return False
-        return any(path in self._by_kind[kind] for kind, path in _keys_of(event))
-
-
 class WatchHub:
     """All watches of one member, and the history that lets them resume."""
 
@@ -96,12 +76,12 @@ class WatchHub:
         self._values = ValuesHistory(limits.watch_values_bytes)
         self._values.restart(replica.machine.zxid)
         self._shared: dict[tuple[int, Caller], tuple[Change, Change]] = {}
-        self._streams: dict[WatchStream, tuple[tuple[WatchKind, str], ...]] = {}
+        self._streams: dict[WatchStream, tuple[Key, ...]] = {}
         self._room = WatchRoom(limits)
         self._bookmarked = 0
         """Streams that asked for more bookmarks."""
         self._wakes = Wakes()
-        self._live: dict[tuple[WatchKind, str], dict[WatchStream, None]] = {}
+        self._live: dict[Key, dict[WatchStream, None]] = {}
         self._due: deque[Change] = deque()
         """The changes that are not handed out whole yet, in their order."""
         self._pushing: Iterator[int] | None = None
@@ -140,19 +120,13 @@ class WatchHub:
                 access rights have changed since, and values are wanted.
         """
         self._leadership.refuse_when_stopping()
-        keys = self._checked(selectors)
-        longest = self._replica.machine.limits.path_bytes_max
-        if paths.utf8_length(wanted.prefix) > longest:
-            raise BadArgumentsError(f"prefix: expected at most {longest} bytes, found more")
+        keys = checked_keys(
+            selectors, wanted, self._replica.machine.limits, self._limits.watches_per_stream_max
+        )
         self.check(caller, keys)
         table, key = self._replica.machine.access, KEY.get()
         self._room.refuse_too_many(table, caller, key, len(keys))
-        start_zxid = self._replica.machine.zxid if from_zxid is None else from_zxid
-        self._history.refuse_compacted(start_zxid)
-        if wanted.has_values:
-            self._values.refuse_compacted(start_zxid)
-            if start_zxid < table.zxid:
-                raise _other_rights(table.zxid)
+        start_zxid = self._start(from_zxid, wanted)
         stream = WatchStream(
             start_zxid=start_zxid,
             is_one_shot=is_one_shot,
@@ -174,6 +148,17 @@ class WatchHub:
             self.go_live(stream)
         return stream
 
+    def _start(self, from_zxid: int | None, wanted: Wanted) -> int:
+        """Return the zxid behind which a stream begins, of which all that is wanted is kept."""
+        machine = self._replica.machine
+        start_zxid = machine.zxid if from_zxid is None else from_zxid
+        self._history.refuse_compacted(start_zxid)
+        if wanted.has_values:
+            self._values.refuse_compacted(start_zxid)
+            if start_zxid < machine.access.zxid:
+                raise _other_rights(machine.access.zxid)
+        return start_zxid
+
     # --- what a stream asks of its source
 
     def replay(self, after_zxid: int, count_max: int) -> Iterator[Change] | None:
@@ -193,7 +178,7 @@ class WatchHub:
         """The revision of the access rights."""
         return self._replica.machine.access.revision
 
-    def check(self, caller: Caller, keys: Iterable[tuple[WatchKind, str]]) -> None:
+    def check(self, caller: Caller, keys: Iterable[Key]) -> None:
         """Check that ``caller`` may watch something of each of these.
 
         Raises:
@@ -357,24 +342,24 @@ class WatchHub:
         Streams that get the same share it. A step for each event, for each of several selectors
         that match, for each stream, and for each event of each part that is made: callers with
         rights of their own each have one."""
-        hits: dict[tuple[WatchKind, str], list[int]] = {}
+        hits: dict[Key, list[int]] = {}
         for number, event in enumerate(change.events):
-            for key in _keys_of(event):
+            for key in keys_of(event):
                 if key in self._live:
                     hits.setdefault(key, []).append(number)
             yield 1
-        keys_of: dict[WatchStream, tuple[tuple[WatchKind, str], ...]] = {}
+        matched: dict[WatchStream, tuple[Key, ...]] = {}
         for key in hits:
             watching = self._live.get(key, {})
-            if not keys_of:
-                keys_of = dict.fromkeys(watching, (key,))
+            if not matched:
+                matched = dict.fromkeys(watching, (key,))
                 continue
             for stream in list(watching):
-                keys_of[stream] = (*keys_of.get(stream, ()), key)
+                matched[stream] = (*matched.get(stream, ()), key)
                 yield 1
         shared: dict[tuple[object, ...], Change] = {}
         access = self._replica.machine.access
-        for stream, keys in keys_of.items():
+        for stream, keys in matched.items():
             part = None
             while part is None:  # again, if rights have changed by the time that it is made
                 is_on = access.is_on
@@ -399,8 +384,8 @@ class WatchHub:
                 yield _HANDED_STEPS + len(part.events) // EVENTS_A_TURN
             else:
                 yield 1
-        if keys_of:
-            self._metrics.watch_changes.inc(len(keys_of))
+        if matched:
+            self._metrics.watch_changes.inc(len(matched))
 
     def on_restore(self) -> None:
         """Tell every stream to read again, in turns: what happened between is not known."""
@@ -430,26 +415,6 @@ class WatchHub:
         for stream in list(self._streams):
             stream.close()
 
-    def _checked(self, selectors: Sequence[WatchSelector]) -> tuple[tuple[WatchKind, str], ...]:
-        if not selectors:
-            raise BadArgumentsError("expected at least one path to watch, found none")
-        if len(selectors) > self._limits.watches_per_stream_max:
-            raise QuotaExceededError(
-                f"expected at most {self._limits.watches_per_stream_max} watches in one stream, "
-                f"found {len(selectors)}"
-            )
-        keys: dict[tuple[WatchKind, str], None] = {}
-        for selector in selectors:
-            try:
-                kind = WatchKind(selector.kind)
-            except ValueError:
-                raise BadArgumentsError(
-                    f"expected a kind of znode, children or subtree, found {selector.kind!r}"
-                ) from None
-            paths.validate(selector.path, self._replica.machine.limits)
-            keys[kind, selector.path] = None
-        return tuple(keys)
-
 
 def _other_rights(zxid: int) -> CompactedError:
     return CompactedError(
@@ -457,17 +422,3 @@ def _other_rights(zxid: int) -> CompactedError:
         "read the state again and watch from its zxid",
         floor_zxid=zxid,
     )
-
-
-def _keys_of(event: Event) -> Iterator[tuple[WatchKind, str]]:
-    """Yield the (kind, path) of every selector that matches ``event``."""
-    path = event.path
-    yield WatchKind.ZNODE, path
-    yield WatchKind.SUBTREE, path
-    is_first_parent = event.type is not EventType.DATA_CHANGED
-    while path != "/":
-        path = path[: path.rindex("/")] or "/"
-        if is_first_parent:
-            yield WatchKind.CHILDREN, path
-            is_first_parent = False
-        yield WatchKind.SUBTREE, path
