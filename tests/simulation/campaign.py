@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import multiprocessing
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from tests.met import Met
 from tests.simulation.world import Settings, Verdict, simulate
 
 LAST_LINES = 60
+NICE = 10
+"""Worlds only work, and have no deadline: they take what tests leave that wait and have one."""
 PROGRESS_EVERY_S = 5.0
 
 COUNTED = (
@@ -49,6 +52,8 @@ def verdicts(seeds: Sequence[int], settings: Settings, jobs: int) -> Iterator[Ve
 def _begin_process() -> None:
     quiet()
     gc.disable()
+    if hasattr(os, "nice"):
+        os.nice(NICE)
 
 
 class _Run:
