@@ -24,10 +24,12 @@ from tests.wire.stream.speaking import speaking
 FULL = HttpConfig(connections_max=3, connections_per_address_max=4, header_deadline_ms=30_000)
 
 
-async def _asked(api: Api, request: bytes, token: str = "") -> tuple[int, bytes]:
+async def _asked(
+    api: Api, request: bytes, token: str = "", accept: bytes = b"*/*"
+) -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", api.server.port)
     shown = f"Authorization: Bearer {token}\r\n".encode() if token else b""
-    named = b" HTTP/1.1\r\nHost: localhost\r\nX-Coordinator: 1\r\n"
+    named = b" HTTP/1.1\r\nHost: localhost\r\nX-Coordinator: 1\r\nAccept: %b\r\n" % accept
     writer.write(request + named + shown + b"\r\n")
     async with asyncio.timeout(10):
         answer = await reader.read()
@@ -76,6 +78,7 @@ async def test_an_operator_may_ask_for_anything_of_a_full_member() -> None:
 
         read, _ = await _asked(api, b"GET /v1/tree?children", cluster.root)
         limits, _ = await _asked(api, b"GET /v1/limits", cluster.root)
+        lines, rest = await _asked(api, b"GET /v1/grants", cluster.root, b"application/x-ndjson")
         stranger, _ = await _asked(api, b"GET /v1/tree?children")
         other, problem = await _asked(api, b"GET /v1/tree?children", sessions)
         wrong, _ = await _asked(api, b"GET /v1/tree?children", cluster.root[:-4] + "AAAA")
@@ -88,7 +91,8 @@ async def test_an_operator_may_ask_for_anything_of_a_full_member() -> None:
         for each in taken:
             each.close()
 
-    assert (read, limits, made.status) == (200, 200, 201)
+    assert (read, limits, lines, made.status) == (200, 200, 200, 201)
+    assert b"HTTP" not in rest, "it was closed behind the answer, not for its time"
     assert (stranger, other, refused.status) == (503, 503, 503)
     assert "at most 3 connections" in json.loads(problem)["detail"]
     assert wrong == 401

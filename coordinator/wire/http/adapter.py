@@ -161,10 +161,12 @@ def answered_by(answering: Answering, names: Names | None) -> Middleware:
                 answered = await answering.answer(incoming, full, begin)
             finally:
                 door.turns.end(incoming)
-        if isinstance(answered, HttpLines):
-            return answered.response
-        assert isinstance(answered, Answer), "or the lines of the door that asked"
-        response = response_of(answered, door.member_id)
+        response: web.StreamResponse
+        if isinstance(answered, Answer):
+            response = response_of(answered, door.member_id)
+        else:
+            assert isinstance(answered, HttpLines), "the lines of the door that asked"
+            response = answered.response
         if full:
             response.force_close()  # a spare connection asks once
         return response
