@@ -195,7 +195,7 @@ class _Call:
         if member.is_halted and response.status < 300:
             what = f"{member.who} answers {self._request.target} with {response.status}"
             link._world.record.violate("a member that differs is silent", what)
-        link._world.note_answer(self._request, response, arrived_s)
+        link._world.note_answer(member, self._request, response, arrived_s)
         response = link._world.planted.answered(self._request, response)
         if not link._loses_reply(member):
             link._owner.at(link._loop.time() + link._delay_s(), self._tell, response)

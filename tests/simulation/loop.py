@@ -49,6 +49,8 @@ class Owner:
         self.name = name
         self.is_paused = False
         self.pause_count = 0
+        self.resumed_s = 0.0
+        """When it last went on after a pause."""
         self.is_dead = False
         self.is_still = False
         """Paused or dead: nothing runs."""
@@ -78,6 +80,7 @@ class Owner:
         self.is_paused = self.is_still = False
         loop = asyncio.get_running_loop()
         assert isinstance(loop, WorldLoop)
+        self.resumed_s = loop.now_s
         loop._ready.extend(self._parked)
         self._parked.clear()
 

@@ -255,7 +255,7 @@ class Peer:
         if member.is_halted and response.status < 300:
             what = f"{member.who} answers {request.target} with {response.status}"
             world.record.violate("a member that differs is silent", what)
-        world.note_answer(request, response, arrived_s)
+        world.note_answer(member, request, response, arrived_s)
         response = world.planted.answered(request, response)
         headers = dict(response.headers)
         if headers.get("content-type") == _PACKED:

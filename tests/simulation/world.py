@@ -341,7 +341,9 @@ class World:
         if error is not None and not self.loop.is_tearing_down:
             self.record.violate("no task fails", f"{task.get_name()}: {error!r}")
 
-    def note_answer(self, request: Request, response: Response, arrived_s: float) -> None:
+    def note_answer(
+        self, who: SimulatedMember, request: Request, response: Response, arrived_s: float
+    ) -> None:
         """A member answers so; what it says must be true, whether anybody hears it or not."""
         segments = request.target.partition("?")[0].split("/")
         session_id = session_named_by(request)
@@ -364,7 +366,8 @@ class World:
                     self.record.note_said_ended(session_id)
             case "GET", ["locks", _]:
                 body = decode(response.body, encoding_of(response.headers))
-                for promise, what in check_safe_times(self, from_body(LockView, body)):
+                view = from_body(LockView, body)
+                for promise, what in check_safe_times(self, who, view, arrived_s):
                     self.record.violate(promise, what)
             case "DELETE", ["locks" | "elections", _, "attempts", client_id, number]:
                 self.abandoned.append((client_id, int(number), len(self.record.log)))
