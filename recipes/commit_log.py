@@ -104,21 +104,7 @@ class CommitLog(Generic[ClientT]):
         decided: list[Transaction] = []
 
         async def work(grant: Grant[Any]) -> None:
-            known = await self._decide_open(grant, but=new.key)
-            found = next((each for each in known if each.key == new.key), None)
-            if found is None:
-                mine = replace(new, fencing_token=grant.fencing_token)
-                sent.append(mine)
-                try:
-                    await self._steps.begin(mine, known, self._keep, grant)
-                except (RequestError, LockLostError, UnavailableError):
-                    sent.clear()  # certainly not begun
-                    raise
-            elif (set(found.sites), found.value) != (set(new.sites), new.value):
-                raise BadArgumentsError(
-                    f"{new.key}: expected the sites and the value it began with, "
-                    f"{list(found.sites)} and {found.value!r:.60}, found others"
-                )
+            await self._begin(new, grant, sent)
             sent.append(new)
             voted = await self._votes(new.key, wait_ms)
             token = grant.fencing_token
@@ -196,6 +182,24 @@ class CommitLog(Generic[ClientT]):
             raise UnavailableError(
                 f"{self.name}: the lock was not acquired, nothing was begun: {error.message}"
             ) from error
+
+    async def _begin(self, new: Transaction, grant: Grant[Any], sent: list[Transaction]) -> None:
+        """Write ``new``, unless the log has it; ``sent`` is empty while it is certainly not."""
+        known = await self._decide_open(grant, but=new.key)
+        found = next((each for each in known if each.key == new.key), None)
+        if found is None:
+            mine = replace(new, fencing_token=grant.fencing_token)
+            sent.append(mine)
+            try:
+                await self._steps.begin(mine, known, self._keep, grant)
+            except (RequestError, LockLostError, UnavailableError):
+                sent.clear()  # certainly not begun
+                raise
+        elif (set(found.sites), found.value) != (set(new.sites), new.value):
+            raise BadArgumentsError(
+                f"{new.key}: expected the sites and the value it began with, "
+                f"{list(found.sites)} and {found.value!r:.60}, found others"
+            )
 
     async def _decide_open(self, grant: Grant[Any], but: str | None = None) -> list[Transaction]:
         """Decide what is open, in order, except ``but``; return all transactions after that."""

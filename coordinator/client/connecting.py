@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeAlias
 
 from yarl import URL
@@ -39,7 +40,6 @@ FILE_VARIABLES = {
 }
 DEFAULT_ENDPOINT = "http://127.0.0.1:7071"
 DEFAULT_TRANSPORT = "auto"
-TIMEOUT_S_MAX = 1e9
 
 log = logging.getLogger("coordinator.client")
 
@@ -66,98 +66,52 @@ def connect(
     token: str | None = None,
     token_file: str | os.PathLike[str] | None = None,
 ) -> Connector:
-    """Say which cluster to use; nothing is sent before the first verb.
+    """Say which cluster to use; nothing is sent before the first verb. See docs/client.md.
 
     The result is a Client, which may be used as it is or by ``with``; ``await`` or ``async with``
     makes an AsyncClient of it.
 
     Args:
-        endpoints: URLs of members, separated by commas or as a sequence. None takes
-            those of an InProcessTransport, then ``COORDINATOR_ENDPOINTS`` from the environment,
-            then ``http://127.0.0.1:7071``.
-        timeout: seconds that one verb may take in all, over all members and tries. None means
-            10 s, of which 1.5 s for a first contact: as long as no member has ever answered and all
-            endpoints refuse the connection, a verb does not go on trying for longer.
+        endpoints: URLs of members; None: ``COORDINATOR_ENDPOINTS``, or ``http://127.0.0.1:7071``.
+        timeout: seconds for one verb in all; None: 10, or 1.5 if nobody is there at first.
         session_timeout: seconds of silence after which the cluster ends the session.
-        label: what people see of this client in the lists of sessions.
-        retry: how to try again; see RetryPolicy.
-        lease_margin_ratio: share of the session timeout by which the client gives up earlier
-            than the cluster (0.025 covers clocks that run 1 % apart; at least 50 ms are taken).
-        transport: how requests travel. ``auto`` is the stream (docs/stream.md), and HTTP at members
-            that do not know it; ``stream`` and ``http`` are one of them alone. None takes that of
-            ``COORDINATOR_TRANSPORT`` from the environment, then ``auto``. Another one may be passed
-            as an object; it belongs to the client that opens it.
-        clock: for tests; the machine's own otherwise.
-        probe: asked from time to time whether this program is well. Once it fails too often its
-            session is ended as a loss, and it gets another one only when it is well: see
-            ``HealthProbe``.
-        operator: who is at work here, if it is a person who mends the cluster: on record, and the
-            only one who gets a session when all but the reserve of them are open.
-        ca_file: of ``https://`` endpoints, the CA that their certificates are from (PEM); None
-            takes ``COORDINATOR_CA_FILE`` from the environment, then the CAs of this machine.
-        cert_file: what this client shows members that want a certificate; None takes
-            ``COORDINATOR_CERT_FILE``. It is read again when it has changed.
-        key_file: the key of it, mode 0600; None takes ``COORDINATOR_KEY_FILE``.
-        token: proves who this client is (docs/access.md). Better is a file.
-        token_file: a file with the token. It is read again when it changes, so a token is replaced
-            without a restart. None takes the file that ``COORDINATOR_TOKEN_FILE`` names, if it
-            does; ``token=""`` shows no token whatever the environment says.
+        label, operator: who this client is, for people; who mends the cluster with it.
+        retry, transport: how to try again; ``auto``, ``stream``, ``http`` or an object.
+        lease_margin_ratio: how much earlier than the cluster the client gives its session up.
+        clock, probe: for tests; asked from time to time whether this program is well.
+        ca_file, cert_file, key_file: of ``https://`` endpoints (docs/tls.md).
+        token, token_file: the proof of who this client is (docs/access.md).
 
     Raises:
-        BadArgumentsError: an argument is out of its range, an endpoint is no URL of a member, or a
-            file cannot be what it should be.
+        BadArgumentsError: an argument is out of its range, or an endpoint or a file is none.
     """
-    is_patient = timeout is not None
-    if timeout is None:
-        timeout = USUAL_MS / 1000
-    _check_times(timeout, session_timeout, lease_margin_ratio)
+    is_patient, timeout = timeout is not None, USUAL_MS / 1000 if timeout is None else timeout
     if transport is None or isinstance(transport, str):
         transport = transport_name(transport)
-    urls, retry, clock = _urls(endpoints, transport), retry or RetryPolicy(), clock or SystemClock()
+    urls = _urls(endpoints, transport)
+    settings = ClientSettings.of(timeout, session_timeout, label, lease_margin_ratio, probe)
     tls = client_tls(urls, ca_file, cert_file, key_file)
-    settings = ClientSettings(
-        timeout_ms=max(1, round(timeout * 1000)),
-        session_timeout_ms=max(1, round(session_timeout * 1000)),
-        label=label if label is not None else f"pid {os.getpid()}",
-        lease_margin_ratio=lease_margin_ratio,
-        probe=probe if probe is None or isinstance(probe, HealthProbe) else HealthProbe(probe),
-        operator=operator,
-        tls=tls,
-    )
+    settings = replace(settings, operator=operator, tls=tls)
     credentials = credentials_of(token, token_file)
     if host := token_in_clear(urls, credentials):
         _warn_once(host)
-
-    async def open_client() -> AsyncClient:
-        over = _opened(transport, settings) if isinstance(transport, str) else transport
-        leader: KnownLeader | None = getattr(over, "leader", None)  # who has one is a stream
-        encoding = Encoding.JSON if leader is None else Encoding.MSGPACK
-        delivery = CallDelivery(
-            over,
-            urls,
-            clock,
-            retry,
-            leader,
-            encoding=encoding,
-            credentials=credentials,
-            is_patient=is_patient,
-        )
-        return AsyncClient(delivery, settings)
-
-    return Connector(open_client)
+    clock, retry = clock or SystemClock(), retry or RetryPolicy()
+    delivery = partial(CallDelivery, clock=clock, retry=retry, is_patient=is_patient)
+    return Connector(partial(_open_client, transport, urls, settings, credentials, delivery))
 
 
-def _check_times(timeout: float, session_timeout: float, lease_margin_ratio: float) -> None:
-    # Said this way round, NaN is refused as well.
-    if not (0 < timeout <= TIMEOUT_S_MAX and 0 < session_timeout <= TIMEOUT_S_MAX):
-        raise BadArgumentsError(
-            f"connect: expected timeouts above 0 s, up to {TIMEOUT_S_MAX:g} s, found {timeout} and"
-            f" {session_timeout}"
-        )
-    if not 0.0 <= lease_margin_ratio < 0.5:
-        raise BadArgumentsError(
-            f"connect: expected lease_margin_ratio from 0 to 0.5, found {lease_margin_ratio}"
-        )
+async def _open_client(
+    transport: Transport | TransportName,
+    urls: Sequence[str],
+    settings: ClientSettings,
+    credentials: Credentials,
+    delivery: partial[CallDelivery],
+) -> AsyncClient:
+    over = _opened(transport, settings) if isinstance(transport, str) else transport
+    leader: KnownLeader | None = getattr(over, "leader", None)  # who has one is a stream
+    encoding = Encoding.JSON if leader is None else Encoding.MSGPACK
+    made = delivery(over, urls, leader=leader, encoding=encoding, credentials=credentials)
+    return AsyncClient(made, settings)
 
 
 class Connector(Client):

@@ -17,6 +17,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context
 from typing import Any
 
+from coordinator.client.light_event import LightEvent
+
 _LOOK_S = 0.5
 _here = threading.local()
 
@@ -28,15 +30,13 @@ class DeputyCall:
         self.work = work
         self.context = context
         self.is_cancelled = False
-        self.is_done = False
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_told = False
         """Whether it was cancelled where it waited: what follows is its clean-up."""
         self.on_cancel: Callable[[], object] | None = None
         """Wakes what the call waits for, or cancels its task, if it may be cancelled there."""
-        self._done = threading.Lock()
-        self._done.acquire()
+        self.done = LightEvent()
 
     def cancel(self) -> None:
         """Have it end where it waits."""
@@ -47,14 +47,7 @@ class DeputyCall:
 
     def end(self) -> None:
         """Wake who waits for it."""
-        self.is_done = True
-        self._done.release()
-
-    def wait(self, limit_s: float) -> bool:
-        """Return whether it was done within ``limit_s``."""
-        if not self.is_done and self._done.acquire(timeout=limit_s):
-            self._done.release()
-        return self.is_done
+        self.done.set()
 
 
 class Deputy:
@@ -72,7 +65,7 @@ class Deputy:
     @property
     def is_busy(self) -> bool:
         """Whether a call is under way."""
-        return self._call is not None and not self._call.is_done
+        return self._call is not None and not self._call.done.is_set()
 
     def begin(self, call: DeputyCall) -> None:
         """Let the thread run ``call``."""
@@ -100,7 +93,7 @@ class Deputy:
         while not self._is_stopped:
             self._bell.acquire()
             call = self._call
-            if call is None or call.is_done:
+            if call is None or call.done.is_set():
                 continue
             _here.call = call
             try:

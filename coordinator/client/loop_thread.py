@@ -24,6 +24,7 @@ from contextvars import Context
 from typing import Any, TypeAlias, TypeVar
 
 from coordinator.client.deputy import Deputy, DeputyCall
+from coordinator.client.light_event import LightEvent
 from coordinator.client.locks.owner import context_of_caller
 from coordinator.errors import (
     BadArgumentsError,
@@ -42,30 +43,6 @@ _CALLS_S_MAX = 1.0
 """How long the calls under way have to end by themselves when their client is closed."""
 _LOOK_S = 0.5
 """How often a waiting caller looks whether the loop it waits for is still there."""
-
-
-class _Latch:
-    """An Event of one waiting thread, at a third of its price; set in one thread alone."""
-
-    __slots__ = ("_is_set", "_lock")
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        self._is_set = False
-
-    def set(self) -> None:
-        if not self._is_set:
-            self._is_set = True
-            self._lock.release()
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def wait(self, timeout_s: float) -> bool:
-        if not self._is_set and self._lock.acquire(timeout=timeout_s):
-            self._lock.release()
-        return self._is_set
 
 
 class LoopThread:
@@ -139,7 +116,7 @@ class LoopThread:
         context: Context,
         deputised: DeputyCall | None = None,
     ) -> T:
-        done = _Latch()
+        done = LightEvent()
         started: list[asyncio.Task[T]] = []
 
         def start() -> None:
@@ -187,7 +164,7 @@ class LoopThread:
         call = DeputyCall(work, context_of_caller())
         try:  # an interrupt may come at any moment from here on
             self._deputy.begin(call)
-            while not call.wait(_LOOK_S):
+            while not call.done.wait(_LOOK_S):
                 pass
             if call.error is None:
                 return call.result  # type: ignore[no-any-return]
@@ -212,7 +189,7 @@ class LoopThread:
         error: BaseException,
     ) -> None:
         call.cancel()
-        if not call.wait(_CLEAN_UP_S_MAX) or undo is None or call.error is not None:
+        if not call.done.wait(_CLEAN_UP_S_MAX) or undo is None or call.error is not None:
             return
         try:
             self.run(undo(call.result))
@@ -256,7 +233,7 @@ class LoopThread:
     def _interrupt(
         self,
         started: list[asyncio.Task[T]],
-        done: _Latch,
+        done: LightEvent,
         undo: Undo[T] | None,
         error: BaseException,
     ) -> None:

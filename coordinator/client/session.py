@@ -33,7 +33,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from coordinator.client.calls import Call
+from coordinator.client.calls import Call, target_of
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.failures import CallFailures
 from coordinator.client.home import Home
@@ -140,8 +140,7 @@ class Session:
                 f"within its {self.timeout_ms} ms"
             )
             self._is_unheard = True
-        with suppress(RuntimeError):  # the loop is closed: no callback can run
-            self._loop.call_soon_threadsafe(self._announce)
+        self.home.soon(self._announce)
         return 0
 
     @property
@@ -276,7 +275,7 @@ class Session:
         self._probes = self._loop.create_task(probe(), name=f"probes of session {self.session_id}")
 
     async def _tell_end(self, timeout_ms: int) -> bool:
-        target = f"/v1/sessions/{quote(self.session_id, safe='')}"
+        target = target_of("sessions", self.session_id)
         if self._failure:
             target += f"?failure={quote(self._failure, safe='')}"
         try:
@@ -338,8 +337,7 @@ class Session:
             self._renew(sent_ms, renewed)
 
     def _heartbeat(self) -> Call:
-        target = f"/v1/sessions/{quote(self.session_id, safe='')}/heartbeat"
-        return Call("POST", target, renews=True)
+        return Call("POST", target_of("sessions", self.session_id, "heartbeat"), renews=True)
 
     def _renew(self, sent_ms: int, renewed: SessionLease) -> None:
         if self.remaining_safe_ms() == 0:
@@ -410,8 +408,7 @@ class _BesideRequests:
             session._lease = session._lease.renewed(sent_ms)
             is_back = session._state is SessionState.SUSPENDED
         if is_back:
-            with suppress(RuntimeError):  # the loop is closed: no callback can run
-                session._loop.call_soon_threadsafe(session._turn, SessionState.CONNECTED)
+            session.home.soon(lambda: session._turn(SessionState.CONNECTED))
 
     def on_ended(self, reason: str) -> None:
         """The session has ended in the cluster: nothing that it owns may be relied on."""
@@ -420,8 +417,7 @@ class _BesideRequests:
             if session._state in _ENDED:
                 return
             session._state, session.reason = SessionState.LOST, reason
-        with suppress(RuntimeError):  # the loop is closed: no callback can run
-            session._loop.call_soon_threadsafe(session._announce)
+        session.home.soon(session._announce)
 
 
 async def open_session(

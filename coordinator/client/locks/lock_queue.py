@@ -138,15 +138,38 @@ class LockQueue(HeldVerbs):
         if on_position is not None:
             await self._home.enter()  # it is called there
         clock = self._delivery.clock
-        tried_ms = min(self._timeout_ms, TRY_MS_MAX)
-        limit_ms = tried_ms if wait_ms == 0 else wait_ms or self._timeout_ms
+        limit_ms = (
+            min(self._timeout_ms, TRY_MS_MAX) if wait_ms == 0 else wait_ms or self._timeout_ms
+        )
         deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
         session, opening = await self._session_for(request.owner, limit_ms, deadline_ms)
-        pool = self._delivery.request_ids
-        ids = pool.take()
+        ids = self._delivery.request_ids.take()
         attempt = AcquireAttempt(ids, clock, deadline_ms, wait_ms == 0, session, opening)
         try:
-            acquired = await self._acquired(attempt, request, on_position)
+            acquired = await self._acquired_or_settled(attempt, request, on_position)
+        finally:
+            self._delivery.request_ids.give_back(ids)
+            if opening is not None:
+                opening.end()
+        try:
+            await self._expect_safe(acquired)
+        except BaseException:
+            acquired.stop_watching()
+            await self._home.enter()
+            work = give_back(acquired, self.release, self._delivery.retry.cap_ms)
+            self.clean_up(work, f"give back {acquired.grant.grant_id}", request.owner)
+            raise
+        return acquired
+
+    async def _acquired_or_settled(
+        self,
+        attempt: AcquireAttempt,
+        request: AcquireRequest,
+        on_position: Callable[[int], None] | None,
+    ) -> Acquired:
+        """Return what the attempt comes to; if it fails, withdraw what it may have left."""
+        try:
+            return await self._acquired(attempt, request, on_position)
         except CallbackFailed as failed:
             await self._settle(attempt, request.owner, failed)
             raise failed.error from None
@@ -161,27 +184,18 @@ class LockQueue(HeldVerbs):
         except BaseException as error:
             await self._settle(attempt, request.owner, error)
             raise
-        finally:
-            pool.give_back(ids)
-            if opening is not None:
-                opening.end()
-        grant, session = acquired.grant, acquired.session
-        try:
-            if acquired.is_bounded:
-                await acquired.watch(self._timeout_ms)
-            if session.remaining_safe_ms() == 0:
-                raise SessionExpiredError(
-                    f"{self._title}: the grant {grant.grant_id} came when its session had no safe "
-                    f"time left, and was released",
-                    session_id=session.session_id,
-                )
-        except BaseException:
-            acquired.stop_watching()
-            await self._home.enter()
-            work = give_back(acquired, self.release, self._delivery.retry.cap_ms)
-            self.clean_up(work, f"give back {grant.grant_id}", request.owner)
-            raise
-        return acquired
+
+    async def _expect_safe(self, acquired: Acquired) -> None:
+        """Wait until it is known how long a bounded hold is; raise if there is no safe time."""
+        if acquired.is_bounded:
+            await acquired.watch(self._timeout_ms)
+        session = acquired.session
+        if session.remaining_safe_ms() == 0:
+            raise SessionExpiredError(
+                f"{self._title}: the grant {acquired.grant.grant_id} came when its session had no "
+                f"safe time left, and was released",
+                session_id=session.session_id,
+            )
 
     async def release(self, grant: GrantReply) -> bool:
         """Release ``grant``; False when it was not held any more. Idempotent.

@@ -16,18 +16,20 @@ from collections.abc import Callable
 from coordinator.client.securing import ClientTls, cannot_connect
 from coordinator.client.stream.blocking_connection import BlockingConnection, BlockingLines
 from coordinator.client.stream.endpoints import address_of, why_not
-from coordinator.client.stream.leader import FULL_S, KnownLeader
+from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.stream.patience import (
+    CONNECT_MS_MAX,
+    FULL_MS,
+    HTTP_MS,
+    LEADER_AGAIN_MS,
+    MAYBE_HTTP_MS,
+    WELCOME_MS_MAX,
+)
 from coordinator.client.stream.sockets import SecuredBytes, secure
 from coordinator.client.transport import NotByStreamError, Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import ClientClosedError, CoordinatorError, ThrottledError, UnavailableError
 
-_CONNECT_MS_MAX = 2_000
-_CONNECT_S_MAX = _CONNECT_MS_MAX / 1000
-_WELCOME_MS_MAX = 2_000
-_HTTP_MS = 60_000
-_MAYBE_HTTP_MS = 5_000
-_LEADER_AGAIN_MS = 1_000
 _CLOSE_S_MAX = 1.0
 
 Instead = Callable[[str, Request, int], Response]
@@ -129,7 +131,7 @@ class BlockingTransport:
         if connection is None or not connection.conversation.is_usable:
             if self._http_until_ms.get(endpoint, 0) > self._clock.monotonic_ms():
                 return None
-            limit_ms = min(_CONNECT_MS_MAX, timeout_ms // 2)
+            limit_ms = min(CONNECT_MS_MAX, timeout_ms // 2)
             opening = self._open_soon(endpoint)
             if not opening.is_done.wait(limit_ms / 1000):
                 raise UnavailableError(
@@ -176,7 +178,9 @@ class BlockingTransport:
         """Return a new connection, None if the member does not speak the stream."""
         secured = None
         try:
-            connected = socket.create_connection(address_of(endpoint), timeout=_CONNECT_S_MAX)
+            connected = socket.create_connection(
+                address_of(endpoint), timeout=CONNECT_MS_MAX / 1000
+            )
             if endpoint.startswith("https:"):
                 secured = self._secured(connected, endpoint)
         except (OSError, ValueError) as error:
@@ -189,7 +193,7 @@ class BlockingTransport:
         except OSError as error:
             connection.close(str(error))
             raise cannot_connect(endpoint, why_not(error), error) from None
-        has_answered = connection.began.wait(_WELCOME_MS_MAX / 1000)
+        has_answered = connection.began.wait(WELCOME_MS_MAX / 1000)
         if connection.conversation.is_usable:
             self._connections.add(connection)
             self._ready[endpoint] = connection
@@ -203,14 +207,14 @@ class BlockingTransport:
         if conversation.problem is not None and not conversation.is_misunderstood:
             raise conversation.problem
         is_sure = has_answered and (connection.is_http or conversation.is_misunderstood)
-        wait_ms = _HTTP_MS if is_sure else _MAYBE_HTTP_MS
+        wait_ms = HTTP_MS if is_sure else MAYBE_HTTP_MS
         self._http_until_ms[endpoint] = self._clock.monotonic_ms() + wait_ms
         return None
 
     def _secured(self, connected: socket.socket, endpoint: str) -> SecuredBytes:
         try:
             host, _ = address_of(endpoint)
-            return secure(connected, self._tls.stream(), host, self._clock, _CONNECT_MS_MAX)
+            return secure(connected, self._tls.stream(), host, self._clock, CONNECT_MS_MAX)
         except BaseException:
             connected.close()
             raise
@@ -247,11 +251,11 @@ class BlockingTransport:
         now_ms = self._clock.monotonic_ms()
         if self._http_until_ms.get(url, 0) > now_ms:
             return False
-        return self._left_ms.get(url, -_LEADER_AGAIN_MS) + _LEADER_AGAIN_MS <= now_ms
+        return self._left_ms.get(url, -LEADER_AGAIN_MS) + LEADER_AGAIN_MS <= now_ms
 
     def _leader_left(self, url: str, why: CoordinatorError | None = None) -> None:
         is_full = isinstance(why, ThrottledError)
-        self._left_ms[url] = self._clock.monotonic_ms() + int(FULL_S * 1_000) * is_full
+        self._left_ms[url] = self._clock.monotonic_ms() + FULL_MS * is_full
 
 
 class _Streaming:

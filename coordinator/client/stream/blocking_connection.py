@@ -24,6 +24,7 @@ from collections.abc import Callable
 from coordinator.client.deputy import wait_cancellably
 from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
+from coordinator.client.stream.patience import PROOF_MS, QUIET_MS, SILENCE_MS_MAX
 from coordinator.client.stream.reading_turn import ALONE_MS, ReadingTurn
 from coordinator.client.stream.sockets import PlainBytes, SecuredBytes, look_up_after, prepare
 from coordinator.client.stream.waiters import AnswerAwaited, LinesRead
@@ -44,12 +45,6 @@ _PATIENCE_MS = 100
 """For how long a caller waits at most for a socket that takes nothing."""
 _SEND_MS_MAX = 5_000
 """A server that takes nothing for so long is taken for dead."""
-_QUIET_MS = 2_000
-"""After so much silence a server whose lines are waited for is asked whether it is there."""
-_SILENCE_MS_MAX = 7_000
-"""A server that has not answered for so long is taken for dead."""
-_PROOF_MS = 1_000
-"""How long a server that let a deadline pass has to show that it is there."""
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 
 
@@ -108,7 +103,7 @@ class BlockingLines(LinesRead):
             pass  # it is open already
 
     async def _news(self) -> None:
-        self.wait(_SILENCE_MS_MAX / 1000)  # in this thread, which runs no loop
+        self.wait(SILENCE_MS_MAX / 1000)  # in this thread, which runs no loop
 
 
 class BlockingConnection:
@@ -354,8 +349,8 @@ class BlockingConnection:
             self._read_on()
         finally:
             self.close("the thread that read it has ended")
-            self._turn.wait_for_caller(_PROOF_MS / 1000)
-            self._sending.acquire(timeout=_PROOF_MS / 1000)  # until nobody uses the descriptor
+            self._turn.wait_for_caller(PROOF_MS / 1000)
+            self._sending.acquire(timeout=PROOF_MS / 1000)  # until nobody uses the descriptor
             self._socket.close()
 
     def _read_on(self) -> None:
@@ -414,13 +409,13 @@ class BlockingConnection:
         """Nothing came for a while: ask the server whether it is there, or take it for dead."""
         now_ms = self._clock.monotonic_ms()
         silence_ms, asked_ms = now_ms - self._heard_ms, self._proof_asked_ms
-        is_silent = bool(self._line_streams) and silence_ms >= _SILENCE_MS_MAX
-        if is_silent or (asked_ms is not None and now_ms - asked_ms >= _PROOF_MS):
+        is_silent = bool(self._line_streams) and silence_ms >= SILENCE_MS_MAX
+        if is_silent or (asked_ms is not None and now_ms - asked_ms >= PROOF_MS):
             self.close(f"the server said nothing for {silence_ms} ms")
             return
         welcome = self.conversation.welcome
         is_idle = welcome is not None and silence_ms * 3 >= welcome.idle_ms
-        if is_idle or (self._line_streams and silence_ms >= _QUIET_MS):
+        if is_idle or (self._line_streams and silence_ms >= QUIET_MS):
             with self._guard:
                 self.conversation.ping()
             self._send(0)

@@ -17,18 +17,14 @@ from collections.abc import Callable
 
 from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
+from coordinator.client.stream.patience import PROOF_MS, QUIET_MS, SILENCE_MS_MAX
 from coordinator.client.stream.waiters import AnswerAwaited, LinesRead
 from coordinator.client.transport import Request, Response
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
 from coordinator.wire.stream.frames import PREFACE
 
 _SLOT_S = 0.025
-_QUIET_S = 2.0
-"""After so much silence a server whose lines are waited for is asked whether it is there."""
-_SILENCE_S_MAX = 7.0
-"""A server that has not answered for so long is taken for dead."""
-_PROOF_S = 1.0
-"""How long a server that let a deadline pass has to show that it is there."""
+_QUIET_S = QUIET_MS / 1000
 
 
 class Connection(asyncio.Protocol):
@@ -274,7 +270,7 @@ class Connection(asyncio.Protocol):
             if self._heard_s < asked_s:
                 self.close(f"the server said nothing for {self._loop.time() - self._heard_s:.1f} s")
 
-        self._proof_timer = self._loop.call_later(_PROOF_S, look)
+        self._proof_timer = self._loop.call_later(PROOF_MS / 1000, look)
         number = self.conversation.ping()
         if asked_s - self._heard_s < waited_s / 2:
             self._proof = number  # it sends, but not this
@@ -283,8 +279,8 @@ class Connection(asyncio.Protocol):
     def _look_at_lines(self) -> None:
         self._line_timer = None
         silence_s = self._loop.time() - self._heard_s
-        if silence_s >= _SILENCE_S_MAX:
-            self.close(f"the server said nothing for {_SILENCE_S_MAX:g} s")
+        if silence_s >= SILENCE_MS_MAX / 1000:
+            self.close(f"the server said nothing for {SILENCE_MS_MAX} ms")
         elif self._line_streams:
             if silence_s >= _QUIET_S / 2:
                 self.conversation.ping()

@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-FULL_S = 30.0
-"""For so long a leader is not preferred again that has no room for another connection: its place is
-left to clients that have no other member."""
-_PORTS = {"http": 80, "https": 443}
+from coordinator.client.stream.endpoints import address_of
 
 
 class KnownLeader:
@@ -51,8 +48,7 @@ class KnownLeader:
 def _normal(url: str) -> str:
     """Return ``url`` as all its spellings are: the host in lower case, with its port."""
     try:
-        parts = urlsplit(url)
-        port = parts.port or _PORTS.get(parts.scheme, 0)
+        host, port = address_of(url)
     except ValueError:
         return url
-    return f"{parts.scheme}://{parts.hostname or ''}:{port}"
+    return f"{urlsplit(url).scheme}://{host}:{port}"

@@ -20,7 +20,15 @@ from typing import Any, TypeAlias
 from coordinator.client.securing import ClientTls, cannot_connect, connect_secured
 from coordinator.client.stream.connection import Connection, ResponseLines
 from coordinator.client.stream.endpoints import address_of, why_not
-from coordinator.client.stream.leader import FULL_S, KnownLeader
+from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.stream.patience import (
+    CONNECT_MS_MAX,
+    FULL_MS,
+    HTTP_MS,
+    LEADER_AGAIN_MS,
+    MAYBE_HTTP_MS,
+    WELCOME_MS_MAX,
+)
 from coordinator.client.transport import (
     Request,
     Response,
@@ -31,14 +39,8 @@ from coordinator.errors import ClientClosedError, ThrottledError, UnavailableErr
 from coordinator.wire.encoding import Encoding
 
 _PACKED: str = Encoding.MSGPACK.value
-_CONNECT_S_MAX = 2.0
-_WELCOME_S_MAX = 2.0
-_HTTP_S = 60.0
-"""For how long a member that answered in HTTP is not asked for the stream again."""
-_MAYBE_HTTP_S = 5.0
-"""The same for one that closed, or said nothing."""
-_LEADER_AGAIN_S = 1.0
-"""A leader that failed is not preferred again before."""
+_CONNECT_S_MAX = CONNECT_MS_MAX / 1000
+_LEADER_AGAIN_S = LEADER_AGAIN_MS / 1000
 _LEADER_AGAIN_S_MAX = 60.0
 """One that cannot be reached is tried more and more rarely, up to this."""
 
@@ -227,7 +229,7 @@ class StreamTransport:
             raise cannot_connect(endpoint, why_not(error), error) from None
         connection = connections[-1]
         try:
-            await asyncio.wait({connection.began}, timeout=_WELCOME_S_MAX)
+            await asyncio.wait({connection.began}, timeout=WELCOME_MS_MAX / 1000)
         except BaseException:
             connection.close("no request waits for it any more")
             raise
@@ -245,11 +247,11 @@ class StreamTransport:
         has_answered = connection.began.done()
         connection.close("it has not begun")
         if isinstance(conversation.problem, ThrottledError):
-            self._left_s[endpoint] = now_s + FULL_S
+            self._left_s[endpoint] = now_s + FULL_MS / 1000
         if conversation.problem is not None and not conversation.is_misunderstood:
             raise conversation.problem
         is_sure = has_answered and (connection.is_http or conversation.is_misunderstood)
-        self._http_until_s[endpoint] = now_s + (_HTTP_S if is_sure else _MAYBE_HTTP_S)
+        self._http_until_s[endpoint] = now_s + (HTTP_MS if is_sure else MAYBE_HTTP_MS) / 1000
         return None
 
     def _on_lost(self, connection: Connection) -> None:
@@ -264,7 +266,7 @@ class StreamTransport:
             elif not self._is_closed:
                 self.leader.leave(endpoint)
         if isinstance(connection.conversation.problem, ThrottledError):
-            self._left_s[endpoint] = asyncio.get_running_loop().time() + FULL_S
+            self._left_s[endpoint] = asyncio.get_running_loop().time() + FULL_MS / 1000
 
     # --- the leader
 

@@ -439,7 +439,7 @@ def test_who_let_a_deadline_pass_is_asked_before_it_is_left(
 ) -> None:
     """A member that is slow with one request, and alive, keeps its connection."""
     monkeypatch.setattr(blocking_connection, "_TICK_MS", 50)
-    monkeypatch.setattr(blocking_connection, "_PROOF_MS", 200)
+    monkeypatch.setattr(blocking_connection, "PROOF_MS", 200)
     with connected() as (connection, server):
         with pytest.raises(OutcomeUnknownError):
             connection.ask(Request("GET", "/a"), 10)
@@ -457,7 +457,7 @@ def test_who_let_a_deadline_pass_is_asked_before_it_is_left(
 
 def test_an_interrupt_while_it_connects_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that connects goes on to its end, and the next call connects again."""
-    monkeypatch.setattr(blocking, "_WELCOME_MS_MAX", 200)
+    monkeypatch.setattr(blocking, "WELCOME_MS_MAX", 200)
     received: list[FromClient] = []
 
     def deaf_at_first(peer: Peer, frame: FromClient) -> None:
