@@ -180,7 +180,9 @@ async def _opened(core: AsyncClient, changes: ChangeStream) -> None:
         async with asyncio.timeout(core.settings.timeout_ms / 1000):
             await changes.open()
     except TimeoutError:
-        raise UnavailableError("no member began to watch in time; nothing was read") from None
+        raise UnavailableError(
+            "no member began to watch in time; nothing was read, try again"
+        ) from None
 
 
 async def _ended(changes: ChangeStream, reading: Lock[ClientT]) -> None:

@@ -218,7 +218,9 @@ class CandidateQueue:
             self.file.write(Left(grant.lock, grant.fencing_token, grant.session_id))
         except OSError as error:  # as of a full disk; raised, because it was asked for
             self._give_up(acquired)
-            raise BadArgumentsError(f"resume: cannot be written: {error.strerror}") from None
+            raise BadArgumentsError(
+                f"resume: expected a file that can be written, found: {error.strerror}"
+            ) from None
         except BaseException:
             self._give_up(acquired)
             raise

@@ -130,7 +130,11 @@ class CommitSite(Generic[ClientT]):
         async def look() -> Transaction | None:
             found = await self._steps.read(transaction.key)
             if found is None or found.number != transaction.number:
-                raise NoNodeError(f"{path}: expected transaction {transaction.number}", path=path)
+                raise NoNodeError(
+                    f"{path}: expected transaction {transaction.number}, found it dropped: "
+                    f"nothing is left to do here",
+                    path=path,
+                )
             return None if found.is_open else found
 
         return await until(self.client.core, path, "znode", look, wait_ms_of(timeout))

@@ -67,7 +67,9 @@ class HandingOver(Context[Grant[ClientT], ClientT]):
         core = self.client.core
         elected = (await core.election(self.name)).elected
         if elected is None:
-            raise NotOwnerError(f"election {self.name!r}: nobody is elected")
+            raise NotOwnerError(
+                f"election {self.name!r}: expected one who is elected, to be asked, found nobody"
+            )
         await write_request(core, self.name, SuccessionRequest(elected.epoch, to, by, reason))
         return elected.epoch
 

@@ -94,7 +94,9 @@ class ManualLock(Generic[ClientT]):
         try:
             left_ms = None if ends_ms is None else max(0, ends_ms - core.clock.monotonic_ms())
             if not await self._wait(left_ms):
-                raise LockTimeoutError(f"lock {self.name!r}: it is held by hand", lock=self.name)
+                raise LockTimeoutError(
+                    f"lock {self.name!r}: it is held by hand; holder() says by whom", lock=self.name
+                )
             grant.check()
             hold = ManualHold(grant.grant_id, grant.fencing_token, who, note, alarm_ms)
             return await begin(core, self.name, self._path, hold, grant)

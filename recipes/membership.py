@@ -192,7 +192,7 @@ class Membership(EndedByWith[ClientT]):
         try:
             return json.dumps(document, allow_nan=False).encode()
         except (TypeError, ValueError, RecursionError) as error:
-            raise BadArgumentsError(f"metadata: expected JSON values: {error}") from None
+            raise BadArgumentsError(f"metadata: expected JSON values, found: {error}") from None
 
     async def _end(self, error: BaseException | None) -> None:
         await self._leave()

@@ -131,7 +131,9 @@ class LeadershipFile:
         try:
             number = os.open(self._path, flags, 0o600)
         except OSError as error:
-            raise BadArgumentsError(f"resume: {self._path}: {error.strerror}") from None
+            raise BadArgumentsError(
+                f"resume: {self._path}: expected a file to open, found: {error.strerror}"
+            ) from None
         try:
             _check_private(self._path, os.fstat(number))
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,7 +149,7 @@ class LeadershipFile:
 
 def _check_private(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise BadArgumentsError(f"resume: {path}: expected a regular file")
+        raise BadArgumentsError(f"resume: {path}: expected a regular file, found another kind")
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise BadArgumentsError(
             f"resume: {path}: expected a file of this user that no other can read (mode 0600), "

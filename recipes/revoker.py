@@ -112,7 +112,9 @@ class Revoker(Generic[ClientT]):
         found = [each for each in holders if fencing_token in (None, each.fencing_token)]
         if not found:
             asked = "" if fencing_token is None else f" with token {fencing_token}"
-            raise NotOwnerError(f"lock {self.name!r}: nobody holds it{asked}; nobody was asked")
+            raise NotOwnerError(
+                f"lock {self.name!r}: expected a holder{asked} to ask, found none; nobody was asked"
+            )
         if len(found) > 1:
             raise BadArgumentsError(
                 f"lock {self.name!r}: expected one holder, found {len(found)}; say which one by "

@@ -110,7 +110,9 @@ def of_session(session_id: str) -> Choice:
         for each in waiting:
             if each.session_id == session_id:
                 return each
-        raise BadArgumentsError(f"hand over: no candidate of session {session_id} waits")
+        raise BadArgumentsError(
+            f"hand over: expected a candidate of session {session_id} that waits, found none"
+        )
 
     return choose
 
@@ -139,7 +141,10 @@ async def succeed(
         view = await core.election(name)
         elected = _still(view, name, epoch)
         if session_id not in ("", elected.session_id):
-            raise NotOwnerError(f"election {name!r}: another session has the epoch {epoch} here")
+            raise NotOwnerError(
+                f"election {name!r}: expected session {session_id} to have epoch {epoch}, "
+                f"found another"
+            )
         successor = choose(view.candidates)
         passed_over = [each for each in view.candidates if each.position < successor.position]
         ended = [Delete(each.path, expected_czxid=each.epoch) for each in (*passed_over, elected)]

@@ -143,7 +143,7 @@ class TreeCache(Generic[ClientT]):
         zxid = await self._following.confirm(self.client.core, wait_ms_of(timeout))
         if zxid is None:
             raise UnavailableError(
-                f"the cache of {self.path} is behind, and got no further in time"
+                f"the cache of {self.path} is behind, and got no further in time; wait longer"
             )
         return zxid
 

@@ -142,4 +142,4 @@ def advise(settings: Settings, /, **given: bool | None) -> None:
 
 def _unanswered(missing: list[Question]) -> click.UsageError:
     flags = ", ".join(f"{each.flag} or --no-{each.flag[2:]}" for each in missing)
-    return click.UsageError(f"nobody to ask; expected {flags}")
+    return click.UsageError(f"expected {flags}; found nobody to ask")

@@ -85,7 +85,7 @@ def hold(
     """
     if text is None:
         if history and name is None:
-            raise click.UsageError("--history needs the NAME of a lock")
+            raise click.UsageError("expected the NAME of a lock with --history, found none")
         if history:
             assert name is not None, "checked"
             _show_history(settings, name)
@@ -93,7 +93,7 @@ def hold(
             show_holds(settings, settings.run(lambda client: holds_of(client, name)))
         return
     if name is None or history:
-        raise click.UsageError("--note needs the NAME of a lock, and excludes --history")
+        raise click.UsageError("expected the NAME of a lock with --note, and no --history")
     chosen, note_text = name, text
 
     async def work(client: AsyncClient) -> HeldByHand:
@@ -169,7 +169,9 @@ def extend(
         'step1 && coordinator extend copy $COORDINATOR_FENCING_TOKEN --to 60 && step2'
     """
     if (by_s is None) == (to_s is None):
-        raise click.UsageError("expected --by or --to, and not both")
+        raise click.UsageError(
+            f"expected one of --by and --to, found {'none' if by_s is None else 'both'}"
+        )
 
     async def work(client: AsyncClient) -> HeldByHand | int:
         from recipes.manual_lock import ManualLock

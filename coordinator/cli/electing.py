@@ -153,7 +153,8 @@ def elect(
         ready_file = removed_ready_file(ready_file)
     except OSError as error:
         raise click.BadParameter(
-            f"{ready_file}: {error.strerror}", param_hint="--ready-file"
+            f"{ready_file}: expected a file that can be written, found: {error.strerror}",
+            param_hint="--ready-file",
         ) from None
     plan = CandidacyPlan(
         weight=options["weight"],
@@ -188,7 +189,8 @@ async def _opened(stack: AsyncExitStack, holder: Candidacy, address: tuple[str, 
         port = await stack.enter_async_context(ReadyDoor(holder.state).at(address))
     except OSError as error:
         raise click.BadParameter(
-            f"{address[0]}:{address[1]}: {error}", param_hint="--http"
+            f"{address[0]}:{address[1]}: expected an address to listen on, found: {error}",
+            param_hint="--http",
         ) from None
     note(f"{holder.job.title}: /ready and /live at http://{address[0]}:{port}")
 

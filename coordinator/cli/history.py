@@ -171,4 +171,6 @@ def login_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        raise click.UsageError("--by is needed: your login name is not known here") from None
+        raise click.UsageError(
+            "expected --by WHO, because your login name is not known here; found none"
+        ) from None

@@ -39,7 +39,7 @@ def jobs(settings: Settings, name: str | None, forget: bool) -> None:
     from recipes.jobs import Jobs
 
     if forget and name is None:
-        raise click.UsageError("--forget: expected the NAME of a job")
+        raise click.UsageError("expected the NAME of a job with --forget, found none")
 
     unreadable: list[str] = []
 

@@ -102,7 +102,10 @@ class LearnMembers:
                             raise UnavailableError(f"member {member_id} has ended; see {log}")
                         await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            raise UnavailableError(f"not ready after {_READY_S:g} s") from None
+            raise UnavailableError(
+                f"expected ready members within {_READY_S:g} s, found some that are not; see the "
+                f"logs in {self._layout.directory}"
+            ) from None
         finally:
             await transport.close()
 

@@ -197,7 +197,7 @@ def lock(
       coordinator lock licences --size 3 --max-hold 600 -- ./render.sh
     """
     if is_shared and size is not None:
-        raise click.UsageError("--shared and --size exclude each other")
+        raise click.UsageError("expected one of --shared and --size, found both")
     job = replace(
         job_of("locks", name, wait_s, {**options, "max_hold_s": max_hold_s}),
         kind="shared" if is_shared else "exclusive" if size is None else "slot",

@@ -44,7 +44,7 @@ def counter(
     from recipes.counter import VALUE_MAX, VALUE_MIN, Counter
 
     if add is None and (at_least is not None or at_most is not None):
-        raise click.UsageError("--at-least and --at-most need --add")
+        raise click.UsageError("expected --add with --at-least or --at-most, found none")
 
     async def work(client: AsyncClient) -> int | None:
         shared = Counter(client, name)
@@ -205,7 +205,7 @@ def latch(
 
     _expect_one(count_down, wait_s is not None)
     if part is not None and not count_down:
-        raise click.UsageError("--part needs --count-down")
+        raise click.UsageError("expected --count-down with --part, found none")
 
     async def work(client: AsyncClient) -> int:
         shared = Latch(client, name, count)

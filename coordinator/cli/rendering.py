@@ -89,7 +89,7 @@ def render(
       coordinator render app.tpl --from web --out app.ini --once
     """
     if number is not None and (once or not argv):
-        raise click.UsageError("--signal needs a COMMAND to keep running, and no --once")
+        raise click.UsageError("expected a COMMAND to keep running with --signal, and no --once")
 
     async def work(client: AsyncClient) -> int:
         from recipes.configuration import Configuration

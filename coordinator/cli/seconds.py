@@ -28,5 +28,5 @@ class Seconds(click.FloatRange):
         """Return the number; refuse what is no time."""
         seconds: float = super().convert(value, param, ctx)
         if seconds != seconds:  # click's range lets NaN pass: it is not below, and not above
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+            self.fail(f"expected a number of seconds, found {value!r}", param, ctx)
         return seconds

@@ -35,7 +35,7 @@ def services(settings: Settings, name: str | None, up: bool, watch: bool) -> Non
     """
     if name is None:
         if up or watch:
-            raise click.UsageError("--up and --watch need the NAME of a group")
+            raise click.UsageError("expected the NAME of a group with --up or --watch, found none")
         _show_groups(settings, settings.run(_groups))
         return
     chosen = name

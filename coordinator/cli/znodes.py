@@ -177,7 +177,7 @@ def set_(
       coordinator set /progress 1000 --if-held "$COORDINATOR_LOCK_NAME:$COORDINATOR_FENCING_TOKEN"
     """
     if is_upsert and expected_version is not None:
-        raise click.UsageError("--create and --expected-version exclude each other")
+        raise click.UsageError("expected one of --create and --expected-version, found both")
     content = _data(data, file)
     if content is None:
         raise click.UsageError("expected DATA or --file, found neither")

@@ -25,11 +25,12 @@ from coordinator.client.modes import WatchKind as WatchKind
 from coordinator.client.operating import OperatorVerbs
 from coordinator.client.session import Session
 from coordinator.client.settings import ClientSettings
+from coordinator.client.transport import client_closed
 from coordinator.client.updating import updated
 from coordinator.client.watching import ChangeStream
 from coordinator.client.znode_verbs import ZnodeVerbs
 from coordinator.clock import Clock
-from coordinator.errors import ClientClosedError, SessionExpiredError
+from coordinator.errors import SessionExpiredError
 from coordinator.model.events import WatchKind as EventKind
 from coordinator.model.events import WatchSelector
 from coordinator.model.history import GrantPage
@@ -262,7 +263,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
 
     def _refuse_when_closed(self) -> None:
         if not self._takes_calls:
-            raise ClientClosedError("this client is closed; connect() makes another one")
+            raise client_closed()
 
 
 def _maybe_ms(seconds: float | None) -> int | None:

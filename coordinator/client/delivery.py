@@ -442,7 +442,7 @@ class Streaming:
         try:
             body = await self._delivery.rest(stream, self._timeout_ms)
         except TimeoutError:
-            return ConnectionLostError(f"{self._endpoint}: no answer in {self._timeout_ms} ms")
+            return ConnectionLostError(f"{self._endpoint}: no answer within {self._timeout_ms} ms")
         return problem_in(self._endpoint, Response(stream.status, stream.headers, body))
 
 

@@ -13,8 +13,8 @@ import aiohttp
 from yarl import URL
 
 from coordinator.client.securing import ClientTls, cannot_connect, reason_of
-from coordinator.client.transport import Request, Response, ResponseStream
-from coordinator.errors import ClientClosedError, ConnectionLostError, UnavailableError
+from coordinator.client.transport import Request, Response, ResponseStream, client_closed
+from coordinator.errors import ConnectionLostError, UnavailableError
 from coordinator.tls.wording import is_refusal
 
 _CONNECT_TIMEOUT_S_MAX = 2.0
@@ -189,7 +189,7 @@ class HttpTransport:
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._is_closed:
-            raise ClientClosedError("the transport of this client is closed")
+            raise client_closed()
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=self._connector()

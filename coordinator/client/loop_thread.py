@@ -26,6 +26,7 @@ from typing import Any, TypeAlias, TypeVar
 from coordinator.client.deputy import Deputy, DeputyCall
 from coordinator.client.light_event import LightEvent
 from coordinator.client.locks.owner import context_of_caller
+from coordinator.client.transport import client_closed
 from coordinator.errors import (
     BadArgumentsError,
     ClientClosedError,
@@ -277,7 +278,7 @@ class LoopThread:
                 f"after a fork the child must connect again"
             )
         if self._is_stopped:
-            raise ClientClosedError("this client is closed; connect() makes another one")
+            raise client_closed()
         if threading.current_thread() is self._thread:
             raise BadArgumentsError(
                 "expected a call from another thread than the client's own, found one from a "

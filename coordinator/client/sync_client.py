@@ -36,6 +36,7 @@ from coordinator.client.hints import CLIENT, missing
 from coordinator.client.loop_thread import LoopThread, Undo
 from coordinator.client.settling import run_here
 from coordinator.client.threads import Verbs
+from coordinator.client.transport import client_closed
 from coordinator.client.updating import updated
 from coordinator.client.watching import ChangeStream
 from coordinator.clock import Clock
@@ -143,7 +144,7 @@ class Client:
             if self._core is not None:
                 return self
             if self._is_closed:
-                raise ClientClosedError("this client is closed; connect() makes another one")
+                raise client_closed()
             thread = LoopThread()
             try:
                 core = thread.run(_awaited(self._open_core))

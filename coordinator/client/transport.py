@@ -75,6 +75,11 @@ class ResponseStream(Protocol):
         ...
 
 
+def client_closed() -> ClientClosedError:
+    """Return the error of a call that begins after its client was closed."""
+    return ClientClosedError("this client is closed; connect() makes another one")
+
+
 class NotByStreamError(Exception):
     """A thread's request that is answered in lines was not sent: its member speaks HTTP only."""
 
@@ -125,6 +130,6 @@ class LateTransport:
     def _opened(self) -> Transport:
         if self._made is None:
             if self._is_closed:
-                raise ClientClosedError("the transport of this client is closed")
+                raise client_closed()
             self._made = self._make()
         return self._made

@@ -41,7 +41,9 @@ from recipes.guards.tokens import (
 try:
     import fcntl
 except ImportError as error:
-    raise ImportError("FileGuard needs flock, which this system does not have") from error
+    raise ImportError(
+        "FileGuard needs flock, which this system does not have; SqliteGuard does without"
+    ) from error
 
 _TOKEN_LINE = re.compile(rb"([1-9][0-9]{0,18})(?: ([1-9][0-9]{0,18}))?\n")
 _NEW_FILE_MODE = 0o666  # less the umask, as open() has it

@@ -26,9 +26,9 @@ from coordinator.client.stream.patience import (
     WELCOME_MS_MAX,
 )
 from coordinator.client.stream.sockets import SecuredBytes, secure
-from coordinator.client.transport import NotByStreamError, Request, Response
+from coordinator.client.transport import NotByStreamError, Request, Response, client_closed
 from coordinator.clock import Clock
-from coordinator.errors import ClientClosedError, CoordinatorError, ThrottledError, UnavailableError
+from coordinator.errors import CoordinatorError, ThrottledError, UnavailableError
 
 _CLOSE_S_MAX = 1.0
 
@@ -147,7 +147,7 @@ class BlockingTransport:
     def _open_soon(self, endpoint: str) -> _Opening:
         """Begin to connect, in a thread, which no interrupt stops half-way; all share it."""
         if self._is_closed:
-            raise ClientClosedError("the transport of this client is closed")
+            raise client_closed()
         with self._guard:
             opening = self._opening.get(endpoint)
             if opening is None:

@@ -34,8 +34,9 @@ from coordinator.client.transport import (
     Response,
     ResponseStream,
     Transport,
+    client_closed,
 )
-from coordinator.errors import ClientClosedError, ThrottledError, UnavailableError
+from coordinator.errors import ThrottledError, UnavailableError
 from coordinator.wire.encoding import Encoding
 
 _PACKED: str = Encoding.MSGPACK.value
@@ -176,7 +177,7 @@ class StreamTransport:
                 )
             if not opening.cancelled() and opening.result() is None:
                 return None
-        raise ClientClosedError("the transport of this client is closed")
+        raise client_closed()
 
     def _taking(self, endpoint: str, request: Request) -> Connection | None:
         """Return one of the connections to ``endpoint`` that has room."""
