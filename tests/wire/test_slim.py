@@ -11,6 +11,7 @@ import pytest
 
 from coordinator.config import HttpConfig
 from coordinator.wire.arrival import Speaker
+from coordinator.wire.http import full_door
 from coordinator.wire.http.server import HttpServer
 from tests.wire.raw_connection import Wire
 from tests.wire.serving import Api, serving
@@ -103,9 +104,11 @@ OTHERS: dict[str, bytes] = {
 
 async def opened(server: HttpServer) -> Speaker:
     """Return who speaks whole HTTP, loaded now."""
-    found: asyncio.Future[Speaker] = asyncio.get_running_loop().create_future()
+    found: asyncio.Future[Speaker | None] = asyncio.get_running_loop().create_future()
     server._full.ask(found.set_result)
-    return await found
+    speaker = await found
+    assert speaker is not None
+    return speaker
 
 
 @asynccontextmanager
@@ -201,6 +204,22 @@ async def test_the_connection_of_a_last_request_is_closed() -> None:
         assert answered.startswith(b"HTTP/1.1 200 OK")
         assert b"Connection: close\r\n" in answered
         assert api.server._full.speaker is None
+
+
+async def test_a_connection_ends_that_aiohttp_cannot_be_loaded_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The member goes on, and tries again for the next."""
+    async with serving() as api:
+        with monkeypatch.context() as broken:
+            broken.setattr(full_door, "_APP", "coordinator.wire.http.none")
+            wire = await Wire.to(api.server)
+            await wire.send(OTHERS["a page"])
+            assert await wire.rest() == b""
+        wire = await Wire.to(api.server)
+        await wire.send(OTHERS["a page"])
+
+        assert (await wire.response())[0] == 200
 
 
 async def test_a_client_that_asks_nothing_is_let_go() -> None:

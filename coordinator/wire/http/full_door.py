@@ -8,6 +8,7 @@ loaded in a thread: the loop goes on, and who needs it waits.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ from coordinator.wire.routes.answering import Answering
 if TYPE_CHECKING:
     from aiohttp import web
 
+logger = logging.getLogger("coordinator.http")
+
 _APP = "coordinator.wire.http.app"
 
 
@@ -32,18 +35,27 @@ class FullDoor:
         self._admission = admission
         self._names = names
         self._opening: asyncio.Task[None] | None = None
-        self._waiting: list[Callable[[Speaker], None]] = []
+        self._waiting: list[Callable[[Speaker | None], None]] = []
         self._runner: web.AppRunner | None = None
         self.speaker: Speaker | None = None
         """Makes who goes on with a connection; None until it is loaded."""
 
-    def ask(self, go_on: Callable[[Speaker], None]) -> None:
-        """Call ``go_on`` with the speaker, once it is there."""
+    def ask(self, go_on: Callable[[Speaker | None], None]) -> None:
+        """Call ``go_on`` with the speaker, once it is there; with None if it cannot be loaded."""
         self._waiting.append(go_on)
         if self._opening is None:
             self._opening = asyncio.create_task(self._open(), name="load the HTTP door")
 
     async def _open(self) -> None:
+        try:
+            self.speaker = await self._loaded()
+        except Exception:
+            logger.exception("aiohttp could not be loaded; the next connection tries again")
+            self._opening = None
+        waiting, self._waiting = self._waiting, []
+        in_turns(waiting, lambda go_on: go_on(self.speaker))
+
+    async def _loaded(self) -> Speaker:
         await asyncio.to_thread(import_module, _APP)
         from aiohttp import web
 
@@ -62,9 +74,7 @@ class FullDoor:
         def speaker(place: Place, at: float) -> HttpConnection:
             return HttpConnection(manager, self._admission, place, at, loop=loop)
 
-        self.speaker = speaker
-        waiting, self._waiting = self._waiting, []
-        in_turns(waiting, lambda go_on: go_on(speaker))
+        return speaker
 
     def abort(self) -> None:
         """Break all connections that speak it."""

@@ -357,7 +357,10 @@ class SlimConnection(asyncio.Protocol):
             transport.pause_reading()
         full.ask(self._go_on)
 
-    def _go_on(self, speaker: Speaker) -> None:
+    def _go_on(self, speaker: Speaker | None) -> None:
+        if speaker is None:
+            self.abort()
+            return
         transport, self._transport = self._transport, None
         if transport is None:
             return  # it was lost meanwhile
