@@ -11,6 +11,8 @@ from __future__ import annotations
 import signal
 from typing import Any
 
+from msgspec.structs import replace
+
 from coordinator.cli.main import main
 from coordinator.state.machine import StateMachine
 
@@ -30,7 +32,7 @@ def _rot(_number: int, _frame: object) -> None:
     for machine in _machines:
         znodes = machine._tree._znodes
         if PATH in znodes:
-            znodes[PATH] = znodes[PATH]._replace(data=ROTTEN)
+            znodes[PATH] = replace(znodes[PATH], data=ROTTEN)
 
 
 if __name__ == "__main__":
