@@ -143,8 +143,17 @@ def _decode_opening_enter(row: Row) -> Enter:
 
 
 def _entering(row: Row, opening: OpenSession | None) -> Enter:
-    values = (texts_of(row[1]), row[2], kind_of_number(row[3]), *row[4:], opening)
-    return tuple.__new__(Enter, values)
+    (
+        _, directories, prefix, kind, session_id, data, owner, is_try, lock_delay_ms, max_hold_ms,
+        size,
+    ) = row  # fmt: skip
+    return tuple.__new__(
+        Enter,
+        (
+            texts_of(directories), prefix, kind_of_number(kind), session_id, data, owner, is_try,
+            lock_delay_ms, max_hold_ms, size, opening,
+        ),
+    )  # fmt: skip
 
 
 _plain_opening_shape: Final = shape("session", STR, INT, STR)

@@ -64,7 +64,7 @@ class Record:
                     version=each.version,
                     czxid=each.czxid,
                     mzxid=each.mzxid,
-                    mtime_ms=each.mtime_ms,
+                    mtime_ms=each.ctime_ms if each.writes is None else each.writes.mtime_ms,
                     ephemeral_owner=each.ephemeral_owner,
                 )
                 for path, each in znodes.items()

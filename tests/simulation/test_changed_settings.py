@@ -13,7 +13,7 @@ JUDGED = ("equal outcomes", "equal digests", "one log", "one release", "one lead
 
 LONG = "change_limits"
 """A world of these takes as long as those of all others together."""
-FEW_GRANTS = 18
+FEW_GRANTS = 28
 """A seed in which one command grants to one."""
 
 
