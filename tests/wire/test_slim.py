@@ -98,6 +98,9 @@ OTHERS: dict[str, bytes] = {
     "no route": request(b"GET /v1/tree-", headers=HOST),
     "a page": request(b"GET /openapi.json", headers=HOST),
     "an upgrade": request(b"GET /v1/tree/a", headers=HOST + b"Connection: Upgrade\r\n"),
+    "lines, in capitals": request(
+        b"GET /v1/watch?nonsense", headers=HOST + b"Accept: application/X-NDJSON\r\n"
+    ),
     "a head": request(b"HEAD /v1/tree/a", headers=HOST),
 }  # fmt: skip
 

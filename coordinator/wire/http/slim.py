@@ -332,7 +332,7 @@ class SlimConnection(asyncio.Protocol):
             len(headers) == len(lines) - 1
             and _LEFT_TO_AIOHTTP.isdisjoint(headers)
             and headers.get("connection", "") in _CONNECTION
-            and "stream" not in (accept := headers.get("accept", ""))
+            and "stream" not in (accept := headers.get("accept", "").lower())
             and "ndjson" not in accept
             and self._door.knows(headers.get("host", ""))
         )

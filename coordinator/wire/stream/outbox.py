@@ -80,7 +80,7 @@ class Outbox:
         if self._transport is None or self._transport.is_closing():
             return
         if self._longest:
-            self._unsent_max = UNSENT_BYTES_MAX + self._longest
+            self._unsent_max = max(self._unsent_max, UNSENT_BYTES_MAX + self._longest)
             self._longest = 0
         self._transport.write(sent)
         if self.is_paused and self.unsent_bytes() > self._unsent_max:

@@ -88,3 +88,15 @@ async def test_answers_that_nobody_takes_cut_their_client_off() -> None:
 
     assert transport.is_broken
     outbox.close()
+
+
+async def test_a_short_answer_takes_no_leave_from_a_long_one_that_waits() -> None:
+    """Its client still reads the long one."""
+    outbox, transport = opened({1, 2})
+    answer(outbox, UNSENT_BYTES_MAX + 4_000_000)
+    outbox.flush()
+    answer(outbox, 5_000)
+    outbox.flush()
+
+    assert not transport.is_broken
+    outbox.close()
