@@ -54,14 +54,26 @@ def contenders(client: AsyncClient, name: str, **options: Any) -> dict[str, Any]
     }
 
 
+async def queues_of(client: AsyncClient, prefix: str) -> list[str]:
+    """Return the paths of the queues whose names begin so."""
+    return [
+        queue
+        for root in ("/locks", "/elections")
+        for queue in await children_of(client, root)
+        if queue.startswith(f"{root}/{prefix}")
+    ]
+
+
 async def all_standing(client: AsyncClient, prefix: str) -> list[str]:
     """Return who stands in the queues whose names begin so."""
-    found: list[str] = []
-    for root in ("/locks", "/elections"):
-        for queue in await children_of(client, root):
-            if queue.startswith(f"{root}/{prefix}"):
-                found += await children_of(client, queue)
-    return found
+    queues = await queues_of(client, prefix)
+    return [each for queue in queues for each in await children_of(client, queue)]
+
+
+async def last_changes(client: AsyncClient, prefix: str) -> dict[str, int]:
+    """Return the zxid at which somebody last came to, or left, each queue whose name begins so."""
+    found = {each: await client.exists(each) for each in await queues_of(client, prefix)}
+    return {path: stat.pzxid for path, stat in found.items() if stat is not None}
 
 
 async def take(contender: Any) -> Any:
@@ -327,18 +339,15 @@ async def test_tries_of_all_kinds_answer_at_once_and_leave_nothing(
 ) -> None:
     """timeout=0 behind holders, many at once: not had, and none of them ever stood in a queue.
 
-    So none can have waited there; the zxid says it, on a machine as slow as may be. Nothing else
-    happens: the sessions that earlier tests left have ended."""
+    So none can have waited there; the zxid of each queue's last change says it, on a machine as
+    slow as may be."""
     async with client_of(cluster) as client, client_of(cluster) as other:
-        async with asyncio.timeout(60):
-            while await client.sessions():  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
         held = [each for name, each in contenders(client, "tried").items() if name != "read"]
         for each in held:
             await take(each)
         await other.session()
         before = await all_standing(client, "tried")
-        zxid = (await client.lock("tried-lock")).zxid
+        changed = await last_changes(client, "tried")
 
         async def attempt(each: Any) -> str:
             try:
@@ -352,13 +361,14 @@ async def test_tries_of_all_kinds_answer_at_once_and_leave_nothing(
               for each in contenders(other, "tried", timeout=0).values())
         )  # fmt: skip
         after = await all_standing(client, "tried")
-        zxid_after = (await client.lock("tried-lock")).zxid
+        changed_after = await last_changes(client, "tried")
         for each in held:
             await give_back(each)
 
     assert set(answer) == {"not had"}
     assert after == before
-    assert zxid_after == zxid
+    assert len(changed) >= len(held)
+    assert changed_after == changed
 
 
 # --- why-lost
