@@ -122,9 +122,13 @@ class Every:
             self._timer = None
 
     def go_on(self) -> None:
-        """Go on, in step with the times before."""
+        """Go on at the next time in step with those before: when it was needed before the pause
+        says nothing of now."""
         if self._timer is None:
-            self._set(self._timers.clock.monotonic_ms())
+            now_ms = self._timers.clock.monotonic_ms()
+            early = (self._due_ms - now_ms - 1) // self._interval_ms
+            self._due_ms -= max(early, 0) * self._interval_ms
+            self._set(now_ms)
 
     def need_by(self, at_ms: int) -> None:
         """Call it at the first time in step from ``at_ms`` on, if it said that it is needed later.

@@ -121,6 +121,23 @@ async def test_a_new_leader_starts_every_lease_in_full() -> None:
         assert not await is_open(world, session_id)
 
 
+async def test_a_leader_without_sessions_looks_at_those_of_its_next_leadership() -> None:
+    """As if it had never been told that there is nothing to look at; it did not stall."""
+    async with cluster() as world:
+        await world.advance(1_000)
+        world.elect("2")
+        session_id = await opened(world)
+        await world.advance(1_000)
+        world.elect("1")
+
+        await world.advance(1_900)
+        assert await is_open(world, session_id)
+        await world.advance(200)
+
+        assert not await is_open(world, session_id)
+        assert counted(world.leader, "lease_restarts_total") == 0
+
+
 async def test_a_former_leader_expires_nothing() -> None:
     """Whoever stepped down drops its leases; only the present leader proposes."""
     async with cluster() as world:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from coordinator.config import Config, MemberLimits
 from coordinator.errors import NoSpaceError
 from coordinator.raft.engine import Applied
@@ -74,6 +76,23 @@ async def test_a_new_leader_counts_a_ttl_from_when_it_first_saw_the_znode() -> N
         await world.advance(600)
 
         assert await names(world) == ()
+
+
+@pytest.mark.parametrize("has_far_one", [True, False])
+async def test_a_leader_reaps_also_in_its_second_leadership(has_far_one: bool) -> None:
+    """What was due in the first one, in an hour or nothing at all, says nothing of the second."""
+    async with cluster(config=CONFIG) as world:
+        if has_far_one:
+            await write(world, Create("/far", mode=CreateMode.TTL, ttl_ms=3_600_000))
+        await world.advance(1_000)
+        world.elect("2")
+        await world.advance(1_000)
+        world.elect("1")
+        await write(world, Create("/t", mode=CreateMode.TTL, ttl_ms=500))
+
+        await world.advance(500 + 2 * LOOK_EVERY_MS)
+
+        assert await names(world) == (("far",) if has_far_one else ())
 
 
 async def test_a_reap_names_what_was_seen_and_the_term() -> None:

@@ -147,6 +147,28 @@ async def test_a_period_is_paused_and_goes_on_in_step_and_may_say_when_it_is_nee
     assert seen == [100, 200, 500, 800, 900, 1_000]
 
 
+async def test_a_period_that_goes_on_forgets_when_it_was_needed_before_its_pause() -> None:
+    """Another leadership has other work: it is asked at the next time in step."""
+    clock, seen = ManualClock(), list[int]()
+    timers = Timers(clock)
+
+    def called(now_ms: int) -> int:
+        seen.append(now_ms)
+        return now_ms + NOT_BEFORE_LONG_MS
+
+    period = timers.every(100, called)
+    for until_ms in range(10, 1_001, 10):
+        clock.advance(10)
+        timers.tick(clock.monotonic_ms())
+        if until_ms in (230, 500, 900):
+            period.pause()
+        if until_ms in (430, 500, 900):
+            period.go_on()
+    timers.close()
+
+    assert seen == [100, 500, 600, 1_000]
+
+
 async def test_a_period_is_called_earlier_if_it_is_needed_and_never_later() -> None:
     """In step with the times before, or at once; not while it is paused."""
     clock, seen = ManualClock(), list[int]()
