@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from coordinator.errors import BadArgumentsError, CoordinatorError, NoLeaderError
 from coordinator.service.context import MemberContext
 from coordinator.service.state_slices import StateSlices
+from coordinator.service.timers import NeedBy, never_mind
 from coordinator.state.packing import pack, unpack
 from coordinator.state.slices import (
     DIGEST_BYTES_MAX,
@@ -169,6 +170,7 @@ class Divergence:
         """Slices of this round by now, and of the whole of the last one; 0: not known yet."""
         self._doubts: dict[Cursor, int] = {}
         """Since when the comparison of a slice has been undecided."""
+        self.need_look_by: NeedBy = never_mind
         context.engine.on_request(DIGEST_KIND, self._on_digest_request, is_alone=True)
         context.engine.on_request(VERDICT_KIND, self._on_verdict_request)
 
@@ -283,13 +285,17 @@ class Divergence:
         else:
             self._cursor = own.following
 
+    def _compare_again(self, cursor: Cursor) -> None:
+        self._again[cursor] = None
+        self.need_look_by(self._clock.monotonic_ms())
+
     def _note_missed(self, place: SlicePlace, missed_count: int) -> None:
         """Ask again for a slice whose index some members had passed."""
         if missed_count:
             self._metrics.slices_missed.inc(missed_count)
         if missed_count and self._missed_count < MISSED_AGAIN_MAX:
             self._missed_count += 1
-            self._again[place.cursor] = None
+            self._compare_again(place.cursor)
         else:
             self._missed_count = 0
 
@@ -317,7 +323,7 @@ class Divergence:
             now_ms = self._clock.monotonic_ms()
             since_ms = self._doubts.setdefault(cursor, now_ms)
             if 2 * len(verdict.digests) <= member_count or now_ms - since_ms < DOUBT_MS:
-                self._again[cursor] = None  # others may answer then
+                self._compare_again(cursor)  # others may answer then
                 return
         own = verdict.digests[self._engine.member_id]
         if comparison is not Comparison.DIFFERENT or own == common:

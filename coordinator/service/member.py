@@ -211,7 +211,9 @@ class Member:
             every(audit_trail.LOOK_EVERY_MS, self._audit_trail.look)
         reaps = every(REAP_LOOK_EVERY_MS, self._reaper.look)
         self._reaper.need_look_by = reaps.need_by
-        self._while_leading = (leases, every(SLICE_EVERY_MS, self._divergence.look), reaps)
+        slices = every(SLICE_EVERY_MS, self._divergence.look)
+        self._divergence.need_look_by = slices.need_by
+        self._while_leading = (leases, slices, reaps)
         self._tick_as_led()
 
     async def stop(self) -> None:

@@ -19,7 +19,7 @@ from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 from coordinator.state.packing import pack
 from coordinator.state.slices import BYTES_MAX, FORMAT
-from tests.service.fake_cluster import World, cluster, counted, soon
+from tests.service.fake_cluster import STEP_MS, World, cluster, counted, soon
 
 FOUND_WITHIN_MS = 10_000
 
@@ -340,6 +340,23 @@ async def test_two_of_three_that_differ_wait_for_the_third() -> None:
         znode_data(machine_of(world, "2"))
         await world.advance(FOUND_WITHIN_MS)
         assert [key for key, engine in world.engines.items() if engine.halted] == ["1", "2"]
+
+
+async def test_a_doubt_that_comes_late_is_looked_into_at_once() -> None:
+    """Also while nothing is written, when the next round has time."""
+    async with cluster(3) as world:
+        await filled(world)
+        world.fault = lambda _from, to, kind: "frozen" if to == "3" else None
+        znode_data(machine_of(world, "2"))
+        for _ in range(FOUND_WITHIN_MS // STEP_MS):
+            await world.advance(STEP_MS)
+            if counted(world.leader, "state_slices_different_total"):
+                break
+
+        world.fault = lambda _from, _to, _kind: None
+        await world.advance(3 * STEP_MS)
+
+        assert [key for key, engine in world.engines.items() if engine.halted] == ["2"]
 
 
 async def test_a_member_that_is_behind_answers_for_the_index_it_was_asked() -> None:
