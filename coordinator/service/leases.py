@@ -200,6 +200,8 @@ class Leases:
     def _end_start(self) -> None:
         self._starting = None
         self._metrics.leases.set(len(self._deadlines))
+        if self._heap:
+            self.need_tick_by(self._heap[0][0])
         if self._owes_start:
             self._start_all()
 

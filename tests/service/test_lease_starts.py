@@ -46,6 +46,18 @@ async def test_few_leases_are_there_at_once(monkeypatch: pytest.MonkeyPatch, cou
     assert room.metric("leases") == count
 
 
+async def test_a_short_lease_of_the_last_slice_is_looked_at_in_time(room: Room) -> None:
+    """A tick before it started has named a later time."""
+    asked: list[int] = []
+    room.leases.need_tick_by = asked.append
+    room.open("short", timeout_ms=1)
+
+    room.leases.start(TERM)
+    await turns()
+
+    assert asked == [room.clock.now_ms + 1]
+
+
 async def test_all_leases_start_two_at_a_time_and_end_once(room: Room) -> None:
     """In the order of the sessions; no end is proposed before all have started."""
     room.leases.start(TERM)
