@@ -25,6 +25,8 @@ LEADER_WITHIN_MS = 5_000
 _TRY_AGAIN_S = 0.02
 _CONTACT_MS = 100
 """So long after contact it is not looked for again."""
+_LED_HERE_MS = 1_000
+"""How often a leader looks whether it is in contact: nobody tells it when it loses its quorum."""
 
 
 class LongWait(Protocol):
@@ -72,9 +74,11 @@ class Leadership:
 
     def on_role_change(self, role: Role, term: int) -> None:
         """Note the role of this member, and wake those who wait for a leader."""
-        self._role = role
+        led_here, self._role = self.is_leader, role
         self._term = term
-        self._note_whether_led()
+        if role is Role.LEADER:
+            self.need_observing_by(self._clock.monotonic_ms() + _LED_HERE_MS)
+        self._note_whether_led(led_here=led_here)
         self._wake()
 
     def on_leader_change(self, _leader_id: str | None, _term: int) -> None:
@@ -127,14 +131,14 @@ class Leadership:
             f"member {self._engine.member_id} knew no leader for {LEADER_WITHIN_MS} ms; {then}"
         )
 
-    def _note_whether_led(self) -> None:
+    def _note_whether_led(self, *, led_here: bool = False) -> None:
         if self.known_leader() is not None:
             self._unled_ms = None
         elif self._unled_ms is None:
             self._unled_ms = now_ms = self._clock.monotonic_ms()
             self.need_observing_by(now_ms)
-            if self._contact_ms is not None:
-                self.note_contact()  # it was lost now
+            if self._contact_ms is not None and not led_here:
+                self.note_contact()  # it was lost now; a leader steps down later than that
 
     def _send_away(self, now_ms: int) -> None:
         last_ms = now_ms - LEADER_WITHIN_MS
@@ -166,7 +170,9 @@ class Leadership:
             self.note_contact()
         self._note_whether_led()
         self._send_away(now_ms)
-        return now_ms + NOT_BEFORE_LONG_MS if self._unled_ms is None else None
+        if self._unled_ms is not None:
+            return None
+        return now_ms + (_LED_HERE_MS if self.is_leader else NOT_BEFORE_LONG_MS)
 
     def contact_age_ms(self) -> int | None:
         """Return how long ago there was contact, None if there never was."""

@@ -51,6 +51,23 @@ async def test_a_stale_read_answers_at_once_with_its_age() -> None:
         assert (reply.value[0], reply.zxid, reply.age_ms) == (b"old", 1, 3_000)
 
 
+async def test_a_leader_that_lost_its_quorum_counts_from_then_on() -> None:
+    """Within a second, and not from when it stepped down for that."""
+    async with cluster() as world:
+        await write(world, "/a")
+        await world.advance(5_500)
+        member, ages = world.leader, list[int]()
+        world.has_quorum = False
+        for _ in range(2):
+            await world.advance(1_500)
+            ages.append((await soon(member.get("/a", STALE, world.deadline()))).age_ms or 0)
+            if world.leader_id is not None:
+                world.elect(None)
+
+        assert 1_500 <= ages[0] <= 2_500
+        assert ages[1] == ages[0] + 1_500
+
+
 async def test_a_stale_read_on_a_ready_leader_has_no_age() -> None:
     """It has just been confirmed."""
     async with cluster() as world:
