@@ -23,6 +23,11 @@ _LOOK_S = 0.5
 _here = threading.local()
 
 
+def is_in_main_thread() -> bool:
+    """Whether this is the thread in which Python runs signal handlers."""
+    return threading.get_ident() == threading.main_thread().ident
+
+
 class DeputyCall:
     """One call: what runs it puts there what came of it."""
 

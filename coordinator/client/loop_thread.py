@@ -23,7 +23,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context
 from typing import Any, TypeAlias, TypeVar
 
-from coordinator.client.deputy import Deputy, DeputyCall
+from coordinator.client.deputy import Deputy, DeputyCall, is_in_main_thread
 from coordinator.client.light_event import LightEvent
 from coordinator.client.locks.owner import context_of_caller
 from coordinator.client.transport import client_closed
@@ -83,7 +83,7 @@ class LoopThread:
     ) -> T:
         """Run ``work`` in this thread, and from its ``await home.enter()`` on in the loop."""
         self.refuse(work)
-        if threading.get_ident() == threading.main_thread().ident:
+        if is_in_main_thread():
             if self._deputy.is_busy:
                 return self._run(work, undo, context_of_caller())
             return self._by_deputy(work, undo)

@@ -2,10 +2,11 @@
 
 A caller puts its frame behind those of others and sends what is there, unless another thread is
 sending just now and will send it too; then it sleeps on a lock of its own, which the reading thread
-opens when the answer is there. One that is alone reads its answer itself (``reading_turn``).
+opens when the answer is there. One that is alone reads its answer itself, but in the main thread
+(``reading_turn``).
 
 1. An interrupt (Ctrl-C) within a send may leave half a frame behind, so it ends the connection; so
-   does one while the caller reads.
+   does what stops a caller while it reads.
 2. No caller waits long for a socket that takes nothing: it leaves the rest to a thread made for
    that, and waits for its answer, or its deadline. A server that takes nothing is taken for dead.
 3. A caller whose deadline passes asks whether the server is there (PING); so does one that waits
@@ -21,7 +22,7 @@ import ssl
 import threading
 from collections.abc import Callable
 
-from coordinator.client.deputy import wait_cancellably
+from coordinator.client.deputy import is_in_main_thread, wait_cancellably
 from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
 from coordinator.client.stream.patience import PROOF_MS, QUIET_MS, SILENCE_MS_MAX
@@ -157,12 +158,13 @@ class BlockingConnection:
 
     def ask(self, request: Request, timeout_ms: int) -> Response:
         """Send ``request`` and wait for its whole response."""
-        waiter, number = AnswerWaiter(), 0
+        waiter, number, began_ms = AnswerWaiter(), 0, self._clock.monotonic_ms()
         try:
             number = self._begin(request, waiter, timeout_ms)
-            timeout_ms -= self._send(timeout_ms)
-            timeout_ms -= self._read_alone(waiter)
-            is_answered = waiter.lock.acquire(timeout=max(0, timeout_ms) / 1000)
+            self._send(timeout_ms)
+            self._read_alone(waiter, began_ms)
+            left_ms = began_ms + timeout_ms - self._clock.monotonic_ms()
+            is_answered = waiter.lock.acquire(timeout=max(0, left_ms) / 1000)
         except BaseException:
             self._turn.end(waiter)
             self.give_up(number)
@@ -181,13 +183,13 @@ class BlockingConnection:
         with self._guard:
             self._line_streams += 1
         try:
-            until_ms = self._clock.monotonic_ms() + timeout_ms
+            began_ms = self._clock.monotonic_ms()
             lines.number = self._begin(request, lines, timeout_ms)
             self._send(timeout_ms)
-            self._read_alone(lines)
+            self._read_alone(lines, began_ms)
             while not lines.has_begun:
                 lines.check_begun()
-                if (left_ms := until_ms - self._clock.monotonic_ms()) <= 0:
+                if (left_ms := began_ms + timeout_ms - self._clock.monotonic_ms()) <= 0:
                     self._late(lines.number, timeout_ms)
                     raise self._no_answer(timeout_ms)
                 wait_cancellably(lines.wait, lines.ring, left_ms / 1000)
@@ -237,18 +239,18 @@ class BlockingConnection:
     # --- out
 
     def _begin(self, request: Request, waiter: Waiter, timeout_ms: int) -> int:
+        may_read = timeout_ms > 2 * ALONE_MS and not is_in_main_thread()
         with self._guard:
             if self.conversation.is_over:
                 message = f"{self.endpoint}: the connection has ended; nothing was sent"
                 raise UnavailableError(message, endpoint=self.endpoint)
-            may_read = timeout_ms > 2 * ALONE_MS  # it may be late by as much
             self._turn.begin(waiter, may_read)
             return self.conversation.ask(request, waiter)
 
-    def _send(self, limit_ms: int) -> int:
+    def _send(self, limit_ms: int) -> None:
         """Send what there is, unless it is being sent: who sends looks again afterwards.
 
-        Waits up to ``limit_ms``, and never for long; returns for how long it has.
+        Waits up to ``limit_ms``, and never for long.
         """
         writer = self.conversation.writer
         waited_ms = 0
@@ -263,10 +265,12 @@ class BlockingConnection:
         except BaseException:
             self.close("the program was interrupted while it sent a request")
             raise
-        return waited_ms
 
     def _push(self, data: bytes | bytearray, limit_ms: int) -> int:
-        """Send ``data``, or leave the rest of it to a thread; who sends is let go in the end."""
+        """Send ``data``, or leave the rest of it to a thread; who sends is let go in the end.
+
+        Returns for how long it has waited.
+        """
         try:
             data = self._bytes.sealed(data)
             sent = self._socket.send(data, _DONT_WAIT)
@@ -329,20 +333,21 @@ class BlockingConnection:
 
     # --- in
 
-    def _read_alone(self, waiter: AnswerWaiter | BlockingLines) -> int:
-        """Read until ``waiter`` is answered, if it is its turn; return for how long it has."""
+    def _read_alone(self, waiter: AnswerWaiter | BlockingLines, began_ms: int) -> None:
+        """Read until ``waiter``, whose call began at ``began_ms``, is answered, if it is its turn.
+
+        The last read begins within ``ALONE_MS`` and takes no longer: no deadline is passed.
+        """
         if not self._turn.is_of(waiter):
-            return 0
-        began_ms = now_ms = self._clock.monotonic_ms()
+            return
+        until_ms = began_ms + ALONE_MS
         try:
-            while not waiter.is_answered and now_ms - began_ms < ALONE_MS:
+            while not waiter.is_answered and self._clock.monotonic_ms() < until_ms:
                 self._read_once()
-                now_ms = self._clock.monotonic_ms()
         except BaseException:
-            self.close("the program was interrupted while it read an answer")
+            self.close("a caller was stopped while it read an answer")
             raise
         self._turn.end(waiter)
-        return now_ms - began_ms
 
     def _read(self) -> None:
         try:
@@ -361,7 +366,7 @@ class BlockingConnection:
             elif turn.may_leave():
                 look_up_after(self._socket, ALONE_MS)
                 if turn.leave() and not turn.wait():
-                    self.close("the program was interrupted while it read an answer")
+                    self.close("a caller was stopped while it read an answer")
                 look_up_after(self._socket, _TICK_MS)
 
     def _read_once(self) -> bool:

@@ -5,10 +5,12 @@ each request of a program that sends one at a time.
 
 1. The thread leaves the reading to callers when nothing was under way after each of several
    answers, and goes on when no caller has come for ``AWAY_S``, or one asks it to: at once if it
-   may not read itself, as one with a short deadline.
+   may not read itself, as the main thread or one with a short deadline.
 2. A caller reads if its request is the only one under way, and for a moment (``ALONE_MS``). If it
    has no answer then, or others wait, it asks the thread to go on.
-3. Who stops reading looks whether a request is under way, under the guard under which requests
+3. The main thread never reads. A signal handler runs there between any two steps, also within a
+   read, and may use the client itself: what it asks must be read while its caller stands still.
+4. Who stops reading looks whether a request is under way, under the guard under which requests
    begin: so no answer is waited for that nobody reads.
 """
 
@@ -21,7 +23,7 @@ ALONE_MS = 50
 """For how long a caller reads; the socket looks up as often."""
 AWAY_S = 0.05
 _GONE_S = 5.0
-"""A caller that has read for so long was interrupted, and does not say so any more."""
+"""A caller that has read for so long was stopped, and does not say so any more."""
 _ALONE_ANSWERS_MIN = 4
 
 
@@ -37,7 +39,7 @@ class ReadingTurn:
         self._is_away = False
         """Whether the thread does not read."""
         self._alone = 0
-        """After how many answers in a row nothing was under way."""
+        """After how many answers in a row, to callers that may read, nothing was under way."""
         self._is_over = False
         self._bell = threading.Lock()
         """Open when the thread is to look."""
@@ -48,6 +50,8 @@ class ReadingTurn:
     def begin(self, caller: object, may_read: bool) -> None:
         """Let ``caller`` read, whose request begins now, if it may and is the only one, else its
         thread, unless another caller reads; under the guard."""
+        if not may_read:
+            self._alone = 0
         if not self._is_away or self._caller is not None:
             return
         if may_read and not self._waiting:

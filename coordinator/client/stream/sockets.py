@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import ssl
@@ -76,8 +77,16 @@ def prepare(connected: socket.socket) -> None:
 
 
 def look_up_after(connected: socket.socket, ms: int) -> None:
-    """Let a read of a socket to which nothing comes end after ``ms``."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time_value(ms))
+    """Let a read of a socket to which nothing comes end after ``ms``.
+
+    Some systems refuse this, as macOS does, for a socket that was shut down: a read of it ends at
+    once, and says why.
+    """
+    try:
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _time_value(ms))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
 
 
 def _time_value(ms: int) -> bytes:
