@@ -180,9 +180,11 @@ class Delivery(EndedByWith[ClientT]):
 
     # --- with
 
+    @property
+    def _is_over(self) -> bool:
+        return self._is_settled or self._going_on is not None
+
     async def _end(self, error: BaseException | None) -> None:
-        if self._is_settled or self._going_on is not None:
-            return
         try:
             if error is None:
                 is_ours = await self._ack()

@@ -14,6 +14,11 @@ class EndedByWith(Generic[ClientT]):
 
     client: ClientT
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether there is nothing to end any more."""
+        return False
+
     async def _end(self, error: BaseException | None) -> None:
         """End it; ``error`` is what the body raised."""
         raise NotImplementedError
@@ -24,11 +29,13 @@ class EndedByWith(Generic[ClientT]):
 
     def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
         assert isinstance(self.client, Client), "as it was entered"
-        self.client.call(self._end(error))
+        if not self._is_over:
+            self.client.call(self._end(error))
 
     async def __aenter__(self) -> Self:
         expect_client(self.client, AsyncClient, "async with")
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
-        await self._end(error)
+        if not self._is_over:
+            await self._end(error)

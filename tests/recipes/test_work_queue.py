@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
+from contextlib import nullcontext
 
 import pytest
 
@@ -57,6 +58,22 @@ def test_threads_put_and_take() -> None:
         assert queue.take() is None
         assert queue.stats().ready == 0
         later.join()
+
+
+@pytest.mark.parametrize("error", [None, KeyError("mine")], ids=["body ends", "body fails"])
+def test_a_settled_delivery_asks_nothing_at_the_end_of_with(error: KeyError | None) -> None:
+    """What is acknowledged is done, though the client is closed before the body ends."""
+    with serving() as url, connect(url) as client, connect(url) as other:
+        queue = WorkQueue(client, "mails")
+        queue.put(b"first")
+        delivery = queue.take()
+        assert delivery is not None
+        with nullcontext() if error is None else pytest.raises(KeyError), delivery:
+            assert delivery.ack()
+            client.close()
+            if error is not None:
+                raise error
+        assert WorkQueue(other, "mails").stats().ready == 0
 
 
 @in_memory
