@@ -110,7 +110,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
             TooManyRetriesError: after ``max_retries`` conflicts; this call changed nothing.
             NoNodeError, and all else that ``set`` raises but BadVersionError.
         """
-        return await updated(self, path, change, max_retries, if_held)
+        return await updated(self, self.wait, path, change, max_retries, if_held)
 
     def retry_delay_ms(self, failures: int) -> int:
         """Return how long to wait after so many failures, as the policy of ``connect`` says."""

@@ -241,6 +241,8 @@ class Client:
     locks = _collected(AsyncClient.locks)
     grants = _collected(AsyncClient.grants)
 
+    _wait = _blocking(AsyncClient.wait)
+
     def update(
         self,
         path: str,
@@ -254,7 +256,7 @@ class Client:
         Raises:
             TooManyRetriesError, and all else that ``AsyncClient.update`` raises.
         """
-        return run_here(updated(self, path, change, max_retries, if_held))
+        return run_here(updated(self, self._wait, path, change, max_retries, if_held))
 
     def watch(
         self,

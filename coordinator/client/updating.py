@@ -13,12 +13,16 @@ from coordinator.model.znodes import Written, Znode
 
 async def updated(
     client: Any,
+    wait: Callable[[int], Any],
     path: str,
     change: Callable[[bytes], bytes],
     max_retries: int,
     if_held: Conditions,
 ) -> Written:
-    """Write ``change(data)``, which is computed in the caller's thread; see ``update``."""
+    """Write ``change(data)``, which is computed in the caller's thread; see ``update``.
+
+    ``wait`` is how this client waits for so many milliseconds.
+    """
     failures = 0
     while True:
         znode: Znode = await settled(client.get(path))
@@ -38,5 +42,4 @@ async def updated(
                 ) from error
         else:
             return written
-        core = client.core
-        await settled(client.call(core.wait(core.retry_delay_ms(failures))))
+        await settled(wait(client.core.retry_delay_ms(failures)))

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -73,6 +74,32 @@ def test_a_call_of_a_thread_renews_the_session_of_the_loop() -> None:
         client.exists("/")
 
         assert session._lease.sent_ms >= sent_ms
+
+
+def test_an_update_pauses_in_its_thread() -> None:
+    """Between its tries it waits for no event loop, which may be busy or about to end."""
+    with serving() as url, connect(url, transport="stream") as client:
+        client.create("/a", b"0")
+        is_busy, is_over = threading.Event(), threading.Event()
+
+        async def busy() -> None:
+            is_busy.set()
+            assert is_over.wait(60)
+
+        def change(data: bytes) -> bytes:
+            if data == b"0":
+                client.set("/a", b"1")
+            return data + b"!"
+
+        with ThreadPoolExecutor(2) as pool:
+            occupied = pool.submit(lambda: client.call(busy()))
+            assert is_busy.wait(10)
+            try:
+                pool.submit(client.update, "/a", change).result(patient(10))
+            finally:
+                is_over.set()
+            occupied.result(10)
+        assert client.get("/a").data == b"1!"
 
 
 def test_answers_go_to_the_threads_that_asked() -> None:
