@@ -28,7 +28,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Generic, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both, run_either, settled
+from coordinator.client import AsyncClient, Client, ClientT, both, returned, run_either, settled
 from coordinator.errors import LockTimeoutError, NoNodeError
 from recipes.changes import until
 from recipes.commit_log import SITE_CHARACTERS_MAX, CommitLog
@@ -178,11 +178,11 @@ class CommitSite(Generic[ClientT]):
         for each in due:
             now = await settled(self._now(each))
             if now is not None and now.is_open:
-                vote = await settled(prepare(now))
+                vote = await returned(self.client, prepare(now))
                 reason = vote if isinstance(vote, str) else ""
                 now = await settled(self.vote(now, vote is True, reason))
             if now is not None and not now.is_open and now.waits_for(self.site):
-                await settled(apply(now))
+                await returned(self.client, apply(now))
                 await settled(self._done(now))
         return len(due)
 

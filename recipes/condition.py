@@ -18,7 +18,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, Conditions, both, run_either, settled
+from coordinator.client import (
+    AsyncClient,
+    Client,
+    ClientT,
+    Conditions,
+    both,
+    returned,
+    run_either,
+    settled,
+)
 from recipes.changes import until
 from recipes.flag import Marked
 from recipes.options import DEFAULT_TIMEOUT_S, FOREVER, Timeout, wait_ms_of
@@ -99,7 +108,7 @@ class Condition(Marked[ClientT]):
     ) -> bool:
         while True:
             seen = await settled(self.last())
-            if await settled(check()):
+            if await returned(self.client, check()):
                 return True
             if not await settled(self.wait(seen, remaining())):
                 return False

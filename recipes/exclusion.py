@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from coordinator.client import AsyncClient, Client, run_either, settled
+from coordinator.client import AsyncClient, Client, returned, run_either
 from coordinator.errors import BadArgumentsError, LockTimeoutError
 from recipes.decorating import decorated
 from recipes.finishing import finishing
@@ -83,7 +83,7 @@ async def _execute(
     client: Client | AsyncClient, key: str, task: Callable[[Any], Any], options: LockOptions
 ) -> Any:
     async with finishing(Lock(client, key, **options)) as grant:
-        return await settled(task(grant))
+        return await returned(client, task(grant))
 
 
 @overload

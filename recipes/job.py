@@ -30,7 +30,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any, Generic, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both, run_either, settled
+from coordinator.client import AsyncClient, Client, ClientT, both, returned, run_either, settled
 from coordinator.errors import CoordinatorError, LockTimeoutError
 from recipes.finishing import finishing
 from recipes.grant import Grant
@@ -161,7 +161,7 @@ class Job(Generic[ClientT]):
                     if run is None:
                         continue
                     try:
-                        result = await settled(work(run))
+                        result = await returned(self.client, work(run))
                     except Exception as error:
                         await settled(self._fail(run, error))
                         raise

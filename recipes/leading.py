@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from coordinator.client import AsyncClient, Client, entered, settled
+from coordinator.client import AsyncClient, Client, entered, returned, settled
 from coordinator.errors import (
     ClientClosedError,
     LockLostError,
@@ -50,7 +50,7 @@ async def lead_again(election: Context[Grant[Any], Any], work: Callable[[Grant[A
                 rests.begun()
                 try:
                     with leadership.interrupting() if is_to_interrupt else nullcontext():
-                        result = await settled(work(leadership))
+                        result = await returned(client, work(leadership))
                 finally:
                     is_final = not leadership.is_lost  # nor released: then it was handed over
                 if is_final:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, Literal, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both, run_either, settled
+from coordinator.client import AsyncClient, Client, ClientT, both, returned, run_either, settled
 from coordinator.errors import (
     BadArgumentsError,
     DataTooLargeError,
@@ -152,7 +152,7 @@ class Once(Generic[ClientT]):
                     return begun
                 attempt, before = begun
                 try:
-                    result = await settled(work(attempt))
+                    result = await returned(self.client, work(attempt))
                 except NotDone:
                     await settled(self._take_back(key, before, grant))
                     raise

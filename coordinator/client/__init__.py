@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from coordinator.client.sync_and_async import both as both
     from coordinator.client.sync_and_async import entered as entered
     from coordinator.client.sync_and_async import expect_client as expect_client
+    from coordinator.client.sync_and_async import returned as returned
     from coordinator.client.sync_and_async import run_either as run_either
     from coordinator.client.sync_client import BlockingStream as BlockingStream
     from coordinator.client.sync_client import Client as Client
@@ -102,6 +103,7 @@ _HOMES = {
         "both",
         "entered",
         "expect_client",
+        "returned",
         "run_either",
     ),
     "coordinator.client.sync_client": ("BlockingStream", "Client"),

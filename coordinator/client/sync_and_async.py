@@ -14,7 +14,7 @@ with ``both``. What a caller gets depends on the client it was made with, and ty
     await Counter(async_client).increment()    # int
 
 What calls a program's own functions in between, which run in the caller's thread, is written once
-with ``run_either``, ``settled`` and ``entered``.
+with ``run_either``, ``settled``, ``returned`` and ``entered``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.settling import run_here
+from coordinator.client.settling import run_here, settled
 from coordinator.client.sync_client import Client
 from coordinator.errors import BadArgumentsError
 
@@ -110,10 +110,18 @@ else:
 def run_either(client: AsyncClient | Client, steps: Coroutine[Any, Any, T]) -> Any:
     """Run ``steps`` here for a Client; return them, to be awaited, for an AsyncClient.
 
-    They await nothing but ``settled`` values and what is ``entered``; so with a Client they wait in
-    the thread that calls, and never suspend.
+    They await nothing but what is ``settled``, ``returned`` or ``entered``; so with a Client they
+    wait in the thread that calls, and never suspend.
     """
     return run_here(steps) if isinstance(client, Client) else steps
+
+
+async def returned(client: AsyncClient | Client, given: Any) -> Any:
+    """Return what a program's function returned; with an AsyncClient, what that comes to.
+
+    With a Client it is the program's, also if it could be awaited.
+    """
+    return given if isinstance(client, Client) else await settled(given)
 
 
 @asynccontextmanager

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import BadArgumentsError, LockLostError, LockTimeoutError
-from recipes import Grant, Lock, exclusive, execute_exclusive, run_exclusive
+from recipes import (
+    Condition,
+    Election,
+    Grant,
+    Job,
+    Lock,
+    Once,
+    exclusive,
+    execute_exclusive,
+    run_exclusive,
+)
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 
@@ -180,5 +191,64 @@ def _stopping() -> None:
     raise StopIteration("nothing left")
 
 
-def _interrupted() -> None:
-    raise KeyboardInterrupt
+async def _stopping_coroutine() -> None:
+    _stopping()
+
+
+def _stopping_generator() -> Iterator[None]:
+    _stopping()
+    yield
+
+
+def _gives_up() -> None:
+    try:
+        _stopping()
+    except StopIteration as stop:
+        raise RuntimeError("mine") from stop
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        (_gives_up, "^mine$"),
+        (lambda: next(_stopping_generator()), "generator raised StopIteration"),
+        (lambda: asyncio.run(_stopping_coroutine()), "coroutine raised StopIteration"),
+    ],
+    ids=["raised", "generator", "coroutine"],
+)
+def test_an_error_that_hides_a_stop_is_not_taken_for_the_stop(
+    work: Callable[[], object], said: str
+) -> None:
+    """A bare StopIteration would end the caller's loop without a word."""
+    with serving() as url, connect(url) as client:
+        with pytest.raises(RuntimeError, match=said):
+            execute_exclusive(client, "daily", lambda grant: work())
+        with pytest.raises(RuntimeError, match=said):
+            exclusive("daily", client=client)(lambda grant: work())()
+        client.create("/daily")
+        with pytest.raises(RuntimeError, match=said):
+            client.update("/daily", lambda data: str(work()).encode())
+
+
+def test_what_a_plain_function_returns_is_its_callers() -> None:
+    """Also something that could be awaited: it is run when the caller says, and where."""
+    with serving() as url, connect(url) as client:
+
+        async def later() -> str:
+            return "later"
+
+        async def of(made: Awaitable[str]) -> str:
+            return await made
+
+        decorated = exclusive("daily", client=client)(lambda grant: later())
+        assert asyncio.run(of(execute_exclusive(client, "daily", lambda grant: later()))) == "later"
+        assert asyncio.run(of(decorated())) == "later"
+        loop = asyncio.new_event_loop()
+        never = loop.create_future()
+        assert Election(client, "daily").run(lambda grant: never) is never
+        assert Condition(client, "daily").wait_for(lambda: never, 1)
+        with pytest.raises(BadArgumentsError, match="done"):  # its result is no JSON value
+            Once(client).run("daily", lambda attempt: never)
+        with pytest.raises(BadArgumentsError, match="done"):
+            Job(client, "daily", every="8760h").run(lambda run: never)
+        loop.close()
