@@ -11,36 +11,37 @@ from coordinator.client import AsyncClient, Client, connect, expect_client, run_
 
 
 def decorated(
+    kind: str,
     task: Callable[..., Any],
     client: Client | AsyncClient | None,
-    title: Callable[..., str],
+    name: Callable[..., str | int],
     steps: Callable[..., Coroutine[Any, Any, Any]],
 ) -> Callable[..., Any]:
-    """Return a function like ``task`` that runs ``steps(client, args, kwargs)`` in its place.
+    """Return a function like ``task``: it runs ``steps(client, name, args, kwargs)`` in its place.
 
-    ``title`` of a call's arguments names the decorator in errors. Without a client each call
-    connects to ``COORDINATOR_ENDPOINTS``.
+    ``name`` is called once a call, with its arguments. Without a client each call connects to
+    ``COORDINATOR_ENDPOINTS``.
     """
     if inspect.iscoroutinefunction(task):
 
         @wraps(task)
         async def call(*args: Any, **kwargs: Any) -> Any:
-            named = title(*args, **kwargs)
+            named = name(*args, **kwargs)
             if client is None:
                 async with connect() as opened:
-                    return await steps(opened, args, kwargs)
-            expect_client(client, AsyncClient, named)
-            return await steps(client, args, kwargs)
+                    return await steps(opened, named, args, kwargs)
+            expect_client(client, AsyncClient, f"{kind}({named!r})")
+            return await steps(client, named, args, kwargs)
 
     else:
 
         @wraps(task)
         def call(*args: Any, **kwargs: Any) -> Any:
-            named = title(*args, **kwargs)
+            named = name(*args, **kwargs)
             if client is None:
                 with connect() as opened:
-                    return run_either(opened, steps(opened, args, kwargs))
-            expect_client(client, Client, named)
-            return run_either(client, steps(client, args, kwargs))
+                    return run_either(opened, steps(opened, named, args, kwargs))
+            expect_client(client, Client, f"{kind}({named!r})")
+            return run_either(client, steps(client, named, args, kwargs))
 
     return call

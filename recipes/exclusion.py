@@ -187,7 +187,7 @@ class exclusive(Generic[SkipT]):
         if self._skips:
             options["timeout"] = 0
 
-        async def steps(client: Client | AsyncClient, args: Any, kwargs: Any) -> Any:
+        async def steps(client: Client | AsyncClient, name: Any, args: Any, kwargs: Any) -> Any:
             has_begun = False
 
             def run(grant: Grant[Any]) -> Any:
@@ -196,18 +196,13 @@ class exclusive(Generic[SkipT]):
                 return task(grant, *args, **kwargs)
 
             try:
-                return await _execute(client, self._name(*args, **kwargs), run, options)
+                return await _execute(client, name, run, options)
             except LockTimeoutError:
                 if has_begun or not self._skips:  # the task may wait for other locks
                     raise
                 return None
 
-        return decorated(
-            task,
-            self._client,
-            lambda *args, **kwargs: f"exclusive({self._name(*args, **kwargs)!r})",
-            steps,
-        )
+        return decorated("exclusive", task, self._client, self._name, steps)
 
     def _name(self, *args: Any, **kwargs: Any) -> str:
         return name_of(self._key(*args, **kwargs) if callable(self._key) else self._key, "key")

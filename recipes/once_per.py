@@ -82,10 +82,9 @@ class once_per:
     def __call__(self, task: Callable[Concatenate[Run[Client], P], T]) -> Callable[P, T | None]: ...
 
     def __call__(self, task: Callable[..., Any]) -> Callable[..., Any]:
-        async def steps(client: Client | AsyncClient, args: Any, kwargs: Any) -> Any:
-            job: Job[Any] = Job(client, self._name, **self._options)
+        async def steps(client: Client | AsyncClient, name: Any, args: Any, kwargs: Any) -> Any:
+            job: Job[Any] = Job(client, name, **self._options)
             reply = await settled(job.run(lambda run: task(run, *args, **kwargs)))
             return reply.result
 
-        title = f"once_per({self._name!r})"
-        return decorated(task, self._client, lambda *_args, **_kwargs: title, steps)
+        return decorated("once_per", task, self._client, lambda *_, **__: self._name, steps)

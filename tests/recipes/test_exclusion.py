@@ -252,3 +252,40 @@ def test_what_a_plain_function_returns_is_its_callers() -> None:
         with pytest.raises(BadArgumentsError, match="done"):
             Job(client, "daily", every="8760h").run(lambda run: never)
         loop.close()
+
+
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["plain", "awaited"])
+def test_the_key_is_made_once_a_call(is_awaited: bool) -> None:
+    """Whoever makes it may count, or ask a database."""
+    made: list[int] = []
+
+    def key(shard: int) -> str:
+        made.append(shard)
+        return f"{shard}-{len(made)}"
+
+    with serving() as url:
+        if is_awaited:
+
+            async def main() -> str:
+                async with connect(url) as client:
+
+                    @exclusive(key, client=client)
+                    async def awaited(grant: Grant[AsyncClient], shard: int) -> str:
+                        return grant.lock
+
+                    return await awaited(7)
+
+            assert asyncio.run(main()) == "7-1"
+        else:
+            with connect(url) as client:
+
+                @exclusive(key, client=client)
+                def plain(grant: Grant[Client], shard: int) -> str:
+                    return grant.lock
+
+                assert plain(7) == "7-1"
+    assert made == [7]
+
+
+def _interrupted() -> None:
+    raise KeyboardInterrupt
