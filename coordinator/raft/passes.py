@@ -71,15 +71,12 @@ class Passes:
         self._ownership = ownership
         self._now_ms = now_ms
         self._is_caught_up = False
-        self._is_calm = False
-        """Whether nothing has come since it was found that all is settled."""
         self._last: tuple[object, ...] = ()
         """The position after the last pass."""
 
     def run(self) -> None:
         """Do all that can be done now; what it raises stops the member."""
         consensus, log_sync = self.consensus, self.log_sync
-        self._is_calm = False
         self._entries.begin_pass()
         log_sync.settle(is_needed=consensus.is_own_log_awaited())
         consensus.tick()
@@ -121,7 +118,6 @@ class Passes:
 
     def on_heard(self, is_routine: bool) -> None:
         """Ask for a pass if a message may have changed something; a routine one rarely has."""
-        self._is_calm = False
         if self._run_loop.is_woken:
             return
         has_moved = self._last != self.consensus.position()
@@ -132,11 +128,9 @@ class Passes:
 
     def may_repeat(self) -> bool:
         """Whether a heartbeat that says what the last one said needs no pass."""
-        if self._run_loop.is_woken:
-            return False
-        if not self._is_calm:
-            self._is_calm = self._last == self.consensus.position() and self._is_settled()
-        return self._is_calm
+        # Looked at each time: what ends outside of passes, as snapshots do, tells nobody.
+        is_woken = self._run_loop.is_woken
+        return not is_woken and self._last == self.consensus.position() and self._is_settled()
 
     def on_repeated(self) -> None:
         """Note when a pass is due after such a heartbeat."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -12,7 +13,7 @@ from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from coordinator.raft.replication import ANSWER_INTERVALS_MAX, Replication
 from coordinator.raft.run_loop import NEAR_S, RUN_EVERY_S, RunLoop
-from tests.raft.simulated_cluster import Member, SimulatedCluster
+from tests.raft.simulated_cluster import Member, SimulatedCluster, settled
 from tests.raft.simulated_loop import run
 from tests.raft.test_engine_rows import Bench
 
@@ -184,6 +185,63 @@ def test_an_idle_cluster_makes_hardly_a_pass() -> None:
         assert set(passes) == {member.member_id for member in cluster.members}
         assert max(passes.values()) <= 12
         assert leader.engine.status().role is Role.LEADER
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_answers_go_on_when_a_snapshot_ends_while_all_is_idle() -> None:
+    """The log that it trims has to be made durable, and nobody else asks for that."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(
+            3, snapshot_every_entries=100, keep_entries_after_snapshot=0, segment_bytes=1_000
+        ).start()
+        leader = await cluster.leader()
+        answers_ms: dict[str, list[int]] = {each.member_id: [] for each in cluster.members}
+        for member in cluster.members:
+            member.sync_ms = 2_000.0  # what the snapshot's file takes
+            note_answers(member, answers_ms[member.member_id])
+        for number in range(110):
+            await leader.engine.propose(b"%d" % number)
+
+        await asyncio.sleep(10)
+
+        made = [each.engine.metrics()["snapshots_made_total"] for each in cluster.members]
+        assert made == [1, 1, 1]
+        for follower in cluster.others(leader):
+            said = answers_ms[follower.member_id]
+            gap_ms = max(later - one for one, later in pairwise(said))
+            assert gap_ms <= ANSWER_INTERVALS_MAX * INTERVAL_MS
+        assert leader.is_leading
+        assert leader.engine.status().term == leader.roles[-1][1]
+        await cluster.stop()
+
+    run(scenario())
+
+
+def note_answers(member: Member, said_ms: list[int]) -> None:
+    def on_said(_to: str, message: say.Message) -> None:
+        if isinstance(message, say.Appended):
+            said_ms.append(member.clock.monotonic_ms())
+
+    member.on_said = on_said
+
+
+def test_who_learns_that_it_has_an_older_copy_acknowledges_nothing_more() -> None:
+    """A heartbeat like the last one is answered by the short way only by who is proven."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        await asyncio.sleep(2)
+        follower = cluster.others(leader)[0]
+        passes = follower.engine._passes
+        assert passes is not None
+        assert passes.may_repeat()
+
+        passes.consensus.on_older_copy("an older copy was put back")
+
+        assert not passes.may_repeat()
         await cluster.stop()
 
     run(scenario())
