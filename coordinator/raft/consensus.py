@@ -128,6 +128,15 @@ class Consensus:
         core = self.core
         return core.role is Role.LEADER and core.applied_index >= core.noop_index
 
+    def contact_age_ms(self) -> int | None:
+        """Return how long ago this member heard its leader or, leading, a quorum; None: never."""
+        if self._others == ():
+            return 0 if self.core.role is Role.LEADER else None
+        # A member that has just changed its role heard the others in the former one.
+        known = (self._elections.heard_leader_ms, self.replication.quorum_heard_ms())
+        heard_ms = max((each for each in known if each is not None), default=None)
+        return None if heard_ms is None else self._now_ms() - heard_ms
+
     @property
     def is_leader_of_others(self) -> bool:
         """Whether this member leads, and does not lead itself alone."""
@@ -395,12 +404,14 @@ class Consensus:
         durable_index = self._log.durable_index
         timeout_ms = self._raft.election_timeout_ms_min
         was_paused = now_ms - self._last_tick_ms > timeout_ms // 2
-        for progress in self.replication.followers.values():
-            if was_paused:
-                # This member did not read its sockets: give the answers time to be read.
-                progress.heard_ms = max(progress.heard_ms, now_ms - timeout_ms // 2)
+        replication = self.replication
+        if was_paused:
+            # This member did not read its sockets: give the answers time to be read.
+            replication.excused_ms = max(replication.excused_ms, now_ms - timeout_ms // 2)
+        for progress in replication.followers.values():
+            heard_ms = max(progress.heard_ms or 0, replication.excused_ms)
             self.core.set_follower(
-                progress.member_id, min(progress.match_index, durable_index), progress.heard_ms
+                progress.member_id, min(progress.match_index, durable_index), heard_ms
             )
 
     def _quorum_index(self) -> int:

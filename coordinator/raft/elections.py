@@ -62,32 +62,31 @@ class Elections:
         self._is_handed_over = False
         self._has_yielded = False
         self._late_until_ms: int | None = None
-        self._heard_leader_ms: int | None = None
+        self.is_leader_in_sight = False
+        """Whether the leader was heard since its last silence or disconnection."""
+        self.heard_leader_ms: int | None = None
+        """When a leader was last heard, whatever became of it; None: never."""
         # A first election need not wait in full: a member with a leader refuses the pre-vote.
         minimum = raft.election_timeout_ms_min
         core.election_due_ms = now_ms() + random.randint(minimum // 8, minimum // 2)
 
     # What a member hears and sees of leaders.
 
-    @property
-    def is_leader_in_sight(self) -> bool:
-        """Whether the leader was heard since its last silence or disconnection."""
-        return self._heard_leader_ms is not None
-
     def on_leader_heard(self) -> None:
         """The leader of this term was heard: no election is due."""
-        self._heard_leader_ms = self._now_ms()
+        self.is_leader_in_sight = True
+        self.heard_leader_ms = self._now_ms()
         self._has_yielded = False
         self._late_until_ms = None
         self._pre_vote_term = 0
 
     def on_role(self) -> None:
         """The role has changed: no leader was heard in it yet."""
-        self._heard_leader_ms = None
+        self.is_leader_in_sight = False
 
     def on_leader_disconnected(self, leader_id: str) -> None:
         """Ask the others soon: a leader whose connection closed is probably dead."""
-        self._heard_leader_ms = None
+        self.is_leader_in_sight = False
         rank = sorted(other for other in (*self._others, self._member_id) if other != leader_id)
         delay_ms = rank.index(self._member_id) * HINTED_ELECTION_MS + self._random.randint(1, 5)
         core = self._core
@@ -102,7 +101,7 @@ class Elections:
         elif self._recovering.may_campaign and not self._trust.is_refused:
             self._maybe_ask_for_pre_votes(now_ms)
         else:
-            self._heard_leader_ms = None
+            self.is_leader_in_sight = False
             self._core.postpone_election()
 
     def due_ms(self) -> int:
@@ -126,7 +125,7 @@ class Elections:
         if now_ms < self._late_until_ms:
             return
         self._late_until_ms = None
-        self._heard_leader_ms = None
+        self.is_leader_in_sight = False
         self._core.postpone_election()
         self._counts_until_ms = 0
         self._log_missing()
@@ -250,7 +249,7 @@ class Elections:
     def _hears_another_leader(self, than_id: str) -> bool:
         if self._core.role is Role.LEADER:
             return True
-        heard_ms = self._heard_leader_ms
+        heard_ms = self.heard_leader_ms if self.is_leader_in_sight else None
         if heard_ms is None or self._core.leader_id in (None, than_id):
             return False
         return self._now_ms() - heard_ms < self._raft.election_timeout_ms_min

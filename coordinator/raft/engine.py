@@ -221,10 +221,10 @@ class Engine(Protocol):
         """The leader of ``status``; asked for each request, so it costs little."""
         ...
 
-    def is_in_contact(self) -> bool:
-        """Whether, by ``status``, the leader known here is reachable; on the leader, a quorum.
+    def contact_age_ms(self) -> int | None:
+        """Return how long ago this member heard its leader or, leading, a quorum; None: never.
 
-        Asked all the time, so it costs little."""
+        Never less than it was. Asked for each stale read, so it costs little."""
         ...
 
     def metrics(self) -> Mapping[str, float]:

@@ -129,9 +129,9 @@ class LoopbackEngine:
         """This member, once it leads."""
         return self._member_id if self._role is Role.LEADER else None
 
-    def is_in_contact(self) -> bool:
-        """Whether it leads: there is no other member."""
-        return self._role is Role.LEADER
+    def contact_age_ms(self) -> int | None:
+        """Return 0 once it leads: there is no other member."""
+        return 0 if self._role is Role.LEADER else None
 
     def metrics(self) -> Mapping[str, float]:
         """Return how many commands and entries there were."""

@@ -359,10 +359,9 @@ class PySyncObjEngine:
         """The leader that this member follows, or itself; None: none is known."""
         return self._consensus.leader_id if self._consensus and self._is_running else None
 
-    def is_in_contact(self) -> bool:
-        """Whether this member reaches its leader, or leads and reaches a quorum."""
-        consensus = self._consensus if self._is_running else None
-        return consensus is not None and status.is_in_contact(consensus, self._transport)
+    def contact_age_ms(self) -> int | None:
+        """Return how long ago this member heard its leader or, leading, a quorum; None: never."""
+        return None if self._consensus is None else self._consensus.contact_age_ms()
 
     def metrics(self) -> Mapping[str, float]:
         """Return counters and gauges by name; times in seconds, sizes in bytes."""

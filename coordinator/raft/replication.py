@@ -66,7 +66,8 @@ class Progress:
     acknowledged: Acknowledgement = NO_ACKNOWLEDGEMENT
     """The acknowledgement of that, with the follower's seal."""
     epoch: int = 0
-    heard_ms: int = 0
+    heard_ms: int | None = None
+    """When it last answered this member, as the leader of any term; None: never."""
     sent_commit_index: int = 0
     is_doubted: bool = False
     """Whether it refused what it had acknowledged; once is a stale reply, twice is a lost log."""
@@ -125,6 +126,14 @@ class Replication:
         """Which follower is served first in this one."""
         self.is_cut_off = False
         """Whether entries wait for the next pass."""
+        self.excused_ms = 0
+        """No follower's silence counts before: it could not answer, or be read."""
+
+    def quorum_heard_ms(self) -> int | None:
+        """Return since when a quorum, this member in it, was heard; None: it never was."""
+        known = [each.heard_ms for each in self.followers.values() if each.heard_ms is not None]
+        needed = (len(self.followers) + 1) // 2
+        return sorted(known)[-needed] if 0 < needed <= len(known) else None
 
     def begin_pass(self, term: int, commit_index: int) -> None:
         """Send what the last pass of the loop left; begin with whom it left out."""
@@ -139,10 +148,10 @@ class Replication:
     def begin_term(self, now_ms: int) -> None:
         """Forget what an earlier leadership knew."""
         self.is_cut_off = False
+        self.excused_ms = now_ms
         for progress in self.followers.values():
             progress.step_back(self._log[-1][1] + 1)
             progress.match_index = 0
-            progress.heard_ms = now_ms
             progress.sent_commit_index = 0
             progress.is_doubted = False
 
@@ -172,7 +181,8 @@ class Replication:
         """Whether all followers have answered soon, each since its connection was made."""
         since_ms = self._now_ms() - self._answer_ms_max
         for progress in self.followers.values():
-            if progress.last_reply is None or progress.heard_ms < since_ms:
+            heard_ms = progress.heard_ms
+            if progress.last_reply is None or heard_ms is None or heard_ms < since_ms:
                 return False
         return True
 

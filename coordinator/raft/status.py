@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import EngineStatus, Role
 from coordinator.raft.entries import Entries
 from coordinator.raft.network.transport import MemberTransport
@@ -48,16 +47,6 @@ def status(
         alarms=trust.alarms.all(),
         obstacle=passes.incarnations.obstacle,
     )
-
-
-def is_in_contact(consensus: Consensus, transport: MemberTransport) -> bool:
-    """Whether the leader that ``status`` would name, or as leader a quorum, is reachable."""
-    leader_id = consensus.leader_id
-    if leader_id != consensus.member_id:
-        return leader_id is not None and transport.is_connected(leader_id)
-    others = consensus.replication.followers
-    heard = sum(map(transport.is_connected, others)) + 1
-    return 2 * heard > len(others) + 1
 
 
 def figures_of_traffic(entries: Entries, trust: Trust) -> dict[str, float]:

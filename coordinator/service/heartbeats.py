@@ -315,7 +315,6 @@ class Heartbeats:
         if leases.term != term or confirmed_term != term:
             raise NoLeaderError("the leader changed while it confirmed heartbeats; send them again")
         self._metrics.heartbeat_rounds.inc()
-        self._leadership.note_contact()
         return {session_id: ack for each in found if each is not None for session_id, ack in each}
 
     def _acknowledged(
@@ -351,7 +350,6 @@ class Heartbeats:
             raise NoLeaderError(f"leader {leader_id} did not answer heartbeats in time") from None
         acks = _decode_reply(reply)
         self._metrics.heartbeat_requests.inc()
-        self._leadership.note_contact()
         return acks
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The leader as this member knows it, the waiters for one, and the time of the last contact.
+"""The leader as this member knows it, and the waiters for one.
 
 The engine reports every change of the leader, and this member's own role once it may serve as
 leader; that wakes those who wait for a leader. A known leader that could not be used (it is not
@@ -23,10 +23,6 @@ from coordinator.waiting import in_turns, wake_in_turns
 LEADER_WITHIN_MS = 5_000
 """Longer than an election."""
 _TRY_AGAIN_S = 0.02
-_CONTACT_MS = 100
-"""So long after contact it is not looked for again."""
-_LED_HERE_MS = 1_000
-"""How often a leader looks whether it is in contact: nobody tells it when it loses its quorum."""
 
 
 class LongWait(Protocol):
@@ -48,7 +44,6 @@ class Leadership:
         # In the order in which they came: a set would wake them in an order of its own.
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._look: asyncio.TimerHandle | None = None
-        self._contact_ms: int | None = None
         self._unled_ms: int | None = clock.monotonic_ms()
         """Since when no leader is known; None while there is one."""
         self._long_waits: dict[LongWait, int] = {}
@@ -74,11 +69,9 @@ class Leadership:
 
     def on_role_change(self, role: Role, term: int) -> None:
         """Note the role of this member, and wake those who wait for a leader."""
-        led_here, self._role = self.is_leader, role
+        self._role = role
         self._term = term
-        if role is Role.LEADER:
-            self.need_observing_by(self._clock.monotonic_ms() + _LED_HERE_MS)
-        self._note_whether_led(led_here=led_here)
+        self._note_whether_led()
         self._wake()
 
     def on_leader_change(self, _leader_id: str | None, _term: int) -> None:
@@ -131,14 +124,12 @@ class Leadership:
             f"member {self._engine.member_id} knew no leader for {LEADER_WITHIN_MS} ms; {then}"
         )
 
-    def _note_whether_led(self, *, led_here: bool = False) -> None:
+    def _note_whether_led(self) -> None:
         if self.known_leader() is not None:
             self._unled_ms = None
         elif self._unled_ms is None:
             self._unled_ms = now_ms = self._clock.monotonic_ms()
             self.need_observing_by(now_ms)
-            if self._contact_ms is not None and not led_here:
-                self.note_contact()  # it was lost now; a leader steps down later than that
 
     def _send_away(self, now_ms: int) -> None:
         last_ms = now_ms - LEADER_WITHIN_MS
@@ -158,29 +149,13 @@ class Leadership:
         finally:
             self._waiting.pop(woken, None)
 
-    def note_contact(self) -> None:
-        """A leader or a quorum has just been heard from."""
-        self._contact_ms = self._clock.monotonic_ms()
-
     def observe(self, now_ms: int) -> int | None:
-        """Note the engine's contact with the leader; called on every tick while there is none.
+        """Note whether a leader is known; called on every tick while there is none.
 
         Return when to call it again if there is one."""
-        if self._engine.is_in_contact():
-            self.note_contact()
         self._note_whether_led()
         self._send_away(now_ms)
-        if self._unled_ms is not None:
-            return None
-        return now_ms + (_LED_HERE_MS if self.is_leader else NOT_BEFORE_LONG_MS)
-
-    def contact_age_ms(self) -> int | None:
-        """Return how long ago there was contact, None if there never was."""
-        now_ms = self._clock.monotonic_ms()
-        is_old = self._contact_ms is None or now_ms - self._contact_ms >= _CONTACT_MS
-        if is_old and self._engine.is_in_contact():
-            self._contact_ms = now_ms
-        return None if self._contact_ms is None else now_ms - self._contact_ms
+        return now_ms + NOT_BEFORE_LONG_MS if self._unled_ms is None else None
 
     def stop(self, reason: str = "") -> None:
         """Fail all who wait for a leader with ShuttingDownError and the reason."""

@@ -312,9 +312,7 @@ class Proposer:
             reply = await self._engine.request(leader_id, REQUEST_KIND, payload)
         finally:
             self._forwarded_in_flight -= 1
-        committed = await _read_reply(reply)
-        self._leadership.note_contact()
-        return committed
+        return await _read_reply(reply)
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
         """Answer another member: propose here if this member leads; never forward it again.

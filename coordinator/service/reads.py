@@ -59,8 +59,8 @@ def at_least(zxid: int) -> ReadMode:
 class ReadReply(Generic[T]):
     """``value`` as of ``zxid``. ``age_ms`` is None except for stale reads.
 
-    ``age_ms`` is the time since this member last had contact with a leader (on the leader: with
-    the quorum), exact to about one election timeout; None if there never was contact."""
+    ``age_ms`` is the time since this member last heard a leader (on the leader: a quorum), which
+    is never less than it was; None if it never did."""
 
     value: T
     zxid: int
@@ -181,7 +181,7 @@ class Reads:
         consistency, started_ms = mode.consistency.value, self._clock.monotonic_ms()
         self._counted(consistency).inc()
         if mode.consistency is Consistency.STALE:
-            return self._leadership.contact_age_ms()
+            return self._engine.contact_age_ms()
         try:
             async with self._timers.deadline(deadline_ms):
                 if mode.consistency is Consistency.AT_LEAST:
@@ -223,7 +223,6 @@ class Reads:
         while True:
             try:
                 await self._engine.read_barrier()
-                self._leadership.note_contact()
                 return
             except NoLeaderError:
                 await self._leadership.pause()

@@ -191,9 +191,10 @@ class FakeEngine:
     def leader_id(self) -> str | None:
         return self._world.leader_id
 
-    def is_in_contact(self) -> bool:
+    def contact_age_ms(self) -> int | None:
         world = self._world
-        return world.leader_id is not None and (world.has_quorum or len(world.engines) == 1)
+        world.note_contact()
+        return None if world.contact_ms is None else world.clock.monotonic_ms() - world.contact_ms
 
     def metrics(self) -> Mapping[str, float]:
         return {"commands_total": float(len(self._world.log))}
@@ -253,6 +254,8 @@ class World:
         self.leader_id: str | None = None
         self.term = 0
         self.has_quorum = True
+        self.contact_ms: int | None = None
+        """When the members last heard each other under a leader, as far as anybody looked."""
         self.gone: set[str] = set()
         """Members that halted."""
         self.fault: Fault = lambda _sender, _receiver, _kind: None
@@ -300,8 +303,13 @@ class World:
         if not self.has_quorum or self.leader_id is None:
             raise NoLeaderError("no quorum")
 
+    def note_contact(self) -> None:
+        if self.leader_id is not None and (self.has_quorum or len(self.engines) == 1):
+            self.contact_ms = self.clock.monotonic_ms()
+
     def elect(self, member_id: str | None) -> None:
         """Make ``member_id`` the leader of a new term; None: nobody leads."""
+        self.note_contact()
         old, self.leader_id = self.leader_id, member_id
         self.term += 1
         if old is not None:
@@ -314,7 +322,9 @@ class World:
     async def advance(self, by_ms: int) -> None:
         """Let time pass, tick by tick, and everything happen that follows from it."""
         for _ in range(by_ms // STEP_MS):
+            self.note_contact()
             self.clock.advance(STEP_MS)
+            self.note_contact()
             for member in self.members.values():
                 member.tick(self.clock.monotonic_ms())
             await settle()

@@ -332,9 +332,8 @@ class SnapshotExchange:
         heard: before, it may not have followed (a leader it had to note, terms it had to learn)."""
         limit_ms = RESEND_ELECTION_TIMEOUTS * self._raft.election_timeout_ms_max
         for member_id, stream in self._streams.items():
-            is_first_heard = not stream.is_heard and (
-                consensus.replication.followers[member_id].heard_ms > stream.sent_ms
-            )
+            heard_ms = consensus.replication.followers[member_id].heard_ms
+            is_first_heard = not stream.is_heard and (heard_ms or 0) > stream.sent_ms
             stream.is_heard |= is_first_heard
             if is_first_heard or self._now_ms() - stream.sent_ms > limit_ms:
                 self._send_piece(consensus, member_id)
