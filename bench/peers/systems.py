@@ -105,19 +105,22 @@ class System:
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
-MANY_FROM_ONE_ADDRESS = {"http": {"connections_per_address_max": 10_000}}
+ROOM = {
+    "http": {"connections_per_address_max": 10_000},
+    "limits": {"znodes_max": 1_200_000},
+}
 """Rows with thousands of clients are one machine here; ZooKeeper's members have such a bound, too,
-and its default is 60."""
+and its default is 60. Of the znodes allowed the last 5 % are kept, and one row has a million."""
 
 
 class Ours(System):
-    """Members of this checkout, with their default settings but for that bound."""
+    """Members of this checkout, with their default settings but for those bounds."""
 
     name = "ours"
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.cluster = ProcessCluster(self.directory / "cluster", 3, MANY_FROM_ONE_ADDRESS)
+        self.cluster = ProcessCluster(self.directory / "cluster", 3, ROOM)
         self.endpoints = self.cluster.urls
 
     def command(self, number: int) -> list[str]:
