@@ -292,7 +292,7 @@ class StreamConnection(asyncio.Protocol):
         elif answered is None and request.has_begun:
             self.out.send(frames.End(request.id))
         elif answered is None:
-            logger.warning("%s %r: no answer came of it", request.method, request.target)
+            logger.warning("%r %r: no answer came of it", request.method, request.target)
             self._refuse(request.id, CoordinatorError("no answer came of it; see the member's log"))
         if self._is_leaving:
             self._maybe_done()
