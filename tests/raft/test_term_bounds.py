@@ -60,47 +60,21 @@ def test_a_jump_of_terms_is_bounded(message: Message, name: str) -> None:
         )
 
 
+def append_after(prev_term: int, *entries: tuple[int, bytes]) -> say.Append:
+    """Return what the leader of term 3 sends behind an entry of ``prev_term``."""
+    return say.Append(
+        term=3, epoch=1, commit_index=0, prev_index=5, prev_term=prev_term, entries=entries
+    )
+
+
 @pytest.mark.parametrize(
     ("append", "why"),
     [
-        (
-            say.Append(
-                term=3,
-                epoch=1,
-                commit_index=0,
-                prev_index=5,
-                prev_term=2,
-                entries=((2, b"x"), (3, b"x")),
-            ),
-            "",
-        ),
-        (
-            say.Append(
-                term=3, epoch=1, commit_index=0, prev_index=5, prev_term=2, entries=((1, b"x"),)
-            ),
-            "an entry of term 1 after one of term 2",
-        ),
-        (
-            say.Append(
-                term=3,
-                epoch=1,
-                commit_index=0,
-                prev_index=5,
-                prev_term=2,
-                entries=((3, b"x"), (2, b"x")),
-            ),
-            "an entry of term 2 after one of term",
-        ),
-        (
-            say.Append(
-                term=3, epoch=1, commit_index=0, prev_index=5, prev_term=2, entries=((4, b"x"),)
-            ),
-            "as the leader of term 3, an entry of term 4",
-        ),
-        (
-            say.Append(term=3, epoch=1, commit_index=0, prev_index=5, prev_term=4, entries=()),
-            "as the leader of term 3, an entry of term 4",
-        ),
+        (append_after(2, (2, b"x"), (3, b"x")), ""),
+        (append_after(2, (1, b"x")), "an entry of term 1 after one of term 2"),
+        (append_after(2, (3, b"x"), (2, b"x")), "an entry of term 2 after one of term"),
+        (append_after(2, (4, b"x")), "as the leader of term 3, an entry of term 4"),
+        (append_after(4), "as the leader of term 3, an entry of term 4"),
     ],
 )
 def test_entries_are_of_no_later_term_than_their_leader(append: say.Append, why: str) -> None:
