@@ -315,7 +315,7 @@ class StreamConnection(asyncio.Protocol):
         if answer.headers is not None:
             for name, value in answer.headers.items():
                 headers[name.lower()] = value
-        self.out.send(frames.AnswerFrame(request.id, answer.status, headers, body))
+        self.out.answer(frames.AnswerFrame(request.id, answer.status, headers, body))
         if self.place.full:
             self.go_away(ThrottledError(self.place.full))
 

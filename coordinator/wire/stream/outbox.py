@@ -1,7 +1,10 @@
 """The outbox of one stream connection: the frames that leave next.
 
-What is sent in one pass of the loop leaves in one send; a lone answer leaves at once. A client that
-does not read is cut off after ``deadline_s``, or when more waits for it than ``UNSENT_BYTES_MAX``.
+1. What is sent in one pass of the loop leaves in one send, a lone answer at once.
+2. Of many answers of one pass ``ANSWERS_AT_ONCE`` leave together: their client works on these while
+   the rest is made.
+3. A client that does not read is cut off after ``deadline_s``, or when more waits for it than
+   ``UNSENT_BYTES_MAX``.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from collections.abc import Container
 from typing import Final
 
 from coordinator.event_loop import pass_end
-from coordinator.wire.stream.frames import FrameWriter, FromServer, Line
+from coordinator.wire.stream.frames import AnswerFrame, FrameWriter, FromServer, Line
 
+ANSWERS_AT_ONCE: Final = 16
+"""With fewer, sends cost more than is won: a send costs about as much as an answer."""
 UNSENT_BYTES_MAX = 16 * 1024 * 1024
 """The unsent answers of a connection to requests that came before its client ceased to read."""
 _FULL_BYTES: Final = 256 * 1024
@@ -23,8 +28,8 @@ class Outbox:
     """What one connection sends, and who waits for room in it."""
 
     __slots__ = (
-        "_at_pass_end", "_deadline_s", "_frames", "_is_flush_due", "_longest", "_loop", "_room",
-        "_running", "_transport", "_unsent_max", "_write_timer", "is_paused",
+        "_answers", "_at_pass_end", "_deadline_s", "_frames", "_is_flush_due", "_longest", "_loop",
+        "_room", "_running", "_transport", "_unsent_max", "_write_timer", "is_paused",
     )  # fmt: skip
 
     def __init__(
@@ -37,6 +42,8 @@ class Outbox:
         self._loop = asyncio.get_running_loop()
         self._at_pass_end = pass_end(self._loop)
         self._frames = FrameWriter()
+        self._answers = 0
+        """How many answers are among what was gathered."""
         self._is_flush_due = False
         self._unsent_max = UNSENT_BYTES_MAX
         self._longest = 0
@@ -56,6 +63,13 @@ class Outbox:
             else:
                 self.flush()
 
+    def answer(self, frame: AnswerFrame) -> None:
+        """Send an answer with what else is sent in this pass, or with those before it."""
+        self._answers += 1
+        self.send(frame)
+        if self._answers >= ANSWERS_AT_ONCE:
+            self._write()
+
     def maybe_send(self, line: Line) -> bool:
         """Send a line if its client waits for it and there is room; return whether it was sent."""
         if self.is_paused or line.id not in self._running or len(self._frames.buffer) > _FULL_BYTES:
@@ -74,6 +88,10 @@ class Outbox:
     def flush(self) -> None:
         """Send what was gathered."""
         self._is_flush_due = False
+        self._write()
+
+    def _write(self) -> None:
+        self._answers = 0
         if not self._frames.buffer:
             return
         sent = self._frames.take()

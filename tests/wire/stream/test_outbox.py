@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.wire.stream import frames
-from coordinator.wire.stream.outbox import UNSENT_BYTES_MAX, Outbox
+from coordinator.wire.stream.outbox import ANSWERS_AT_ONCE, UNSENT_BYTES_MAX, Outbox
 
 HIGH_WATER = 64 * 1024
 
@@ -17,6 +17,7 @@ class Unread(asyncio.Transport):
         super().__init__()
         self.outbox: Outbox | None = None
         self.unsent = 0
+        self.writes: list[bytes] = []
         self.is_broken = False
 
     def is_closing(self) -> bool:
@@ -25,6 +26,7 @@ class Unread(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert self.outbox is not None
         self.unsent += len(data)
+        self.writes.append(bytes(data))
         if self.unsent > HIGH_WATER and not self.outbox.is_paused:
             self.outbox.pause()
 
@@ -50,6 +52,41 @@ def answer(outbox: Outbox, size: int) -> None:
     """Send one answer as a connection does."""
     outbox.allow(size)
     outbox.send(frames.AnswerFrame(1, status=200, headers={}, body=b"x" * size))
+
+
+async def test_many_answers_of_one_pass_leave_in_parts_and_in_their_order() -> None:
+    """The client works on the first while the rest is made; the last part waits for the pass."""
+    outbox, transport = opened({1})
+    count = 2 * ANSWERS_AT_ONCE + 1
+    sent = [frames.AnswerFrame(k, status=200, headers={}, body=b"") for k in range(1, count + 1)]
+    for position, frame in enumerate(sent, 1):
+        outbox.answer(frame)
+        assert len(transport.writes) == position // ANSWERS_AT_ONCE
+
+    outbox.flush()
+
+    reader = frames.from_server(1024)
+    parts = []
+    for written in transport.writes:
+        reader.feed(written)
+        parts.append(reader.take())
+    assert [len(part) for part in parts] == [ANSWERS_AT_ONCE, ANSWERS_AT_ONCE, 1]
+    assert [frame for part in parts for frame in part] == sent
+    outbox.close()
+
+
+async def test_what_is_sent_between_answers_leaves_between_them() -> None:
+    outbox, transport = opened({1, 2})
+    one = frames.AnswerFrame(1, status=200, headers={}, body=b"")
+    sent = [one, frames.Line(2, b"line"), *[one] * (ANSWERS_AT_ONCE - 1), frames.End(2)]
+    for frame in sent:
+        outbox.answer(frame) if frame is one else outbox.send(frame)
+    assert transport.writes == [b"".join(frames.encoded(each) for each in sent[:-1])]
+
+    outbox.flush()
+
+    assert transport.writes[1:] == [frames.encoded(sent[-1])]
+    outbox.close()
 
 
 async def test_a_long_answer_is_sent_though_the_one_before_drains_in_the_same_pass() -> None:
