@@ -258,9 +258,22 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
     # What the member does.
 
     def tick(self) -> None:
-        """Let the library do what is due: commit, apply, log waiting groups, send heartbeats."""
+        """Let the library do what is due: commit, log waiting groups, send heartbeats."""
         with self._driving:
             self._onTick(0.0)
+
+    def apply(self) -> None:
+        """Apply what is committed; the next pass goes on with what is too much for this one."""
+        # Does not catch: what the host raises is a broken invariant and stops the member (row 16).
+        log = self._SyncObj__raftLog
+        first = self._SyncObj__raftLastApplied + 1
+        last = min(self._SyncObj__raftCommitIndex, first + APPLY_ENTRIES_MAX - 1)
+        if first <= last:
+            start = log[0][1]
+            for command, index, term in log[first - start : last + 1 - start]:
+                if not self._entries.apply(index, term, command):
+                    break
+                self._SyncObj__raftLastApplied = index
 
     def campaign(self) -> None:
         """Stand for the next term now; the pre-votes were won."""
@@ -417,17 +430,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._host.send_heartbeats()
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        # Does not catch: what the host raises is a broken invariant and stops the member (row 16).
-        log = self._SyncObj__raftLog
-        first = self._SyncObj__raftLastApplied + 1
-        last = min(self._SyncObj__raftCommitIndex, first + APPLY_ENTRIES_MAX - 1)
-        if first <= last:
-            start = log[0][1]
-            for command, index, term in log[first - start : last + 1 - start]:
-                if not self._entries.apply(index, term, command):
-                    break  # the next pass goes on
-                self._SyncObj__raftLastApplied = index
-        return False
+        return False  # a tick only commits: ``apply`` comes after what others wait for
 
     def _checkCommandsToApply(self) -> None:
         if self.role is not Role.LEADER:

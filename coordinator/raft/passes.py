@@ -2,14 +2,16 @@
 
 One pass does, in this order:
 
-1. commit and apply what a quorum holds; log the proposals that wait, as one entry;
-2. hand appends and probes to the network;
+1. commit what a quorum holds; log the proposals that wait, as one entry;
+2. hand appends, commit notices and probes to the network;
 3. make the log durable, once;
-4. hand acknowledgements and votes to the network.
+4. hand acknowledgements and votes to the network;
+5. apply what is committed.
 
-So the disks of a leader and its followers work at the same time, and nothing is promised before it
-is durable. Most messages of an idle cluster say what was said before: they need no pass, but a
-member makes one a second even so, for what is due by the clock.
+So the disks of a leader and its followers work at the same time, nothing is promised before it is
+durable, and no other member waits while this one applies, which takes longest. Most messages of an
+idle cluster say what was said before: they need no pass, but a member makes one a second even so,
+for what is due by the clock.
 """
 
 from __future__ import annotations
@@ -86,6 +88,7 @@ class Passes:
         self._transport.flush()
         log_sync.sync(may_leave=consensus.is_leader_of_others)
         self._transport.flush()
+        consensus.core.apply()
         self.disk_health.observe()
         self.incarnations.tick((consensus.core.term, self._log.durable_index), consensus.leader_id)
         self._finish(consensus)

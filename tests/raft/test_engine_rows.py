@@ -466,6 +466,8 @@ def test_row_24_a_read_needs_a_round_of_its_own_term_after_the_first_commit() ->
     bench.log.sync()
     bench.follower_holds("2", 2)
     bench.consensus.tick()
+    assert not bench.consensus.is_leader_ready
+    bench.core.apply()
     assert bench.consensus.is_leader_ready
 
 

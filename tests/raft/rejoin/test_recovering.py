@@ -137,6 +137,7 @@ def test_a_leader_writes_an_entry_for_who_asks_for_terms() -> None:
     bench.log.sync()
     bench.follower_holds("2", 2)
     bench.consensus.tick()
+    bench.core.apply()
     last_index = bench.log.last_index
 
     bench.receive("2", say.TermQuestion(7))
