@@ -259,6 +259,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.service.watch_values",
         "coordinator.state.commands",
         "coordinator.state.outcomes",
+        "coordinator.state.slice_room",
+        "coordinator.state.slices",
         "coordinator.state.znode",
     ),
     "click": ("coordinator.cli",),

@@ -29,12 +29,11 @@ from coordinator.service.context import MemberContext
 from coordinator.service.state_slices import StateSlices
 from coordinator.service.timers import NeedBy, never_mind
 from coordinator.state.packing import pack, unpack
+from coordinator.state.slice_room import PIECE_BYTES, Cursor
 from coordinator.state.slices import (
     DIGEST_BYTES_MAX,
     FORMAT,
-    ITEMS_MAX,
-    PIECE_BYTES,
-    Cursor,
+    SLICE_ZNODES,
     Slice,
 )
 
@@ -45,13 +44,14 @@ VERDICT_KIND = "differs"
 
 SLICE_EVERY_MS = 50
 """How often slices are looked for; each costs every member a millisecond or two."""
-_SLICE_EVERY_MS_MAX = 250
+_SLICE_EVERY_MS_MAX = 1_000
 ROUND_MS_MIN = 1_000
 """A small state is compared once in this time, not more often."""
 _CALM_ROUND_MS = 5_000
 """Nor more often than this if nothing was written since it began, and for a second after that."""
-_ROUND_MS = 4_000
-"""How long a round of a larger one takes, if slices may be so far apart, or need not be closer."""
+_ROUND_MS = 6_000
+"""How long a round of a larger one takes, if slices may be so far apart, or need not be closer: it
+may have grown when it ends."""
 _ROUND_MS_MAX = 8_000
 """How long a round of a still larger one takes, if there need not be more slices at a look than
 ``_AT_ONE_LOOK_MAX``."""
@@ -211,7 +211,7 @@ class Divergence:
 
     def _slice_count(self) -> int:
         """Return how many slices a round has, as far as that is known before it ends."""
-        return max(self._expected_count, self._replica.machine.znode_count // ITEMS_MAX)
+        return max(self._expected_count, self._replica.machine.znode_count // SLICE_ZNODES)
 
     def _at_one_look(self, now_ms: int) -> int:
         """Return how many slices follow each other, so that the round of a large state ends."""
@@ -223,7 +223,7 @@ class Divergence:
     def _next_ms(self, now_ms: int) -> int | None:
         """Return when the slice after one of now is due, None: as soon as may be.
 
-        A state of twenty slices is gone through no more often than one of eighty. The first round
+        A state of ten slices is gone through no more often than one of a hundred. The first round
         of a term, and what a state has grown by since the last one, is as quick as can be."""
         if self._expected_count <= _SMALL or self._taken_count >= self._expected_count:
             return None

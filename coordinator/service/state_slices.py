@@ -14,7 +14,8 @@ from coordinator.service.replica import Interest, MachineReplica
 from coordinator.service.timers import Timers
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
-from coordinator.state.slices import Cursor, Slice
+from coordinator.state.slice_room import Cursor
+from coordinator.state.slices import Slice
 
 WAITING_MAX = 64
 

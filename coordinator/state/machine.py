@@ -55,7 +55,8 @@ from coordinator.state.outcomes import (
 )
 from coordinator.state.restored import restored
 from coordinator.state.sessions import SessionRecord, SessionTable
-from coordinator.state.slices import Cursor, Slice, Whole, slice_at
+from coordinator.state.slice_room import Cursor
+from coordinator.state.slices import Slice, Whole, slice_at
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
 from coordinator.state.tree import IdleZnode, Tree, Values
 from coordinator.state.znode_changes import stat_of

@@ -15,7 +15,7 @@ from msgspec import Struct
 from coordinator.model.znodes import CreateMode
 
 
-class DataChanges(Struct, frozen=True, gc=False):
+class DataChanges(Struct, frozen=True, gc=False, array_like=True):
     """The last change of the data after the creation, and how many there were."""
 
     mzxid: int
@@ -23,7 +23,7 @@ class DataChanges(Struct, frozen=True, gc=False):
     version: int
 
 
-class ChildChanges(Struct, frozen=True, gc=False):
+class ChildChanges(Struct, frozen=True, gc=False, array_like=True):
     """The last change of the children, how many there were, and how many children there are."""
 
     pzxid: int
@@ -31,7 +31,7 @@ class ChildChanges(Struct, frozen=True, gc=False):
     num_children: int
 
 
-class Tenure(Struct, frozen=True, gc=False):
+class Tenure(Struct, frozen=True, gc=False, array_like=True):
     """How the znode lives, and whose it is: of all but persistent ones of nobody."""
 
     mode: CreateMode = CreateMode.PERSISTENT
@@ -41,7 +41,7 @@ class Tenure(Struct, frozen=True, gc=False):
     """Who created it, against whose quota it counts; "" if nobody's."""
 
 
-class ZnodeRecord(Struct, frozen=True, gc=False):
+class ZnodeRecord(Struct, frozen=True, gc=False, array_like=True):
     """One entry of the tree."""
 
     data: bytes

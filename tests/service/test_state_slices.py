@@ -9,7 +9,8 @@ from coordinator.service.state_slices import WAITING_MAX, StateSlices
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create
 from coordinator.state.machine import StateMachine
-from coordinator.state.slices import Cursor, Slice
+from coordinator.state.slice_room import Cursor
+from coordinator.state.slices import Slice
 from tests.service.fake_cluster import FAR_MS, World, cluster, settle, soon
 
 BEGIN = Cursor()

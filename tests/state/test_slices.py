@@ -16,7 +16,8 @@ from coordinator.model.limits import MachineLimits
 from coordinator.state import slices
 from coordinator.state.commands import Command, Create, Delete, Multi, Read, RequestId
 from coordinator.state.machine import StateMachine
-from coordinator.state.slices import Cursor, Slice, slice_at
+from coordinator.state.slice_room import CUT_BYTES, Cursor
+from coordinator.state.slices import Slice, slice_at
 from coordinator.state.tree_walk import RUN_MAX
 from tests.state.alterations import alterations, nth_alteration
 from tests.state.rich_state import rich_machine, rich_machine_with_rights
@@ -193,8 +194,8 @@ def test_long_data_are_cut_and_seen_to_the_last_byte() -> None:
         return machine
 
     before = slices_of(machine_with(b"x" * length), bytes_max=slices.BYTES_MAX)
-    assert len(before) >= length // (2 * slices.CUT_BYTES)
-    for at in (0, slices.CUT_BYTES, length // 2, length - 1):
+    assert len(before) >= length // (2 * CUT_BYTES)
+    for at in (0, CUT_BYTES, length // 2, length - 1):
         data = b"x" * at + b"y" + b"x" * (length - at - 1)
         assert slices_of(machine_with(data), bytes_max=slices.BYTES_MAX) != before
 
