@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from coordinator.cli.wording import counted, lasting
 from coordinator.client import GrantRecord
+from coordinator.model.views import nearest_rank
 
 WAITING_ON_AVERAGE_MIN = 2
 """So many wait, on average over the time that it is held, for a lock that is a bottleneck."""
@@ -39,8 +40,7 @@ class Percentiles:
         ordered = sorted(lengths_ms)
         if not ordered:
             return None
-        last = len(ordered) - 1
-        p50, p95, p99 = (ordered[min(last, len(ordered) * each // 100)] for each in (50, 95, 99))
+        p50, p95, p99 = (nearest_rank(ordered, each) for each in (50, 95, 99))
         return cls(len(ordered), p50, p95, p99, ordered[-1])
 
     def __str__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from msgspec import Struct
@@ -74,6 +75,11 @@ class Closed(Struct, frozen=True):
 
     delay_ms: Positive
     remaining_ms: Count | None = None
+
+
+def nearest_rank(ordered: Sequence[int], percent: int) -> int:
+    """Return the least of these, the least first, that so many percent of them do not exceed."""
+    return ordered[max(-(-len(ordered) * percent // 100) - 1, 0)]
 
 
 class Spread(Struct, frozen=True):

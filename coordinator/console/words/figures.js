@@ -33,14 +33,13 @@ export function figuresOf(grants, view) {
 export function percentiles(lengths) {
   if (!lengths.length) return null;
   const ordered = [...lengths].sort((one, other) => one - other);
-  const last = ordered.length - 1;
-  const at = (percent) => ordered[Math.min(last, Math.floor((ordered.length * percent) / 100))];
+  const at = (percent) => ordered[Math.max(Math.ceil((ordered.length * percent) / 100) - 1, 0)];
   return {
     count: ordered.length,
     p50_ms: at(50),
     p95_ms: at(95),
     p99_ms: at(99),
-    max_ms: ordered[last],
+    max_ms: ordered[ordered.length - 1],
   };
 }
 

@@ -22,6 +22,7 @@ from coordinator.model.views import (
     LockSummary,
     LockView,
     Spread,
+    nearest_rank,
 )
 from coordinator.service.locks.contenders import (
     LOCKS,
@@ -291,11 +292,7 @@ def _spread(lengths_ms: Iterable[int]) -> Spread | None:
     ordered = sorted(lengths_ms)
     if not ordered:
         return None
-    last = len(ordered) - 1
-    return Spread(
-        len(ordered),
-        *(ordered[min(last, len(ordered) * percent // 100)] for percent in (50, 95, 99)),
-    )
+    return Spread(len(ordered), *(nearest_rank(ordered, percent) for percent in (50, 95, 99)))
 
 
 def _safe_ms(holder: Contender, remaining: Remaining) -> int | None:

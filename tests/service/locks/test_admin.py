@@ -17,6 +17,7 @@ from coordinator.errors import (
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import LOST_MAX
+from coordinator.model.views import nearest_rank
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.history import GrantsWanted
 from coordinator.service.locks.lease_remaining import REQUEST_KIND
@@ -336,7 +337,7 @@ async def test_a_look_says_how_long_waits_and_holds_took() -> None:
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
         assert (await looked(world)).waits is None
-        for held_ms in (1_000, 2_000, 3_000):
+        for held_ms in (1_000, 3_000, 2_000):
             grant = await soon(acquired(world, session_id))
             await world.advance(500)
             await soon(world.leader.heartbeat(session_id, world.deadline()))
@@ -348,6 +349,17 @@ async def test_a_look_says_how_long_waits_and_holds_took() -> None:
         assert (view.waits.count, view.waits.p50_ms, view.waits.p99_ms) == (3, 0, 0)
         assert view.holds is not None
         assert (view.holds.p50_ms, view.holds.p95_ms) == (2_500, 3_500)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [((7,), (7, 7, 7)), ((10, 20), (10, 20, 20)), (tuple(range(1, 101)), (50, 95, 99))],
+)
+def test_a_percentile_is_the_nearest_rank(
+    lengths: tuple[int, ...], expected: tuple[int, ...]
+) -> None:
+    """The shorter of two is the half that the longer one is not; of a hundred, p50 is the 50th."""
+    assert tuple(nearest_rank(lengths, each) for each in (50, 95, 99)) == expected
 
 
 async def test_a_look_sets_the_lease_of_each_beside_the_holds() -> None:
