@@ -40,6 +40,8 @@ LIBRARY_FILES = ("syncobj", "transport", "node", "journal", "config", "serialize
 LIBRARY_SHA256 = "3457f3aa49428104ed9014d823cc88863bb201f582d2ef42edbecfd0b52f0b5e"
 
 APPLY_ENTRIES_MAX = 1_000
+LITTLE_BYTES = 1024
+"""An entry up to this size has a few commands, and is applied in the time of a sync."""
 
 
 class Host(Protocol):
@@ -274,6 +276,14 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
                 if not self._entries.apply(index, term, command):
                     break
                 self._SyncObj__raftLastApplied = index
+
+    def has_little_to_apply(self) -> bool:
+        """Whether one short entry is all that is committed and not applied."""
+        index = self._SyncObj__raftCommitIndex
+        if index != self._SyncObj__raftLastApplied + 1:
+            return False
+        log = self._SyncObj__raftLog
+        return len(log[index - log[0][1]][0]) <= LITTLE_BYTES
 
     def campaign(self) -> None:
         """Stand for the next term now; the pre-votes were won."""

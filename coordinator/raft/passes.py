@@ -2,11 +2,12 @@
 
 One pass does, in this order:
 
-1. commit what a quorum holds; log the proposals that wait, as one entry;
-2. hand appends, commit notices and probes to the network;
-3. make the log durable, once;
-4. hand acknowledgements and votes to the network;
-5. apply what is committed.
+1. let the disk begin with what acknowledgements and votes wait for;
+2. commit what a quorum holds; log the proposals that wait, as one entry;
+3. hand appends, commit notices and probes to the network;
+4. make the log durable, once;
+5. hand acknowledgements and votes to the network;
+6. apply what is committed. If that is little, it is done while the disk works.
 
 So the disks of a leader and its followers work at the same time, nothing is promised before it is
 durable, and no other member waits while this one applies, which takes longest. Most messages of an
@@ -81,11 +82,14 @@ class Passes:
         consensus, log_sync = self.consensus, self.log_sync
         self._entries.begin_pass()
         log_sync.settle(is_needed=consensus.is_own_log_awaited())
+        log_sync.begin()
         consensus.tick()
         is_overtaken = self.disk_health.is_overtaken(consensus)
         if is_overtaken or self._handovers.is_under_way:
             self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
         self._transport.flush()
+        if log_sync.is_begun and consensus.core.has_little_to_apply():
+            consensus.core.apply()
         log_sync.sync(may_leave=consensus.is_leader_of_others)
         self._transport.flush()
         consensus.core.apply()
