@@ -5,10 +5,11 @@ messages to write. asyncio begins another pass for each step, and asks the syste
 ready.
 
 1. What is left to the end of a pass is done once for all that came in it, before the loop waits.
-2. A pass that follows at once does not ask the system, if it was asked less than ``ASKED_MS`` ago.
+2. What is left to before the loop waits runs when nothing else is to be done: nobody waits for it.
+3. A pass that follows at once does not ask the system, if it was asked less than ``ASKED_MS`` ago.
 
-On any other loop the end of a pass is the next pass. ``member_loop`` makes such a one on a Python
-whose asyncio does not have what is looked at here.
+On any other loop the end of a pass is the next pass, and so is the time before it waits.
+``member_loop`` makes such a one on a Python whose asyncio does not have what is looked at here.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ def pass_end(loop: asyncio.AbstractEventLoop) -> Callable[[Call], object]:
     return loop.call_at_pass_end if isinstance(loop, MemberLoop) else loop.call_soon
 
 
+def before_wait(loop: asyncio.AbstractEventLoop) -> Callable[[Call], object]:
+    """Return what leaves a call to before ``loop`` waits: under load that may be late."""
+    return loop.call_before_wait if isinstance(loop, MemberLoop) else loop.call_soon
+
+
 def member_loop(looked_at: tuple[str, ...] = _LOOKED_AT) -> asyncio.AbstractEventLoop:
     """Return a MemberLoop; where asyncio lacks what that looks at, asyncio's own loop."""
     loop = MemberLoop()
@@ -54,6 +60,38 @@ def member_loop(looked_at: tuple[str, ...] = _LOOKED_AT) -> asyncio.AbstractEven
     return asyncio.new_event_loop()
 
 
+class AtPassEnd:
+    """One call that is left to the end of the present pass, once, and may be taken back."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._leave: Callable[[Call], object] | None = None
+        self.is_left = False
+
+    def leave(self) -> None:
+        """Run the call at the end of this pass."""
+        if self.is_left:
+            return
+        self.is_left = True
+        if self._leave is None:
+            self._loop = asyncio.get_running_loop()
+            self._leave = pass_end(self._loop)
+        self._leave(self._run)
+
+    def take_back(self) -> None:
+        """Do not run it, if it was left: what it is for is done."""
+        if self.is_left:
+            self.is_left = False
+            if isinstance(self._loop, MemberLoop):
+                self._loop.take_back(self._run)
+
+    def _run(self) -> None:
+        if self.is_left:
+            self.is_left = False
+            self._call()
+
+
 class MemberLoop(asyncio.SelectorEventLoop):
     """asyncio's loop; what ``call_at_pass_end`` was given runs before it waits."""
 
@@ -61,9 +99,16 @@ class MemberLoop(asyncio.SelectorEventLoop):
         self._ending = _Ending(self)
         self.call_at_pass_end = self._ending.calls.append
         """Leaves a call to the end of this pass, in order; one that is made there to the next."""
+        self.call_before_wait = self._ending.late.append
+        """Leaves a call to when the loop would wait."""
         super().__init__(self._ending)
 
     time = staticmethod(loop_seconds)  # the same clock, without a call of a Python function
+
+    def take_back(self, call: Call) -> None:
+        """Do not run a call at the end of this pass: for nothing else it would not wait."""
+        if call in self._ending.calls:
+            self._ending.calls.remove(call)
 
     def seconds_to_wait(self) -> float:
         """Return how long nothing is due, by what asyncio itself looks at before it waits."""
@@ -82,11 +127,15 @@ class _Ending(selectors.DefaultSelector):
         self._loop = loop
         self._asked_at = 0.0
         self.calls: list[Call] = []
+        self.late: list[Call] = []
 
     def select(self, timeout: float | None = None) -> list[Any]:
         """End the pass; return what is ready then, or after ``timeout``."""
         if self.calls:
-            self._run()
+            self._run(self.calls)
+            timeout = 0.0 if self.calls else self._loop.seconds_to_wait()
+        if self.late and (timeout is None or timeout > 0.0):
+            self._run(self.late)
             timeout = 0.0 if self.calls else self._loop.seconds_to_wait()
         is_at_once = timeout is not None and timeout <= 0.0
         if is_at_once and loop_seconds() - self._asked_at < ASKED_MS / 1000:
@@ -95,9 +144,9 @@ class _Ending(selectors.DefaultSelector):
         self._asked_at = loop_seconds()
         return found
 
-    def _run(self) -> None:
-        calls = self.calls[:]
-        self.calls.clear()
+    def _run(self, left: list[Call]) -> None:
+        calls = left[:]
+        left.clear()
         for call in calls:
             try:
                 call()

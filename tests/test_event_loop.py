@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from coordinator.event_loop import ASKED_MS, MemberLoop, member_loop, pass_end
+from coordinator.event_loop import (
+    ASKED_MS,
+    AtPassEnd,
+    MemberLoop,
+    before_wait,
+    member_loop,
+    pass_end,
+)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -95,6 +102,93 @@ def test_what_a_call_at_the_end_leaves_there_comes_one_pass_later_and_others_mea
     run(main())
     assert seen.count("end") < 100_000
     assert seen[-2:] == ["read", "end"]
+
+
+def test_what_is_left_to_before_the_wait_runs_after_all_that_has_something_to_do() -> None:
+    """Who is woken in a pass goes on in the next one, and what that sends leaves first."""
+    seen: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        at_end, late = pass_end(loop), before_wait(loop)
+
+        def answered() -> None:
+            seen.append("task")
+            at_end(lambda: seen.append("sent"))
+
+        late(lambda: seen.append("late"))
+        at_end(lambda: loop.call_soon(answered) and None)
+        await asyncio.sleep(0.01)
+
+    run(main())
+    assert seen == ["task", "sent", "late"]
+
+
+def test_what_is_done_before_the_wait_may_wake_others() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(60, lambda: None)
+        for _ in range(100):
+            done: asyncio.Future[None] = loop.create_future()
+            before_wait(loop)(lambda done=done: done.set_result(None))  # type: ignore[misc]
+            await asyncio.wait_for(done, 10)
+
+    run(main())
+
+
+def test_on_any_other_loop_the_time_before_it_waits_is_the_next_pass() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        before_wait(asyncio.get_running_loop())(lambda: seen.append("late"))
+        assert not seen
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert seen == ["late"]
+
+
+@pytest.mark.parametrize("loop_factory", [MemberLoop, asyncio.new_event_loop])
+def test_a_call_at_the_end_runs_once_and_not_when_it_was_taken_back(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        kept = AtPassEnd(lambda: seen.append("kept"))
+        taken = AtPassEnd(lambda: seen.append("taken back"))
+        for each in (kept, taken, kept, taken):
+            each.leave()
+        taken.take_back()
+        await asyncio.sleep(0.01)
+        assert seen == ["kept"]
+        taken.take_back()
+        taken.leave()
+        await asyncio.sleep(0.01)
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+    assert seen == ["kept", "taken back"]
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="counts epoll_wait")
+def test_what_was_taken_back_at_the_end_of_a_pass_costs_no_other_pass() -> None:
+    """A pass of Raft sends what it has itself; the loop waits at once, asked once each time."""
+    asked, times = count_asked(), 20
+
+    async def main() -> None:
+        flushing = AtPassEnd(lambda: None)
+        at_end = pass_end(asyncio.get_running_loop())
+
+        def leave_and_take_back() -> None:
+            flushing.leave()
+            flushing.take_back()
+
+        for _ in range(times):
+            at_end(leave_and_take_back)
+            await asyncio.sleep(2 * ASKED_MS / 1000)
+
+    assert asked(main()) <= times + 3
 
 
 def test_a_timer_set_at_the_end_of_a_pass_is_not_slept_over() -> None:

@@ -206,9 +206,15 @@ class Consensus:
         self._last_tick_ms = now_ms
         self.core.tick()
         if self.core.role is Role.LEADER:
-            self.replication.send_commit_index(self.core.term, self.core.commit_index)
+            for progress in self.replication.followers.values():
+                progress.keep_committed(self.core.commit_index)
             if self.rounds.joining is not None:
                 self._maybe_begin_round()
+
+    def send_commit_index(self) -> None:
+        """Send the followers what was committed, where nothing else carries it; after ``tick``."""
+        if self.core.role is Role.LEADER and self._others:
+            self.replication.send_commit_index(self.core.term, self.core.commit_index)
 
     def _is_alone_and_dirty(self) -> bool:
         return not self._others and bool(self._log.durable_index < self._log.last_index)

@@ -7,7 +7,12 @@ One pass does, in this order:
 3. hand appends, commit notices and probes to the network;
 4. make the log durable, once;
 5. hand acknowledgements and votes to the network;
-6. apply what is committed. If that is little, it is done while the disk works.
+6. apply what is committed;
+7. tell of what has changed, and look at what is due by the clock.
+
+If one short entry is all that is to be applied, a client probably waits for it alone, or for the
+next one. Then a follower applies it while its disk works, and a leader leaves commit notices and
+step 7 until its answer has left.
 
 So the disks of a leader and its followers work at the same time, nothing is promised before it is
 durable, and no other member waits while this one applies, which takes longest. Most messages of an
@@ -57,6 +62,7 @@ class Passes:
         listeners: Listeners,
         ownership: Ownership,
         now_ms: Callable[[], int],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._run_loop = run_loop
         self.consensus = consensus
@@ -73,6 +79,7 @@ class Passes:
         self._listeners = listeners
         self._ownership = ownership
         self._now_ms = now_ms
+        self._on_failure = on_failure
         self._is_caught_up = False
         self._last: tuple[object, ...] = ()
         """The position after the last pass."""
@@ -84,23 +91,49 @@ class Passes:
         log_sync.settle(is_needed=consensus.is_own_log_awaited())
         log_sync.begin()
         consensus.tick()
+        is_little = consensus.core.has_little_to_apply()
+        is_answered_first = is_little and self._may_answer_first(consensus)
+        if not is_answered_first:
+            consensus.send_commit_index()
         is_overtaken = self.disk_health.is_overtaken(consensus)
         if is_overtaken or self._handovers.is_under_way:
             self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
         self._transport.flush()
-        if log_sync.is_begun and consensus.core.has_little_to_apply():
+        if is_little and log_sync.is_begun:
             consensus.core.apply()
         log_sync.sync(may_leave=consensus.is_leader_of_others)
         self._transport.flush()
         consensus.core.apply()
-        self.disk_health.observe()
-        self.incarnations.tick((consensus.core.term, self._log.durable_index), consensus.leader_id)
-        self._finish(consensus)
+        self._reads.on_applied(consensus.core.applied_index)
+        if is_answered_first and not self._has_more_to_do(consensus):
+            self._last = consensus.position()
+            self._run_loop.leave(self._finish_late)
+        else:
+            self._finish(consensus)
+
+    def _may_answer_first(self, consensus: Consensus) -> bool:
+        """Whether nothing has changed at this leader but what is committed, and nothing is left."""
+        if self._listeners.role is not Role.LEADER or self._run_loop.left is not None:
+            return False
+        return consensus.position()[:3] == self._last[:3]
+
+    def _finish_late(self) -> None:
+        try:
+            self.consensus.send_commit_index()
+            self._transport.flush()
+            self._finish(self.consensus)
+        except Exception as error:
+            self._on_failure(error)
+
+    def _has_more_to_do(self, consensus: Consensus) -> bool:
+        return consensus.has_more_to_do() or self._entries.proposals.is_cut_off
 
     def _finish(self, consensus: Consensus) -> None:
         """Tell others what has changed, and set when the next pass is due."""
         core = consensus.core
-        self._reads.on_applied(core.applied_index)
+        self._run_loop.left = None
+        self.disk_health.observe()
+        self.incarnations.tick((core.term, self._log.durable_index), consensus.leader_id)
         position = consensus.position()
         if position != self._last:
             self.notify_leader()
@@ -114,7 +147,7 @@ class Passes:
             self.snapshots.maybe_make(core.applied_index)
         self.snapshots.resend(consensus)
         self._last = position
-        if consensus.has_more_to_do() or self._entries.proposals.is_cut_off:
+        if self._has_more_to_do(consensus):
             self._run_loop.wake()
         due_ms = consensus.due_ms()
         if self._log.is_full:
@@ -151,6 +184,7 @@ class Passes:
         consensus.tick()
         if self._last != consensus.position():
             return False
+        consensus.send_commit_index()
         self._transport.flush()
         self._run_loop.set_due(consensus.due_ms())
         return True

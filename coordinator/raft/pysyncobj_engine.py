@@ -224,7 +224,7 @@ class PySyncObjEngine:
             log_sync=log_sync, snapshots=snapshots, incarnations=incarnations,
             disk_health=disk_health, handovers=self._handovers, transport=self._transport,
             desk=self._desk, reads=self._reads, listeners=self._listeners,
-            ownership=owned, now_ms=self._clock.monotonic_ms,
+            ownership=owned, now_ms=self._clock.monotonic_ms, on_failure=self._fail,
         )  # fmt: skip
         inbox = Inbox(
             self._desk, passes, member_count=len(self._others) + 1,

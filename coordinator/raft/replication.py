@@ -190,8 +190,6 @@ class Replication:
         """Send the commit index to followers that have the entries, if no append carries it."""
         owed = []
         for progress in self.followers.values():
-            if progress.kept_index < commit_index:
-                progress.keep_committed(commit_index)
             if progress.sent_commit_index < commit_index <= progress.match_index:
                 owed.append(progress)
         if not owed:

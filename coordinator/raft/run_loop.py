@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from coordinator.event_loop import pass_end
+from coordinator.event_loop import before_wait, pass_end
 
 PATIENT_MS = 3
 RUN_EVERY_S = 1.0
@@ -36,6 +36,9 @@ class RunLoop:
         self.is_woken = False
         """Whether a pass runs as soon as the loop can."""
         self._at_end: Callable[[Callable[[], None]], object] | None = None
+        self._leave: Callable[[Callable[[], None]], object] | None = None
+        self.left: Callable[[], None] | None = None
+        """What was left to when there is nothing else to do, and may be taken back."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._soon: asyncio.TimerHandle | None = None
@@ -54,6 +57,13 @@ class RunLoop:
         """Run a pass in ``PATIENT_MS`` at the latest; what waits for it may share one before."""
         if not self.is_woken and self._soon is None:
             self._soon = self._running_loop().call_later(PATIENT_MS / 1000, self._on_soon)
+
+    def leave(self, call: Callable[[], None]) -> None:
+        """Run ``call`` when the member has nothing else to do; under load that may be late."""
+        self.left = call
+        if self._leave is None:
+            self._leave = before_wait(self._running_loop())
+        self._leave(self._on_late)
 
     def postpone(self, due_ms: Callable[[], int]) -> None:
         """As ``set_due`` if the timer is near: a member that others wake is not woken by that, too.
@@ -87,6 +97,7 @@ class RunLoop:
                 handle.cancel()
         self.is_woken = False
         self._timer = self._soon = None
+        self.left = None
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         """Return the member's loop; asyncio asks the system for the process each time."""
@@ -103,6 +114,11 @@ class RunLoop:
             self._soon = None
         self._ran_at = self._running_loop().time()
         self._run()
+
+    def _on_late(self) -> None:
+        left, self.left = self.left, None
+        if left is not None:
+            left()
 
     def _on_soon(self) -> None:
         self._soon = None

@@ -19,14 +19,14 @@ import logging
 import random as random_module
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
-from coordinator.event_loop import pass_end
+from coordinator.event_loop import AtPassEnd
 from coordinator.raft.network.agreement import Fact, check_facts, merged
 from coordinator.raft.network.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.network.link import Link
@@ -154,8 +154,7 @@ class TcpTransport:
         self._tasks: list[asyncio.Task[None]] = []
         self._unproved: dict[Link, None] = {}  # the oldest first
         self._dirty: list[_Peer] = []
-        self._at_pass_end: Callable[[Callable[[], None]], object] | None = None
-        self._is_flush_due = False
+        self._flushing = AtPassEnd(self.flush)
         self._looking: asyncio.TimerHandle | None = None
         self._looked_ms = self._looks = 0
         """When it was last looked whether connections live, and how often it was."""
@@ -237,11 +236,7 @@ class TcpTransport:
             return False
         if not peer.pending:
             self._dirty.append(peer)
-            if not self._is_flush_due:
-                self._is_flush_due = True
-                if self._at_pass_end is None:
-                    self._at_pass_end = pass_end(asyncio.get_running_loop())
-                self._at_pass_end(self._flush_at_end)
+            self._flushing.leave()
         sealed = peer.link.seal(payload)
         peer.pending.append(sealed)
         peer.pending_bytes += len(sealed)
@@ -254,6 +249,7 @@ class TcpTransport:
         """Write what was taken, one write for each connection."""
         if not self._dirty:
             return
+        self._flushing.take_back()
         dirty, self._dirty = self._dirty, []
         now_ms = self.clock.monotonic_ms()
         for peer in dirty:
@@ -264,10 +260,6 @@ class TcpTransport:
                 continue
             if not peer.link.write(data):
                 self._drop_slow(peer)
-
-    def _flush_at_end(self) -> None:
-        self._is_flush_due = False
-        self.flush()
 
     def _drop_slow(self, peer: _Peer) -> None:
         if peer.link is not None:
