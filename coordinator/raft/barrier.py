@@ -7,11 +7,11 @@ thesis, 6.4). No I/O.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Sequence
 
 from coordinator.errors import NoLeaderError
+from coordinator.waiting import SharedAnswer
 
 ROUNDS_IN_FLIGHT_MAX = 16
 
@@ -22,17 +22,17 @@ class QuorumRounds:
     def __init__(self, member_ids: Sequence[str]) -> None:
         self._answered = dict.fromkeys(member_ids, 0)
         self._others_needed = (len(member_ids) + 1) // 2
-        self.joining: asyncio.Future[int] | None = None
+        self.joining: SharedAnswer[int] | None = None
         """What those share who wait for the next round to begin; None if nobody does."""
-        self._in_flight: deque[tuple[int, int, asyncio.Future[int]]] = deque()
+        self._in_flight: deque[tuple[int, int, SharedAnswer[int]]] = deque()
         self._round_number = 0
 
-    def join(self) -> asyncio.Future[int]:
+    def join(self) -> SharedAnswer[int]:
         """Return the result of the next round to begin: the commit index at its beginning.
 
-        Shared: wait on it shielded."""
+        Wait for it in the same step."""
         if self.joining is None:
-            self.joining = asyncio.get_running_loop().create_future()
+            self.joining = SharedAnswer()
         return self.joining
 
     @property
@@ -67,17 +67,15 @@ class QuorumRounds:
 
     def fail(self) -> None:
         """Fail all waiters: this member does not lead. Answers to old rounds no longer count."""
-        waiting = [future for _, _, future in self._in_flight]
+        waiting = [answer for _, _, answer in self._in_flight]
         if self.joining is not None:
             waiting.append(self.joining)
         self.joining = None
         self._in_flight.clear()
         for member_id in self._answered:
             self._answered[member_id] = self._round_number
-        for future in waiting:
-            if not future.done():
-                future.set_exception(NoLeaderError("this member does not lead any more"))
-                future.exception()  # all waiters may be gone
+        for answer in waiting:
+            answer.fail(lambda: NoLeaderError("this member does not lead any more"))
 
     def _finish(self) -> None:
         if self._others_needed:
@@ -86,6 +84,5 @@ class QuorumRounds:
         else:
             confirmed = self._round_number
         while self._in_flight and self._in_flight[0][0] <= confirmed:
-            _, index, future = self._in_flight.popleft()
-            if not future.done():
-                future.set_result(index)
+            _, index, answer = self._in_flight.popleft()
+            answer.resolve(index)

@@ -42,7 +42,7 @@ class ReadIndex:
         self._asking: asyncio.Task[int] | None = None
         self._next_asking: asyncio.Task[int] | None = None
         self._answers: dict[asyncio.Future[int], SharedAnswer[int]] = {}
-        """The waiters of each request and each round under way."""
+        """The waiters of each request under way."""
         self._later: SharedAnswer[int] = SharedAnswer()
         """The readers that were refused because there was no leader."""
         self._trying_again: asyncio.Task[None] | None = None
@@ -99,7 +99,7 @@ class ReadIndex:
             raise NoLeaderError(f"member {self._member_id} does not lead")
         joined = consensus.rounds.join()
         self._wake()
-        return await self._with_others(joined)
+        return await joined.wait()
 
     async def _with_others(self, shared: asyncio.Future[int]) -> int:
         """Return what becomes of ``shared``, which is not done."""
