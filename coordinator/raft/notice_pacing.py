@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-NOTICE_DELAY_MS = 3
-"""How long a commit notice waits for an append or an answer that carries it."""
+SOON_MS = 3
+"""An append that comes within this time after a commit follows it."""
 FOLLOWED_MIN = 32
-"""So many commits in a row must have been followed by an append as soon as that."""
+"""So many commits in a row must have been followed before a notice waits for the next append."""
+NOTICE_DELAY_MS = 10
+"""The longest time that it waits. A timer for that is set in almost every round, so it is longer
+than most rounds are: it goes off for few of them."""
 
 
 class NoticePacing:
@@ -45,9 +48,11 @@ class NoticePacing:
 
     def note_append(self) -> None:
         """Entries have left for a follower, with the commit index."""
-        self._owed_since_ms = None
+        since_ms, self._owed_since_ms = self._owed_since_ms, None
+        if since_ms is not None and self._now_ms() - since_ms >= SOON_MS:
+            self._followed_count = 0
         if self._notified_ms is not None:
-            is_soon = self._now_ms() - self._notified_ms < NOTICE_DELAY_MS
+            is_soon = self._now_ms() - self._notified_ms < SOON_MS
             self._followed_count = self._followed_count + 1 if is_soon else 0
             self._notified_ms = None
 

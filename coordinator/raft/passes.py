@@ -88,7 +88,8 @@ class Passes:
         """Do all that can be done now; what it raises stops the member."""
         consensus, log_sync = self.consensus, self.log_sync
         self._entries.begin_pass()
-        log_sync.settle(is_needed=consensus.is_own_log_awaited())
+        if log_sync.is_left:
+            log_sync.settle(is_needed=consensus.is_own_log_awaited())
         log_sync.begin()
         consensus.tick()
         is_little = consensus.core.has_little_to_apply()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from coordinator.config import RaftConfig
 from coordinator.raft.network.messages import Append, Appended, CommitNotice, Message
-from coordinator.raft.notice_pacing import FOLLOWED_MIN, NOTICE_DELAY_MS
+from coordinator.raft.notice_pacing import FOLLOWED_MIN, NOTICE_DELAY_MS, SOON_MS
 from coordinator.raft.replication import (
     PASS_BATCHES_MAX,
     Replication,
@@ -152,7 +152,7 @@ def test_a_commit_is_told_at_once_while_no_append_is_expected() -> None:
     leader = Leader()
 
     for number in range(2 * FOLLOWED_MIN):
-        leader.write(after_ms=NOTICE_DELAY_MS)
+        leader.write(after_ms=SOON_MS)
 
         assert leader.notices() == [("2", 3 + number), ("3", 3 + number)]
 
@@ -186,6 +186,18 @@ def test_a_commit_that_nothing_follows_is_told_after_some_milliseconds() -> None
     assert leader.replication.notice_due_ms is None
     leader.write(after_ms=1)
     assert leader.notices() == [("2", index + 1), ("3", index + 1)]
+
+
+def test_appends_that_come_later_and_later_are_not_waited_for() -> None:
+    """The first one that is late ends it, though it comes before the notice is due."""
+    leader = _followed_closely()
+    leader.write(after_ms=1)
+
+    leader.write(after_ms=SOON_MS)
+
+    index = leader.log[-1][1]
+    assert SOON_MS < NOTICE_DELAY_MS
+    assert leader.notices() == [("2", index), ("3", index)]
 
 
 def test_an_answer_to_a_follower_carries_the_commit_index_to_it() -> None:

@@ -98,6 +98,11 @@ class LogSync:
         return not self._held and self._left is None and not self._log.is_dirty
 
     @property
+    def is_left(self) -> bool:
+        """Whether a sync is under way that nobody waits for yet."""
+        return self._left is not None
+
+    @property
     def is_begun(self) -> bool:
         """Whether a sync is under way for which messages wait."""
         return self._left is not None and bool(self._left[2])
