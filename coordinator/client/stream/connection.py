@@ -1,6 +1,8 @@
 """One connection of the stream on a socket of an event loop.
 
 1. The frames of one pass of the loop leave in one send; the first of a quiet connection at once.
+   Of many requests ``REQUESTS_AT_ONCE`` leave together, and when several answers have come at once
+   the first half of the requests that follow: so the server works while the others are made.
 2. Deadlines cost no task and no timer of their own: requests are put into slots of ``_SLOT_S``, and
    one timer looks at each slot when it is due. So a deadline is kept up to ``_SLOT_S`` late.
 3. While a request waits for lines, a silent server is asked (PING), and taken for dead if it does
@@ -23,6 +25,8 @@ from coordinator.client.transport import Request, Response
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
 from coordinator.wire.stream.frames import PREFACE
 
+REQUESTS_AT_ONCE = 16
+"""With fewer, what a server does once for each send costs more than is won."""
 _SLOT_S = 0.025
 _QUIET_S = QUIET_MS / 1000
 
@@ -55,6 +59,10 @@ class Connection(asyncio.Protocol):
         self.began: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._is_flush_due = False
+        self._gathered = 0
+        """How many requests wait to be sent."""
+        self._half = 0
+        """So many of them leave next, when several answers have come at once; else 0."""
         self._is_paused = False
         self._slots: dict[int, list[tuple[int, int]]] = {}
         """Requests and how many ms they had, by the slot in which their deadline is."""
@@ -120,11 +128,12 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, request: Request, waiter: Waiter, timeout_ms: int) -> int:
         conversation = self.conversation
-        is_quiet = not conversation.waiting
+        is_quiet = not conversation.waiting and not self._half and not self._is_flush_due
         number = conversation.ask(request, waiter)
         self._await_deadline(number, timeout_ms)
-        if is_quiet and not self._is_flush_due:
-            self._flush()
+        self._gathered += 1
+        if is_quiet or self._gathered >= (self._half or REQUESTS_AT_ONCE):
+            self._send()
         else:
             self._flush_soon()
         return number
@@ -142,12 +151,15 @@ class Connection(asyncio.Protocol):
         """Read the frames, and answer what they ask."""
         self._heard_s = self._loop.time()
         conversation = self.conversation
+        under_way = len(conversation.waiting)
         try:
             conversation.receive(data)
         except BadArgumentsError as error:
             self.is_http = conversation.welcome is None
             self.close(error.message)
             return
+        answered = under_way - len(conversation.waiting)
+        self._half = min((answered + 1) // 2, REQUESTS_AT_ONCE) if answered > 1 else 0
         if not self.began.done() and (conversation.welcome or conversation.problem):
             self._welcomed()
         if conversation.problem is not None and not conversation.waiting:
@@ -204,6 +216,11 @@ class Connection(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._is_flush_due = False
+        if self.conversation.writer.buffer:
+            self._send()
+
+    def _send(self) -> None:
+        self._gathered = self._half = 0
         if self._transport is not None and not self.conversation.is_over:
             self._transport.write(self.conversation.take())
 

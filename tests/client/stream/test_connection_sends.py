@@ -1,0 +1,133 @@
+"""When the requests of one connection leave: at once, or how many together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from coordinator.client.stream.connection import REQUESTS_AT_ONCE, Connection
+from coordinator.wire.stream import frames
+from tests.client.stream.scripted import A, get
+from tests.client.virtual_time import run
+
+
+class Recording(asyncio.Transport):
+    """A transport that notes the ids of the requests in each send."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reader = frames.from_client(1 << 20)
+        self.sends: list[list[int]] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._reader.feed(bytes(data).removeprefix(frames.PREFACE))
+        taken = self._reader.take()
+        self.sends.append([each.id for each in taken if isinstance(each, frames.RequestFrame)])
+
+    def taken(self) -> list[int]:
+        """Return how many requests each send had since the last call."""
+        sends, self.sends = self.sends, []
+        return [len(each) for each in sends]
+
+    def abort(self) -> None:
+        """Nothing is open."""
+
+
+class Talk:
+    """A connection that was welcomed, and callers that ask again as soon as they are answered."""
+
+    def __init__(self) -> None:
+        self.transport = Recording()
+        self.connection = Connection(A, "", lambda *_: None, lambda _: None)
+        self.connection.connection_made(self.transport)
+        self.say(frames.Welcome(frames.VERSION, frames.WelcomeSettings("n1")))
+        self.transport.sends.clear()
+        self._asking: set[asyncio.Task[Any]] = set()
+
+    def say(self, *said: frames.FromServer) -> None:
+        self.connection.data_received(b"".join(map(frames.encoded, said)))
+
+    def answer(self, ids: Sequence[int]) -> None:
+        """Answer these requests, all in one read."""
+        self.say(*[frames.AnswerFrame(each, status=200, headers={}, body=b"") for each in ids])
+
+    async def ask(self, count: int, times: int = 1) -> None:
+        """Let so many callers ask, each so many times; return at the end of that pass."""
+
+        async def caller() -> None:
+            for _ in range(times):
+                await self.connection.ask(get("/"), 1_000)
+
+        self._asking |= {asyncio.create_task(caller()) for _ in range(count)}
+        await passes()
+
+    async def end(self) -> None:
+        self.connection.close("over")
+        await asyncio.gather(*self._asking, return_exceptions=True)
+
+
+async def passes() -> None:
+    """Let the loop go on until nothing is left to do at once."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_a_lone_request_leaves_at_once_and_many_in_parts() -> None:
+    async def scenario() -> None:
+        talk = Talk()
+        asking = asyncio.ensure_future(talk.connection.ask(get("/"), 1_000))
+        await asyncio.sleep(0)
+        assert talk.transport.taken() == [1]
+        talk.answer([1])
+        await asking
+
+        await talk.ask(2 * REQUESTS_AT_ONCE + 4)
+
+        assert talk.transport.taken() == [1, REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, 3]
+        await talk.end()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("answered", "sends"),
+    [(2, [1, 1]), (3, [2, 1]), (8, [4, 4]), (9, [5, 4]), (20, [10, 10]), (40, [16, 16, 8])],
+)
+def test_callers_that_were_answered_together_ask_again_in_two_halves(
+    answered: int, sends: list[int]
+) -> None:
+    """The server works on the first half while the second is made; no half is one of many."""
+
+    async def scenario() -> None:
+        talk = Talk()
+        await talk.ask(answered, times=2)
+        ids = [number for sent in talk.transport.sends for number in sent]
+        talk.transport.sends.clear()
+
+        talk.answer(ids)
+        await passes()
+
+        assert talk.transport.taken() == sends
+        await talk.end()
+
+    run(scenario())
+
+
+def test_what_is_asked_later_is_not_cut_into_halves() -> None:
+    """Three answers at once say nothing of the many requests that follow."""
+
+    async def scenario() -> None:
+        talk = Talk()
+        await talk.ask(3)
+        talk.answer([1, 2, 3])
+        talk.transport.sends.clear()
+
+        await talk.ask(12)
+
+        assert talk.transport.taken() == [2, 10]
+        await talk.end()
+
+    run(scenario())
