@@ -40,6 +40,9 @@ from coordinator.raft.storage.ownership import Ownership
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.sync import TRY_AGAIN_S, LogSync
 
+BUSY_PROPOSALS = 16
+"""With so many under way a leader has other work than to wait for its own sync."""
+
 
 class Passes:
     """The passes of one member that has started, and the parts that take part in them."""
@@ -88,8 +91,9 @@ class Passes:
         """Do all that can be done now; what it raises stops the member."""
         consensus, log_sync = self.consensus, self.log_sync
         self._entries.begin_pass()
+        may_wait = self._entries.in_flight < BUSY_PROPOSALS
         if log_sync.is_left:
-            log_sync.settle(is_needed=consensus.is_own_log_awaited())
+            log_sync.settle(is_needed=consensus.is_own_log_awaited(), may_wait=may_wait)
         log_sync.begin()
         consensus.tick()
         is_little = consensus.core.has_little_to_apply()
@@ -102,7 +106,7 @@ class Passes:
         self._transport.flush()
         if is_little and log_sync.is_begun:
             consensus.core.apply()
-        log_sync.sync(may_leave=consensus.is_leader_of_others)
+        log_sync.sync(may_leave=consensus.is_leader_of_others, may_wait=may_wait)
         self._transport.flush()
         consensus.core.apply()
         self._reads.on_applied(consensus.core.applied_index)

@@ -121,8 +121,10 @@ class LogSync:
         is_waiting = is_under_way and self.waiting_seconds >= self._slow_seconds
         return is_waiting or self._loop.time() < self._slow_until
 
-    def settle(self, *, is_needed: bool = True) -> None:
-        """Wait for the sync that was left, if there is one: not long, if it ``is_needed`` now."""
+    def settle(self, *, is_needed: bool = True, may_wait: bool = True) -> None:
+        """Wait for the sync that was left, if there is one: not long, if it ``is_needed`` now.
+
+        ``may_wait``: the loop has little else to do; else it goes on until it is told."""
         if self._left is None:
             return
         waited = self._loop.time() - self._began
@@ -133,7 +135,7 @@ class LogSync:
         if started.wait(0):
             # When it was done nobody has seen; only what was soon noticed tells of the disk.
             self._end(token, held, waited if waited < quick else min(waited, average))
-        elif is_needed and average < quick and started.wait(PATIENCE_S):
+        elif is_needed and may_wait and average < quick and started.wait(PATIENCE_S):
             self._end(token, held)
         else:
             self._wait_elsewhere(token, started.done(), held)
@@ -156,15 +158,16 @@ class LogSync:
         self._began = self._loop.time()
         self._left = token, self._start_blocking(token), self._take() if token.is_whole else []
 
-    def sync(self, *, may_leave: bool = False) -> None:
+    def sync(self, *, may_leave: bool = False, may_wait: bool = True) -> None:
         """Make everything durable and send what waits for it, now or when that is done.
 
-        ``may_leave``: ``settle`` is called before anything but messages held here depends on it."""
+        ``may_leave``: ``settle`` is called before anything but messages held here depends on it.
+        ``may_wait``: as of ``settle``."""
         if self._left is not None:
             is_held = bool(self._held or self._left[2])
             if may_leave and not is_held and not self._log.is_unwritten:
                 return
-            self.settle()
+            self.settle(may_wait=may_wait)
         if self._syncing is not None:
             self._release_what_is_true()
             return

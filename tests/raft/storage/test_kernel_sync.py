@@ -35,6 +35,8 @@ class Kernel:
         self.result: int | None = 0
         """Of the sync under way; None: it has not ended."""
         self.takes = True
+        self.waited_s = 0.0
+        """How long it was waited for by now."""
 
     def __call__(self, number: Any, *arguments: Any) -> int:
         self.calls.append(number.value)
@@ -44,7 +46,9 @@ class Kernel:
         if number.value == GETEVENTS:
             if self.result is None:
                 wait = arguments[4]._obj
-                time.sleep(wait.seconds + wait.nanoseconds / 1e9)
+                wait_s = wait.seconds + wait.nanoseconds / 1e9
+                self.waited_s += wait_s
+                time.sleep(wait_s)
                 return 0
             arguments[3][0].result = self.result
             return 1
@@ -298,6 +302,29 @@ async def test_a_sync_that_was_left_is_done_when_it_is_needed(tmp_path: Path) ->
     leader.log_sync.settle()
     assert leader.log.durable_index == 1
     assert leader.log_sync.sync_count == 1
+    await leader.stop()
+
+
+async def test_a_leader_with_other_work_is_told_of_the_end_of_a_sync(tmp_path: Path) -> None:
+    """A kernel's worker may need the processor that the leader would wait on."""
+    leader = Leader(tmp_path)
+    await leader.write(1)
+    leader.log_sync.settle(may_wait=False)
+    leader.log.add(b"b", 2, 0)
+    leader.log_sync.sync(may_leave=True, may_wait=False)
+    assert (leader.kernel.calls.count(SUBMIT), leader.kernel.waited_s) == (1, 0.0)
+    assert leader.log.durable_index == 0
+
+    await asyncio.sleep(0)
+    leader.kernel.end(0)
+    await asyncio.wait_for(leader.woken.wait(), 10)
+    assert leader.log.durable_index == 1
+
+    leader.kernel.result = None
+    leader.log_sync.sync(may_leave=True, may_wait=False)
+    leader.log.add(b"c", 3, 0)
+    leader.log_sync.sync(may_leave=True, may_wait=False)  # written while that is under way
+    assert (leader.kernel.calls.count(SUBMIT), leader.kernel.waited_s) == (2, 0.0)
     await leader.stop()
 
 
