@@ -47,7 +47,7 @@ class Event(Struct, frozen=True, gc=False):
     is_withheld: Annotated[bool, LEFT_OUT] = False
 
 
-class Change(Struct, frozen=True, tag_field="type", tag="change"):
+class Change(Struct, frozen=True, gc=False, tag_field="type", tag="change"):
     """Everything one command changed, in order; never split on the way to a watcher.
 
     ``wall_ms`` is the time of the change as a member's clock said, in a watch with values, else 0.

@@ -144,7 +144,9 @@ class KeptSession:
             return
         if not self._opened.is_set():
             with suppress(RequestForgottenError):  # then it cannot be opened any more
-                await self._submit(Abandon(*self.request), deadline_ms)
+                request = self.request
+                abandon = Abandon(request.client_id, request.number, request.floor_index)
+                await self._submit(abandon, deadline_ms)
         await self._submit(CloseSession(self.session_id, at_once=ENDED_AT_ONCE), deadline_ms)
 
     async def _submit(self, operation: Abandon | CloseSession, deadline_ms: int) -> None:

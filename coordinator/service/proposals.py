@@ -347,7 +347,7 @@ class Proposer:
         outcome: Outcome = applied.result
         if outcome.events or outcome.granted:
             # The other member gets events and grants through its own log.
-            outcome = outcome._replace(events=(), granted=())
+            outcome = replace(outcome, events=(), granted=())
         index = applied.index.to_bytes(_NUMBER_BYTES, "big")
         return _IS_OUTCOME + index + encode_outcome(outcome)
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from coordinator.errors import CompactedError
@@ -30,7 +31,7 @@ _VALUES_BYTES: Final = 120
 """Roughly what a change, and each of its pairs, takes besides the data."""
 
 
-class KeptValues(NamedTuple):
+class KeptValues(Struct, frozen=True, gc=False):
     """The values of one change, two for each of its events."""
 
     wall_ms: int
@@ -70,9 +71,7 @@ class ValuesHistory:
         if count > min(CHANGE_BYTES_MAX, self._bytes_max):
             self.restart(change.zxid)
             return
-        self._kept[change.zxid] = tuple.__new__(
-            KeptValues, (wall_ms, change.events, values, count)
-        )
+        self._kept[change.zxid] = KeptValues(wall_ms, change.events, values, count)
         self._bytes += count
         while self._bytes > self._bytes_max:
             self.floor_zxid, oldest = self._kept.popitem(last=False)

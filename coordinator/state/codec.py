@@ -12,13 +12,17 @@
    no ``spares_…``; format 2 has no ``failure`` and no ``directory`` in Abandon; format 1 has no
    queues: no tag above 13, no ``silent_ms``, ``if_held`` and ``granted``.
 
+The operations of most entries are decoded at once with their command (``_AT_ONCE``), to the same
+values; whatever that refuses is decoded as all others are.
+
 ``outcome_codec`` keeps rules 1 to 3 for outcomes. ``packing`` packs values; it is the only file of
 this room that uses msgpack.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Literal
 
 from coordinator.state.access.encoding import add_operations, caller_of
 from coordinator.state.commands import (
@@ -46,7 +50,7 @@ from coordinator.state.commands import (
     SetLimits,
 )
 from coordinator.state.locks import encoding as queues
-from coordinator.state.packing import formatted, pack
+from coordinator.state.packing import formatted, pack, rows_of_type
 from coordinator.state.shapes import (
     BOOL,
     BYTES,
@@ -241,21 +245,88 @@ _if_held_shape: Final = shape("condition", STR, INT)
 
 def encode_command(command: Command) -> bytes:
     """Encode a command; raises ValueError for text or numbers that have no encoding."""
-    request = command.request
+    operation, caller, if_held = command.operation, command.caller, command.if_held
+    if type(operation) is SetData:
+        row: Row = (2, operation.path, operation.data, operation.expected_version)
+    else:
+        row = _OPERATIONS.encode(operation)
     return pack(
         (
             COMMAND_FORMAT,
-            _OPERATIONS.encode(command.operation),
+            row,
             command.wall_ms,
-            None if request is None else (request.client_id, request.number, request.floor_index),
-            None if command.caller == NOBODY else tuple(command.caller),
-            tuple([(each.directory, each.fencing_token) for each in command.if_held]),
+            command.request,
+            None if caller is NOBODY or caller == NOBODY else caller,
+            tuple([(each.directory, each.fencing_token) for each in if_held]) if if_held else (),
         )
+    )
+
+
+def _at_once(tag: Any, *fields: Any) -> Callable[[bytes], Row]:
+    """Return what decodes a command whose operation has this tag and these fields."""
+    row: Any = tuple
+    one: Any = Literal
+    request, caller = row[str, int, int] | None, row[str, str, int] | None
+    conditions = row[row[str, int], ...]
+    operation = row[(one[tag], *fields)]
+    return rows_of_type(row[int, operation, int, request, caller, conditions])
+
+
+_AT_ONCE: Final[dict[int, tuple[Callable[[bytes], Row], Callable[[Row], Any]]]] = {
+    1: (
+        _at_once(1, str, bytes, int, str | None, int | None, int | None), _decode_create,
+    ),
+    2: (_at_once(2, str, bytes, int), lambda row: SetData(row[1], row[2], row[3])),
+    3: (
+        _at_once(3, str, int, int | None, bool),
+        lambda row: Delete(row[1], row[2], row[3], row[4]),
+    ),
+    11: (_at_once(11, str, int, bool), lambda row: Release(row[1], row[2], row[3])),
+    14: (
+        _at_once(
+            14, tuple[str, ...], str, int, str, bytes, str, bool, int, int, int | None
+        ),
+        _decode_enter,
+    ),
+}  # fmt: skip
+"""By the tag of an operation: what decodes its command at once, and what builds it of its row."""
+_HEAD_BYTES: Final = 4
+_COMMAND_ROW: Final = 0x96
+"""The first byte of a row of six."""
+
+
+def _decoded_at_once(data: bytes) -> Command | None:
+    """Return a command whose operation is one of these, None for another, or if it is none."""
+    if len(data) < _HEAD_BYTES or data[0] != _COMMAND_ROW or data[1] != COMMAND_FORMAT:
+        return None
+    known = _AT_ONCE.get(data[3])
+    if known is None:
+        return None
+    decode, build = known
+    try:
+        row = decode(data)
+        operation = build(row[1])
+    except ValueError:
+        return None
+    request, caller, conditions = row[3], row[4], row[5]
+    if_held: tuple[HeldCondition, ...] = ()
+    if conditions:
+        if_held = tuple([HeldCondition(each[0], each[1]) for each in conditions])
+    return Command(
+        operation,
+        row[2],
+        None if request is None else RequestId(request[0], request[1], request[2]),
+        NOBODY if caller is None else Caller(caller[0], caller[1], caller[2]),
+        if_held,
     )
 
 
 def decode_command(data: bytes, *, is_bounded: bool = False) -> Command:
     """Decode a command; raises ValueError unless it is one, of a known format, and nothing else."""
+    if not is_bounded:
+        known = _decoded_at_once(data)
+        if known is not None:
+            return known
     row = formatted(data, "command", COMMAND_FORMAT, is_bounded=is_bounded)
     if_held: tuple[HeldCondition, ...] = ()
     conditions: Row = ()
@@ -271,14 +342,14 @@ def decode_command(data: bytes, *, is_bounded: bool = False) -> Command:
     if conditions:
         if_held = tuple([HeldCondition(*_if_held_shape(each)) for each in conditions])
     decoded = _FAMILIES[row[0]].decode(operation)
-    return tuple.__new__(Command, (
+    return Command(
         decoded if row[0] >= _QUEUES_OF_EPHEMERALS_FORMAT else _as_former(decoded),
         wall_ms,
-        None if request is None else tuple.__new__(RequestId, _request_shape(request)),
+        None if request is None else RequestId(*_request_shape(request)),
         caller,
         if_held,
         row[0] < _QUOTAS_FORMAT,
-    ))  # fmt: skip
+    )
 
 
 def _as_former(operation: Any) -> Any:

@@ -216,9 +216,7 @@ class RequestTable:
         if number > record.highest:
             self._slide(record, number)
         if outcome.events or not outcome.is_repeat:
-            outcome = tuple.__new__(
-                Outcome, (outcome.zxid, outcome.result, outcome.refusal, (), True, ())
-            )
+            outcome = Outcome(outcome.zxid, outcome.result, outcome.refusal, (), True)
         old = outcomes.get(number)
         grown = outcome_bytes(outcome) - (0 if old is None else outcome_bytes(old))
         outcomes[number] = outcome

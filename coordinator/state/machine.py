@@ -195,7 +195,7 @@ class StateMachine:
             or self.access.is_changed
         ):
             self._zxid += 1
-        return tuple.__new__(Outcome, (self._zxid, result, None, tree.commit(), False, granted))
+        return Outcome(self._zxid, result, None, tree.commit(), False, granted)
 
     def _creator(self, command: Command) -> str:
         """Return as whose the znodes count that a command creates."""

@@ -65,6 +65,7 @@ from coordinator.state.znode_refusals import (
 )
 
 _ABOVE_QUEUES: Final = tuple([root[:-1] for root in QUEUE_ROOTS])
+_CONTENDER_MODE: Final = CreateMode.EPHEMERAL_SEQUENTIAL
 _PARENT_MODES: Final = frozenset({CreateMode.PERSISTENT, CreateMode.CONTAINER})
 
 
@@ -114,7 +115,7 @@ class ZnodeOperations:
         paths.validate_sequential(path, self._limits)
         self._check_data(path, data, "create")
         self._check_share(path, session_id)
-        mode = CreateMode.EPHEMERAL_SEQUENTIAL
+        mode = _CONTENDER_MODE
         child = self.new_znode(mode, data, session_id)
         return self._create(path, mode, parents, child, is_ordinary=False)
 
@@ -407,7 +408,7 @@ class ZnodeOperations:
 def _check_version(
     path: str, znode: ZnodeRecord, expected_version: int, expected_czxid: int | None, verb: str
 ) -> None:
-    if expected_version not in (ANY_VERSION, znode.version):
+    if expected_version != ANY_VERSION and expected_version != znode.version:
         raise BadVersionError(
             f"{verb} {path}: expected version {expected_version}, found {znode.version}",
             path=path,

@@ -7,7 +7,7 @@ outcome on every member.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -206,7 +206,7 @@ class Refusal(Struct, frozen=True):
         return from_code(self.code, self.message, self.fields)
 
 
-class Outcome(NamedTuple):
+class Outcome(Struct, frozen=True, gc=False, array_like=True):
     """``zxid`` is the machine's after the command; ``events`` is empty when nothing changed.
 
     ``granted`` are the paths of the contenders that hold from this command on, in queue order.

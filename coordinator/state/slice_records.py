@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from coordinator.state.dedup import ClientRecord, outcome_bytes
 from coordinator.state.outcome_codec import outcome_row
 from coordinator.state.outcomes import (
@@ -123,5 +125,5 @@ def _cut(outcome: Outcome) -> Outcome:
         else:
             results.append(each)
     if isinstance(result, MultiDone):
-        return outcome._replace(result=MultiDone(tuple(results)))
-    return outcome._replace(result=GuardedDone(result.is_then, tuple(results)))
+        return replace(outcome, result=MultiDone(tuple(results)))
+    return replace(outcome, result=GuardedDone(result.is_then, tuple(results)))

@@ -247,7 +247,7 @@ def _beside(locks: LockTable, path: str) -> Any:
     is_queued = queue is not None and queue.has(contender.number, path)
     owned = locks.owners.get((contender.session_id or "", contender.owner), {})
     waiting = locks.waiting.get(contender.identity)
-    return (tuple(contender), is_queued, path in owned, waiting)
+    return (contender, is_queued, path in owned, waiting)
 
 
 def _queue_row(queue: Queue) -> tuple[Any, ...]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from coordinator.model.access import NOBODY, Caller
@@ -126,7 +127,7 @@ def digest_of(capture: Capture) -> str:
     assert capture.locks is not None, "a state of now has its locks"
     locks = replace(
         capture.locks,
-        contenders=sorted(capture.locks.contenders),
+        contenders=sorted(capture.locks.contenders, key=attrgetter("path")),
         sizes=tuple(sorted(capture.locks.sizes)),
         closings=tuple(sorted(capture.locks.closings)),
     )
@@ -164,9 +165,9 @@ def _rows(
     for session in capture.sessions:
         yield _session_row(session)
     for session_id, departure in capture.leaving:
-        yield (session_id, tuple(departure))
+        yield (session_id, departure.row())
     for caller, departure in capture.revoked:
-        yield (tuple(caller), tuple(departure))
+        yield (tuple(caller), departure.row())
     for records in (requests.free, requests.bound):
         for client_id, record in records:
             yield (
@@ -203,14 +204,14 @@ def _lock_rows(locks: LocksCapture) -> Iterator[Row]:
     for ended in locks.ended:
         yield (
             _contender_row(ended.contender), ended.ended_zxid, ended.ended_ms,
-            tuple(ended.departure),
+            ended.departure.row(),
         )  # fmt: skip
     for directory in locks.ungranted:
         yield (directory,)
 
 
 def _contender_row(contender: ContenderRecord) -> Row:
-    path, number, czxid, kind, *values = contender
+    path, number, czxid, kind, *values = contender.row()
     return (path, number, czxid, kind_number(kind), *values)
 
 

@@ -32,7 +32,6 @@ from coordinator.state.tree_walk import runs_behind
 from coordinator.state.znode import ZnodeRecord
 from coordinator.state.znode_changes import (
     MAY_IDLE,
-    fields_of,
     is_idle,
     tenure_of,
     with_child,
@@ -247,9 +246,11 @@ class Tree:
         """Return the znode if the leader may reap it, None if not, or if there is none."""
         if path not in self._idle:
             return None
-        znode = self._znodes[path]
-        fields = fields_of(znode)
-        return IdleZnode(path, fields[2], fields[3], fields[12])
+        found: Any = self._znodes[path]
+        writes, family, tenure = found.writes, found.family, found.tenure
+        mzxid = found.czxid if writes is None else writes.mzxid
+        pzxid = found.czxid if family is None else family.pzxid
+        return tuple.__new__(IdleZnode, (path, mzxid, pzxid, tenure.ttl_ms))
 
     # --- the transaction
 

@@ -13,6 +13,7 @@ from coordinator.state.znode import ChildChanges, DataChanges, Tenure, ZnodeReco
 
 _PERSISTENT: Final = CreateMode.PERSISTENT
 _CONTAINER: Final = CreateMode.CONTAINER
+_PERSISTENT_WORD: Final[str] = CreateMode.PERSISTENT.value
 TTL: Final = frozenset(mode for mode in CreateMode if mode.is_ttl)
 MAY_IDLE: Final = TTL | {_CONTAINER}
 
@@ -29,7 +30,8 @@ def tenure_of(
 def with_data(old: ZnodeRecord, data: bytes, zxid: Any, wall_ms: Any) -> ZnodeRecord:
     """Return the znode with other data."""
     was: Any = old
-    writes = DataChanges(zxid, wall_ms, old.version + 1)
+    before = old.writes
+    writes = DataChanges(zxid, wall_ms, 1 if before is None else before.version + 1)
     return ZnodeRecord(
         data, was.czxid, was.ctime_ms, was.next_sequence, writes, old.family, old.tenure
     )
@@ -71,10 +73,20 @@ def is_idle(znode: ZnodeRecord) -> bool:
 
 def stat_of(znode: ZnodeRecord) -> Stat:
     """Return the Stat that a client sees; access rules do not change yet (aversion 0)."""
-    each = fields_of(znode)
+    at: Any = znode
+    writes, family, tenure = at.writes, at.family, at.tenure
+    czxid, ctime_ms = at.czxid, at.ctime_ms
+    mzxid, mtime_ms, version, pzxid, cversion, num_children = czxid, ctime_ms, 0, czxid, 0, 0
+    if writes is not None:
+        mzxid, mtime_ms, version = writes.mzxid, writes.mtime_ms, writes.version
+    if family is not None:
+        pzxid, cversion, num_children = family.pzxid, family.cversion, family.num_children
+    mode, owner, ttl_ms = _PERSISTENT_WORD, None, None
+    if tenure is not None:
+        mode, owner, ttl_ms = tenure.mode._value_, tenure.ephemeral_owner, tenure.ttl_ms
     return tuple.__new__(Stat, (
-        each[1], each[2], each[3], each[4], each[5], each[6], each[7], 0, each[11], len(each[0]),
-        each[8], each[10]._value_, each[12],
+        czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, cversion, 0, owner, len(at.data),
+        num_children, mode, ttl_ms,
     ))  # fmt: skip
 
 

@@ -16,10 +16,10 @@ from coordinator.service.divergence import DIGEST_KIND, DOUBT_MS, Comparison, ju
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Enter, Kind, RequestId, SetData
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import Outcome
 from coordinator.state.packing import pack
 from coordinator.state.slices import BYTES_MAX, FORMAT
 from tests.service.fake_cluster import STEP_MS, World, cluster, counted, soon
+from tests.state.values import changed
 
 FOUND_WITHIN_MS = 10_000
 
@@ -77,13 +77,13 @@ def session_timeout(machine: StateMachine) -> None:
 def contender(machine: StateMachine) -> None:
     contenders = machine._locks.contenders
     path = list(contenders)[-1]
-    contenders[path] = contenders[path]._replace(owner="t3")
+    contenders[path] = contenders[path].but(owner="t3")
 
 
 def remembered_outcome(machine: StateMachine) -> None:
     record = machine._requests._free["client"]
     first = record.outcomes[1]
-    record.outcomes[1] = Outcome(first.zxid + 1, *first[1:])
+    record.outcomes[1] = changed(first, zxid=first.zxid + 1)
 
 
 def counter(machine: StateMachine) -> None:

@@ -59,7 +59,9 @@ def history_reason(machine: Any) -> Still | None:
     if not history._ended:
         return None
     ended = history._ended[-1]
-    planted = ended._replace(departure=ended.departure._replace(reason="another"))
+    planted = structs.replace(
+        ended, departure=structs.replace(ended.departure, reason="another")
+    )
     history._ended[-1] = planted
     return lambda: any(each is planted for each in history._ended)
 
@@ -70,7 +72,7 @@ def remembered_outcome(machine: Any) -> Still | None:
     for client_id, record in {**table.free, **table.bound}.items():
         for number, outcome in record.outcomes.items():
             if number < record.highest - 1:
-                planted = record.outcomes[number] = outcome._replace(zxid=outcome.zxid + 1)
+                planted = record.outcomes[number] = structs.replace(outcome, zxid=outcome.zxid + 1)
                 return partial(_is_remembered, table, client_id, number, planted)
     return None
 

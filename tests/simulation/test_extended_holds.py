@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.state.commands import EndHold, ExtendHold
 from tests.simulation.test_lock_model import X0, enter, log_of, promises
+from tests.state.values import changed
 
 
 @pytest.mark.parametrize(
@@ -40,5 +41,5 @@ def test_an_end_that_knows_of_fewer_extensions_takes_nothing() -> None:
         EndHold(X0, czxid=3, term=1, extensions=1),
     )
     assert promises(log) == set()
-    late = log[-1].command._replace(operation=EndHold(X0, czxid=3, term=1, extensions=0))
+    late = changed(log[-1].command, operation=EndHold(X0, czxid=3, term=1, extensions=0))
     assert "one's own grant" in promises([*log[:-1], replace(log[-1], command=late)])

@@ -38,6 +38,7 @@ from tests.simulation.log import Entry
 from tests.simulation.record import Record
 from tests.simulation.told import Looked, Told
 from tests.simulation.waiting import stuck_owners
+from tests.state.values import changed
 
 ONE, OTHER = "00000000000000aa", "00000000000000bb"
 A, B = "/locks/a", "/locks/b"
@@ -92,7 +93,7 @@ def promises(log: Log) -> set[str]:
 def last(log: Log, **changes: object) -> Log:
     """Return the log with another outcome of its last entry."""
     *before, entry = log
-    return [*before, replace(entry, outcome=entry.outcome._replace(**changes))]
+    return [*before, replace(entry, outcome=changed(entry.outcome, **changes))]
 
 
 def refused(log: Log, code: str) -> Log:
@@ -530,7 +531,7 @@ def test_a_grant_that_ended_before_it_was_heard_of_is_found(
 def test_an_outcome_is_judged_as_soon_as_it_is_known() -> None:
     """A record judges each entry when the first member has applied it."""
     log = log_of(*WAITING)
-    wrong: Outcome = log[-1].outcome._replace(granted=(X1,))
+    wrong: Outcome = changed(log[-1].outcome, granted=(X1,))
 
     record, _ = recorded([*log[:-1], replace(log[-1], outcome=wrong)])
 

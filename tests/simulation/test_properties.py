@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from coordinator.client.transport import Request, Response
 from coordinator.model import events as watches
@@ -100,7 +101,7 @@ def promises(found: properties.Found) -> set[str]:
 def outcome_changed(log: Log, position: int, **changes: object) -> Log:
     """Return the log with another outcome at ``position``."""
     entry = log[position]
-    changed = replace(entry, outcome=entry.outcome._replace(**changes))
+    changed = replace(entry, outcome=structs.replace(entry.outcome, **changes))
     return [*log[:position], changed, *log[position + 1 :]]
 
 

@@ -197,7 +197,8 @@ class DrawnHistory:
             return None
         command = chance.choice(asked[-chance.choice([1, 3, 6]) :])
         assert command.request is not None
-        client_id, number, floor_index = command.request
+        request = command.request
+        client_id, number, floor_index = request.client_id, request.number, request.floor_index
         if chance.randrange(6) == 0:
             number = self.numbers.get(client_id, 0) + 1
         directory = ""

@@ -148,7 +148,7 @@ def with_token(machine: StateMachine, command: Command) -> Command:
     operation = command.operation
     if isinstance(operation, Note | ExtendHold | Release | Revoke) and operation.czxid == 0:
         first = machine.locks.contenders(operation.path)[0]
-        return command._replace(operation=changed(operation, path=first.path, czxid=first.czxid))
+        return changed(command, operation=changed(operation, path=first.path, czxid=first.czxid))
     return command
 
 

@@ -36,6 +36,7 @@ from coordinator.state.tree import Tree
 from coordinator.state.znode_changes import with_child
 from tests.state.exercised import Observed, about
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
+from tests.state.values import changed
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DELAY_BYTES = 64
@@ -90,7 +91,7 @@ def all_locks(machine: StateMachine) -> tuple[object, ...]:
 
 def once(contenders: tuple[ContenderRecord, ...]) -> list[ContenderRecord]:
     """Return them without the mark that their requests were repeated."""
-    return [each._replace(is_repeated=False) for each in contenders]
+    return [changed(each, is_repeated=False) for each in contenders]
 
 
 @about(changed=60, refused=60, repeats=15)
@@ -370,9 +371,9 @@ def test_law_9_a_repeated_request_gets_its_first_outcome(history: list[Command])
         key = (command.request.client_id, command.request.number)
         if outcome.is_repeat and key in first:
             abandoned = outcome.refusal is not None and outcome.refusal.fields.get("is_abandoned")
-            assert abandoned or outcome._replace(is_repeat=False) == first[key]
+            assert abandoned or changed(outcome, is_repeat=False) == first[key]
         elif not outcome.is_repeat and not is_of_a_stranger(outcome):
-            first[key] = outcome._replace(events=(), granted=())
+            first[key] = changed(outcome, events=(), granted=())
         before = truth(machine)
 
         again = machine.apply(command, index, 1)
@@ -399,7 +400,7 @@ def test_law_10_no_clock_decides(history: list[Command], wall_ms: int) -> None:
     for index, command in enumerate(history, 1):
         expected = timed.apply(command, index, 1)
 
-        found = timeless.apply(command._replace(wall_ms=wall_ms), index, 1)
+        found = timeless.apply(changed(command, wall_ms=wall_ms), index, 1)
 
         assert found.events == expected.events
         assert found.granted == expected.granted

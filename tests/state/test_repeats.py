@@ -69,6 +69,7 @@ from coordinator.state.outcomes import (
     SessionOpened,
 )
 from coordinator.state.repeats import check_answers
+from tests.state.values import changed
 
 STAT = StateMachine().stat("/")
 assert STAT is not None
@@ -239,7 +240,7 @@ def test_an_outcome_answers_its_operation_and_no_other(
     for other in (*others, *[each for each, _, _ in ROWS if type(each) is not type(asked)]):
         with pytest.raises(BadArgumentsError, match=f"returned {type(result).__name__}; nothing"):
             check_answers(other, outcome)
-        check_answers(other, outcome._replace(is_repeat=False))  # its own, whatever it is
+        check_answers(other, changed(outcome, is_repeat=False))  # its own, whatever it is
 
 
 def test_places_of_another_kind_are_of_another_attempt() -> None:

@@ -73,7 +73,9 @@ class QueuePosition(Struct, frozen=True):
 def abandoning(attempt: QueueAttempt, request: RequestId) -> Leave:
     """Return what withdraws an attempt whose contenders may not be known."""
     has_number = attempt.request is not None
-    operation = Abandon(*request, spares_holder=has_number)
+    operation = Abandon(
+        request.client_id, request.number, request.floor_index, spares_holder=has_number
+    )
     return Leave(operation, attempt.session_id, attempt.recipe.word, has_number, attempt.caller)
 
 

@@ -24,7 +24,7 @@ from coordinator.state.commands import (
     Reap,
     Revoke,
 )
-from coordinator.state.locks.contender import EndedGrant, Ending
+from coordinator.state.locks.contender import ContenderRecord, Departure, EndedGrant, Ending
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.waiting import in_turns
 
@@ -47,8 +47,7 @@ class Revocations:
         """Return the latest grants that were taken from a session, the oldest first."""
         return tuple(
             [
-                LostGrant(each.path, each.czxid, how.value, by, reason)
-                for each, _, _, (how, _, by, reason, _) in self._taken.get(session_id, ())
+                _lost(each.contender, each.departure) for each in self._taken.get(session_id, ())
             ]
         )
 
@@ -96,3 +95,8 @@ class Revocations:
         if reported is None:
             reported = self._taken[session_id] = deque(maxlen=LOST_MAX)
         return reported
+
+
+def _lost(contender: ContenderRecord, departure: Departure) -> LostGrant:
+    how, by, reason = departure.how.value, departure.by, departure.reason
+    return LostGrant(contender.path, contender.czxid, how, by, reason)

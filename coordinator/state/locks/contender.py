@@ -16,11 +16,14 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from coordinator.model.events import Event
 from coordinator.state.capture_hold import CaptureHold
-from coordinator.state.commands import Kind
+from coordinator.state.commands import EXCLUSIVE, Kind
 from coordinator.state.paths import SEQUENCE_DIGITS
 from coordinator.state.znode import ZnodeRecord
 
@@ -52,7 +55,7 @@ def number_of(name: str) -> int | None:
 
 def kind_of(name: str) -> Kind:
     """Return the kind that a contender's name, or its prefix, tells."""
-    return _KINDS_BY_PREFIX.get(name[:_KIND_PREFIX_LENGTH], Kind.EXCLUSIVE)
+    return _KINDS_BY_PREFIX.get(name[:_KIND_PREFIX_LENGTH], EXCLUSIVE)
 
 
 def is_queue(directory: str) -> bool:
@@ -60,7 +63,7 @@ def is_queue(directory: str) -> bool:
     return directory.startswith(QUEUE_ROOTS) and directory.count("/") == QUEUE_DEPTH
 
 
-class ContenderRecord(NamedTuple):
+class ContenderRecord(Struct, frozen=True, gc=False, array_like=True):
     """One place in a queue. ``czxid`` is its fencing token and the zxid at which it entered."""
 
     path: str
@@ -111,12 +114,15 @@ class ContenderRecord(NamedTuple):
 
     def as_granted(self, zxid: int, wall_ms: int, grant_number: int) -> ContenderRecord:
         """Return what this contender is from the command on that grants to it."""
-        # Every field by its place: this is on the way of every acquisition.
-        return tuple.__new__(ContenderRecord, (
-            self[0], self[1], self[2], self[3], self[4], self[5], self[6], self[7], self[8],
-            self[9], self[10], self[11], zxid, wall_ms, grant_number, self[15], self[16],
-            self[17],
-        ))  # fmt: skip
+        return replace(self, granted_zxid=zxid, granted_ms=wall_ms, grant_number=grant_number)
+
+    def but(self, **fields: Any) -> ContenderRecord:
+        """Return this contender with other values of these fields."""
+        return replace(self, **fields)
+
+    def row(self) -> tuple[Any, ...]:
+        """Return all fields, as they are written down."""
+        return astuple(self)
 
 
 def made_by_hand(
@@ -163,7 +169,7 @@ class Ending(StrEnum):
         return self is not Ending.HELD  # compiled code would take that for true without this
 
 
-class Departure(NamedTuple):
+class Departure(Struct, frozen=True, gc=False, array_like=True):
     """Why contenders go in one command; kept with the grants that end by it."""
 
     how: Ending
@@ -174,8 +180,12 @@ class Departure(NamedTuple):
     silent_ms: int = 0
     """For how long the leader had not heard of the session when it expired."""
 
+    def row(self) -> tuple[Any, ...]:
+        """Return all fields, as they are written down."""
+        return astuple(self)
 
-class EndedGrant(NamedTuple):
+
+class EndedGrant(Struct, frozen=True, gc=False, array_like=True):
     """A grant as it is kept: the contender as it was at the end, and how it went."""
 
     contender: ContenderRecord

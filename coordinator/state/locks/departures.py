@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from coordinator.state.commands import (
+    NOBODY,
     Abandon,
     CloseSession,
     Command,
@@ -16,6 +17,7 @@ from coordinator.state.commands import (
 from coordinator.state.limits import BY_CHARACTERS_MAX
 from coordinator.state.locks.contender import Departure, Ending
 
+_DELETED: Final = Ending.DELETED
 _ENDINGS: Final[dict[type, Ending]] = {
     Release: Ending.RELEASED,
     CloseSession: Ending.CLOSED,
@@ -30,16 +32,16 @@ _ENDINGS: Final[dict[type, Ending]] = {
 def departure_of(command: Command, term: int) -> Departure:
     """Say how, in the ``term`` of its entry, ``command`` ends the grants that it ends."""
     operation = command.operation
-    how, by, reason, silent_ms = _ENDINGS.get(type(operation), Ending.DELETED), "", "", 0
+    how, by, reason, silent_ms = _ENDINGS.get(type(operation), _DELETED), "", "", 0
     if type(operation) is Revoke:
         by, reason = operation.by, operation.reason
-    else:
+    elif command.caller is not NOBODY:
         by = command.caller.identity[:BY_CHARACTERS_MAX]
     if type(operation) is ExpireSession:
         silent_ms = operation.silent_ms
     if type(operation) is CloseSession and operation.failure:
         how, reason = Ending.FAILED, operation.failure
-    return tuple.__new__(Departure, (how, term, by, reason, silent_ms))
+    return Departure(how, term, by, reason, silent_ms)
 
 
 def revocation_by(command: Command, term: int) -> Departure:

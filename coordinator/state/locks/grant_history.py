@@ -76,7 +76,7 @@ class KeptGrant(NamedTuple):
         assert granted_zxid is not None, "it holds, or did"
         end: tuple[Any, ...] = ()
         if ended is not None:
-            how, term, by, reason, silent_ms = ended.departure
+            how, term, by, reason, silent_ms = ended.departure.row()
             end = (
                 ended.ended_zxid, ended.ended_ms, how, by, reason, silent_ms, term, next_token,
             )  # fmt: skip
@@ -147,7 +147,7 @@ class KeptGrants:
         self._of_queue: dict[str, _QueueEnds] = {}
         self._bytes = 0
         for each in ended:
-            self._keep(each)
+            self._keep(each, each.contender.directory)
 
     def __len__(self) -> int:
         return len(self._ended)
@@ -155,23 +155,24 @@ class KeptGrants:
     def __bool__(self) -> bool:
         return len(self) > 0  # compiled code does not ask __len__ whether something is empty
 
-    def add(self, ended: EndedGrant) -> None:
-        """Keep a grant that has ended; drop the oldest beyond the limits, this one too."""
-        self._keep(ended)
+    def add(self, ended: EndedGrant, directory: str) -> None:
+        """Keep a grant of the queue ``directory`` that has ended; drop the oldest beyond the
+        limits, this one too."""
+        self._keep(ended, directory)
         left = DROPPED_AT_ONCE
         while left and (len(self._ended) > self.count_max or self._bytes > self.bytes_max):
             self._drop_oldest()
             left -= 1
 
-    def _keep(self, ended: EndedGrant) -> None:
-        self._order.add(ended)
+    def _keep(self, ended: EndedGrant, directory: str) -> None:
+        number = ended.contender.grant_number
+        self._order.add(ended, number)
         self._ended.append(ended)
-        directory = ended.contender.directory
         of_queue = self._of_queue.get(directory)
         if of_queue is None:
             of_queue = self._of_queue[directory] = _QueueEnds()
         of_queue.ends.append(ended)
-        of_queue.order.add(ended)
+        of_queue.order.add(ended, number)
         self._bytes += _bytes_of(ended)
 
     def _drop_oldest(self) -> None:

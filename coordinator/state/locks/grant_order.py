@@ -32,9 +32,9 @@ class GrantOrder:
     def __init__(self) -> None:
         self._chunks: list[_Chunk] = []
 
-    def add(self, ended: EndedGrant) -> None:
-        """Take a grant to its place: mostly the last."""
-        chunks, number = self._chunks, ended.contender.grant_number
+    def add(self, ended: EndedGrant, number: int) -> None:
+        """Take the grant of this number to its place: mostly the last."""
+        chunks = self._chunks
         if not chunks:
             chunks.append(_Chunk([ended]))
             return

@@ -31,6 +31,9 @@ from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
 from coordinator.state.access.quotas import Quotas
 from coordinator.state.commands import (
+    EXCLUSIVE,
+    SHARED,
+    SLOT,
     CreateMode,
     Delete,
     Downgrade,
@@ -38,7 +41,6 @@ from coordinator.state.commands import (
     Enter,
     ExtendHold,
     HeldCondition,
-    Kind,
     Note,
     Reopen,
     Resize,
@@ -71,6 +73,8 @@ from coordinator.state.sessions import SessionTable
 from coordinator.state.tree import Tree
 from coordinator.state.znode_changes import with_tenure
 
+_PERSISTENT: Final = CreateMode.PERSISTENT
+_CONTAINER: Final = CreateMode.CONTAINER
 GROUP_MAX: Final = 64
 """Queues that one attempt may enter."""
 PREFIX_CHARACTERS_MAX: Final = 32
@@ -117,7 +121,7 @@ class LockOperations:
                 f"enter {operation.directories[0]}: session {session_id[:80]!a} is not open",
                 session_id=session_id,
             )
-        size = 0 if kind is not Kind.SLOT else self._size(operation)
+        size = 0 if kind is not SLOT else self._size(operation)
         is_granted = True
         for directory in operation.directories:
             is_granted = is_granted and locks.would_hold(directory, kind, size)
@@ -160,7 +164,7 @@ class LockOperations:
             f"{directory}/{operation.prefix}",
             operation.data,
             operation.session_id,
-            CreateMode.PERSISTENT if operation.kind is Kind.SLOT else CreateMode.CONTAINER,
+            _PERSISTENT if operation.kind is SLOT else _CONTAINER,
         )
 
     def _record(self, operation: Enter, created: tuple[Created, ...], *, is_granted: bool) -> None:
@@ -178,7 +182,7 @@ class LockOperations:
                 self._tree.identity,
             )  # fmt: skip
             self._locks.expect(contender)
-        if operation.kind is Kind.SLOT:
+        if operation.kind is SLOT:
             directory = operation.directories[0]
             if directory not in self._locks.sizes:
                 assert operation.size is not None, "checked before"
@@ -189,7 +193,7 @@ class LockOperations:
         """Let a semaphore's directory stay when it is empty, so that its size does."""
         znode = self._tree.find(directory)
         assert znode is not None, "it has a contender"
-        if znode.tenure is not None and znode.tenure.mode is CreateMode.CONTAINER:
+        if znode.tenure is not None and znode.tenure.mode is _CONTAINER:
             self._tree.make_persistent(directory, znode)
 
     # --- of one contender
@@ -198,16 +202,16 @@ class LockOperations:
         """Turn the grant of an exclusive lock into a shared one."""
         path, czxid = operation.path, operation.czxid
         contender = self._holder(path, czxid, "downgrade")
-        if contender.group or contender.kind is Kind.SLOT:
+        if contender.group or contender.kind is SLOT:
             found = "several as one" if contender.group else contender.kind.value
             raise BadArgumentsError(
                 f"downgrade {path}: expected an exclusive or shared lock, found {found}", path=path
             )
-        if contender.kind is Kind.EXCLUSIVE:
+        if contender.kind is EXCLUSIVE:
             znode = self._tree.find(path)
             assert znode is not None, "a contender has its znode"
             self._tree.replace_data(path, znode, znode.data)
-            self._locks.replace(contender._replace(kind=Kind.SHARED))
+            self._locks.replace(contender.but(kind=SHARED))
         return Downgraded(path, czxid)
 
     def note(self, operation: Note) -> Noted:
@@ -221,7 +225,7 @@ class LockOperations:
             )
         if note != contender.note:
             for each in contender.group or (path,):
-                self._locks.replace(self._locks.contenders[each]._replace(note=note))
+                self._locks.replace(self._locks.contenders[each].but(note=note))
         return Noted(path, operation.czxid)
 
     def extend_hold(self, operation: ExtendHold) -> HoldExtended:
@@ -243,7 +247,7 @@ class LockOperations:
         extensions = contender.extensions + 1
         for each in contender.group or (path,):
             before = self._locks.contenders[each]
-            self._locks.replace(before._replace(max_hold_ms=max_hold_ms, extensions=extensions))
+            self._locks.replace(before.but(max_hold_ms=max_hold_ms, extensions=extensions))
         return HoldExtended(path, operation.czxid, max_hold_ms, extensions)
 
     def revoke(self, operation: Revoke) -> Revoked:
@@ -356,7 +360,7 @@ class LockOperations:
         parent = self._tree.find(directory)
         if parent is None or self._tree.find(path) is not None:
             return  # closed there by hand, until that znode is deleted
-        child = with_tenure(self._operations.new_znode(CreateMode.PERSISTENT), None)
+        child = with_tenure(self._operations.new_znode(_PERSISTENT), None)
         self._tree.add(path, parent, child, parent.next_sequence)
         self._locks.expect_closing(path, delay_ms)
 
@@ -414,7 +418,7 @@ def _check_enter(operation: Enter) -> None:
             raise BadArgumentsError(
                 f"enter {first}: expected the queues to be sorted, and none twice", path=first
             )
-        if kind is not Kind.EXCLUSIVE:
+        if kind is not EXCLUSIVE:
             raise BadArgumentsError(
                 f"enter {first}: expected several queues to be entered exclusively, "
                 f"found {kind.value}",
@@ -436,7 +440,7 @@ def _check_enter(operation: Enter) -> None:
         _check_range("lock-delay in ms", operation.lock_delay_ms, LOCK_DELAY_MS_MAX)
         _check_range("longest hold in ms", operation.max_hold_ms, MAX_HOLD_MS_MAX)
     if operation.size is not None:
-        if kind is not Kind.SLOT:
+        if kind is not SLOT:
             raise BadArgumentsError(f"enter {first}: expected a size for slots only", path=first)
         _check_size(operation.size, "enter", first)
 

@@ -25,10 +25,11 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import islice
+from typing import Final
 
 from coordinator.model.events import Event, EventType
 from coordinator.model.limits import MachineLimits
-from coordinator.state.commands import Kind
+from coordinator.state.commands import EXCLUSIVE, SHARED, Kind
 from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.contender import (
     CONTENDER_DEPTH,
@@ -51,6 +52,8 @@ from coordinator.state.outcomes import Created
 from coordinator.state.paths import parent_of, split
 from coordinator.state.tree import Tree
 
+_CREATED: Final = EventType.CREATED
+_DATA_CHANGED: Final = EventType.DATA_CHANGED
 LOOKED_AT_ONCE = 100
 """Queues in which grants are gone on with; places that are taken out of theirs."""
 
@@ -130,7 +133,7 @@ class LockTable:
         for created in entered:
             contender = self.contenders.get(created.path)
             if contender is not None and contender.czxid == created.stat.czxid:
-                self.contenders[created.path] = contender._replace(is_repeated=True)
+                self.contenders[created.path] = contender.but(is_repeated=True)
 
     def resize(self, directory: str, size: int) -> None:
         """Set the size of a semaphore, and look at its queue at the end of the command."""
@@ -189,9 +192,9 @@ class LockTable:
                 event = tree.events[settled]
                 settled += 1
                 path = event.path
-                if not path.startswith(QUEUE_ROOTS) or event.type is EventType.DATA_CHANGED:
+                if not path.startswith(QUEUE_ROOTS) or event.type is _DATA_CHANGED:
                     continue
-                if event.type is EventType.CREATED:
+                if event.type is _CREATED:
                     self._arrive(tree, event, granted)
                 elif path in self.contenders:
                     self._depart(tree, path, departure)
@@ -288,11 +291,9 @@ class LockTable:
         self.waiting.leave(contender)
         if contender.granted_zxid is not None:
             queue.held -= 1
-            ended = tuple.__new__(
-                EndedGrant, (contender, tree.zxid, tree.wall_ms, departure())
-            )
+            ended = EndedGrant(contender, tree.zxid, tree.wall_ms, departure())
             self.ended_now.append(ended)
-            self.history.add(ended)
+            self.history.add(ended, directory)
         if contender.group:
             for other in contender.group:
                 znode = tree.find(other)
@@ -346,7 +347,7 @@ class LockTable:
                 self.contenders.change(each, mine.as_granted(tree.zxid, tree.wall_ms, grant_number))
                 self.waiting.leave(mine)
                 granted.append(each)
-                if self.ungranted and mine.kind is Kind.EXCLUSIVE:
+                if self.ungranted and mine.kind is EXCLUSIVE:
                     self.ungranted.pop(mine.directory, None)  # nobody else may hold there now
         return False
 
@@ -364,10 +365,10 @@ class LockTable:
             return False
         if queue.held == 0:
             return True
-        if kind is Kind.EXCLUSIVE:
+        if kind is EXCLUSIVE:
             return False
         first = self.contenders[queue.contenders[0][1]]
-        return first.kind is kind and (kind is Kind.SHARED or queue.held < size)
+        return first.kind is kind and (kind is SHARED or queue.held < size)
 
     def _may_group_hold(self, group: tuple[str, ...]) -> bool:
         for path in group:

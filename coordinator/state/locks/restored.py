@@ -69,7 +69,8 @@ def _arrive_again(
         expected = recorded.pop(path, None)
         if (
             expected is None
-            or expected[1:3] != contender[1:3]
+            or expected.number != contender.number
+            or expected.czxid != contender.czxid
             or expected.session_id != owner
             or expected.identity != contender.identity
         ):
@@ -83,7 +84,7 @@ def _grant_again(table: LockTable, tree: Tree, directory: str, queue: Queue) -> 
     table.grant(tree, directory, queue, granted, len(queue.contenders))
     for path in granted:
         mine = table.contenders[path]
-        table.contenders[path] = mine._replace(granted_zxid=mine.czxid, granted_ms=mine.entered_ms)
+        table.contenders[path] = mine.but(granted_zxid=mine.czxid, granted_ms=mine.entered_ms)
 
 
 def _find_held(table: LockTable, directory: str, queue: Queue) -> None:

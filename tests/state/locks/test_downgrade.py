@@ -45,5 +45,5 @@ def test_a_downgrade_keeps_the_note_and_the_bound_of_its_grant() -> None:
 
     do(Downgrade(before.path, before.czxid))
 
-    assert record() == before._replace(kind=Kind.SHARED)
+    assert record() == before.but(kind=Kind.SHARED)
     assert (record().note, record().max_hold_ms) == (b"at row 7", 5_000)

@@ -45,7 +45,7 @@ def test_whatever_comes_and_goes_the_rest_is_in_order(
         if coming and chance.random() < 0.5:
             one = coming.pop(0 if chance.random() < 0.5 else chance.randrange(len(coming)))
             kept.append(one)
-            order.add(one)
+            order.add(one, number_of(one))
         elif kept:
             order.remove(kept.pop(0 if chance.random() < 0.5 else chance.randrange(len(kept))))
         value = chance.randrange(130)
@@ -56,7 +56,7 @@ def test_whatever_comes_and_goes_the_rest_is_in_order(
 def test_two_grants_of_one_number_are_refused() -> None:
     """A snapshot that holds them is not one of ours."""
     order = GrantOrder()
-    order.add(ended(1))
-    order.add(ended(2))
+    order.add(ended(1), 1)
+    order.add(ended(2), 2)
     with pytest.raises(ValueError, match="two grants have the number 1"):
-        order.add(ended(1))
+        order.add(ended(1), 1)

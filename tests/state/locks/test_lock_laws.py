@@ -241,7 +241,7 @@ def test_a_record_changes_only_by_what_is_asked_of_it(history: list[Command]) ->
             is_noted = isinstance(command.operation, Note) and not outcome.is_repeat
             is_downgraded = isinstance(command.operation, Downgrade) and not outcome.is_repeat
             is_extended = isinstance(command.operation, ExtendHold) and not outcome.is_repeat
-            same = old._replace(
+            same = old.but(
                 granted_zxid=new.granted_zxid,
                 granted_ms=new.granted_ms,
                 grant_number=new.grant_number,
