@@ -22,7 +22,7 @@ from coordinator.service.context import MemberContext
 from coordinator.service.replica import Interest
 from coordinator.service.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.state.codec import encode_command
-from coordinator.state.commands import Command, Reap
+from coordinator.state.commands import Command, Enter, Reap
 from coordinator.state.large_map import LargeMap
 from coordinator.state.outcomes import Outcome, Reaped
 from coordinator.state.paths import parent_of
@@ -95,10 +95,10 @@ class Reaper:
             self._is_reaping = True
             self._tasks.spawn(self._reap(due), "reap")
 
-    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+    def on_outcome(self, command: Command, outcome: Outcome) -> None:
         """Note the containers and ttl znodes that this command touched."""
-        if self._term is None:
-            return
+        if self._term is None or type(command.operation) is Enter:
+            return  # what an attempt creates is a contender, or has one
         parent = ""
         for event in outcome.events:
             if event.type is not _DELETED:
@@ -136,11 +136,11 @@ class Reaper:
         if idle is None:
             return  # what is in the heap of it is skipped when its time comes
         seen = self._seen.get(path)
-        if seen is not None and (seen.mzxid, seen.pzxid) == (idle.mzxid, idle.pzxid):
+        if seen is not None and seen.mzxid == idle.mzxid and seen.pzxid == idle.pzxid:
             return
         wait_ms = self._container_ms if idle.ttl_ms is None else idle.ttl_ms
         due_ms = self._clock.monotonic_ms() + wait_ms
-        self._seen[path] = _Seen(due_ms, idle.mzxid, idle.pzxid)
+        self._seen[path] = tuple.__new__(_Seen, (due_ms, idle.mzxid, idle.pzxid))
         if seen is None or due_ms < seen.due_ms:  # else its entry comes at the older time
             heapq.heappush(self._heap, (due_ms, path))
             self.need_look_by(due_ms)

@@ -18,10 +18,10 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from coordinator.errors import BadArgumentsError
-from coordinator.model.queue_order import sequence_of
-from coordinator.state.commands import Kind
-from coordinator.state.locks.contender import ContenderRecord
+from coordinator.state.commands import EXCLUSIVE, Kind
+from coordinator.state.locks.contender import ContenderRecord, number_of
 from coordinator.state.machine import StateMachine
+from coordinator.state.paths import SEQUENCE_DIGITS
 from coordinator.state.sessions import SessionRecord
 
 _NAME_CHARS_MAX: Final = 200
@@ -95,9 +95,9 @@ class Recipe:
             raise BadArgumentsError(
                 f"expected a grant id such as '42-1337', found {grant_id[:60]!a}"
             )
-        prefix = match.group(1) or self.prefixes[Kind.EXCLUSIVE]
-        number, czxid = int(match.group(2)), int(match.group(3))
-        return f"{self.directory(name)}/{prefix}{number:010d}", czxid
+        prefix, number, czxid = match.groups()
+        prefix = prefix or self.prefixes[EXCLUSIVE]
+        return f"{self.directory(name)}/{prefix}{number.zfill(SEQUENCE_DIGITS)}", int(czxid)
 
 
 LOCKS: Final = Recipe(
@@ -113,9 +113,9 @@ def recipe_at(path: str) -> Recipe:
 
 def grant_id_of(path: str, czxid: int) -> str:
     """Return the grant id of the contender ``path`` of this czxid."""
-    name = path.rpartition("/")[2]
-    prefix = name[:5] if name.startswith(_MARKED) else ""
-    return f"{prefix}{sequence_of(name) or 0}-{czxid}"
+    start = path.rfind("/") + 1
+    prefix = path[start : start + 5] if path.startswith(_MARKED, start) else ""
+    return f"{prefix}{number_of(path[start:]) or 0}-{czxid}"
 
 
 class QueuedContender(Struct, frozen=True):

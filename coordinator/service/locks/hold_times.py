@@ -17,12 +17,10 @@ The *class* of a lock is its name up to the first colon or slash, so that ``orde
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from coordinator.model.events import EventType
@@ -33,8 +31,8 @@ from coordinator.service.replica import Interest
 from coordinator.service.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.state.commands import Command
 from coordinator.state.large_map import LargeMap
-from coordinator.state.locks.contender import number_of
-from coordinator.state.outcomes import Outcome
+from coordinator.state.locks.contender import CONTENDER_DEPTH, DELAY_PREFIX, number_of
+from coordinator.state.outcomes import Entered, Outcome
 from coordinator.waiting import in_turns, let_go
 
 _CREATED: Final = EventType.CREATED
@@ -50,23 +48,37 @@ _DIRECTORIES_MAX: Final = 10_000
 _SEEN_AT_ONCE: Final = 50
 """Queues, and holders of each."""
 _LOOKED_AT_ONCE: Final = 1_000
+_LEFT_BEHIND: Final = 1_000
 _SAID_AT_ONCE: Final = 20
 """How many long holds are logged in one look."""
 _CLASS_END: Final = re.compile(r"[:/]")
 _PREFIX: Final = LOCKS.root + "/"
-_CONTENDER: Final = re.compile(_PREFIX + r"[^/]+/(?!delay-)[^/]*\d{10}", re.ASCII)
-"""What a contender's path looks like; a ``delay-`` znode closes a queue and waits for nothing."""
+_NUMBER_LENGTH: Final = 10
 
 
-@dataclass(slots=True)
 class _Hold:
     """One grant: its ``czxid``, since when it was seen to hold, whether from its beginning."""
 
-    czxid: int
-    since_ms: int
-    is_whole: bool
-    lock_class: str
-    is_long: bool = False
+    __slots__ = ("czxid", "is_long", "is_whole", "lock_class", "since_ms")
+
+    def __init__(self, czxid: int, since_ms: int, lock_class: str, *, is_whole: bool) -> None:
+        self.czxid = czxid
+        self.since_ms = since_ms
+        self.is_whole = is_whole
+        self.lock_class = lock_class
+        self.is_long = False
+
+
+def _is_contender(path: str) -> bool:
+    """Whether a path is that of a contender of a lock; a ``delay-`` znode waits for nothing."""
+    digits = path[-_NUMBER_LENGTH:]
+    return (
+        digits.isdigit()
+        and digits.isascii()
+        and path.startswith(_PREFIX)
+        and path.count("/") == CONTENDER_DEPTH
+        and not path.startswith(DELAY_PREFIX, path.rindex("/") + 1)
+    )
 
 
 class LockClasses:
@@ -111,9 +123,10 @@ class HoldTimes:
         self._denials = denials
         self._long_hold_ms = context.config.limits.long_hold_ms
         self._holds = LargeMap[str, _Hold]()
-        self._standing: Counter[str] = Counter()
-        self._holding: Counter[str] = Counter()
-        self._becoming_long: list[tuple[int, str, int]] = []
+        self._waiting: dict[str, int] = {}
+        """How many wait for the locks of each class."""
+        self._becoming_long: deque[tuple[int, str, int]] = deque()
+        """When each hold becomes long: in the order in which they were seen."""
         self._long_count = 0
         self._unseen: list[dict[str, Any]] = []
         """The queues of a snapshot that have not been looked at yet, as keys of a few dicts."""
@@ -130,7 +143,7 @@ class HoldTimes:
 
     def waiting_by_class(self) -> Mapping[str, int]:
         """Return how many wait for the locks of each class."""
-        return {name: count - self._holding[name] for name, count in self._standing.items()}
+        return self._waiting
 
     def look(self, now_ms: int) -> int:
         """Look at the holds that have become long; return when the next one does."""
@@ -138,7 +151,7 @@ class HoldTimes:
         for _ in range(_LOOKED_AT_ONCE):
             if not self._becoming_long or self._becoming_long[0][0] > now_ms:
                 break
-            _, path, czxid = heapq.heappop(self._becoming_long)
+            _, path, czxid = self._becoming_long.popleft()
             hold = self._holds.get(path)
             if hold is not None and hold.czxid == czxid and not hold.is_long:
                 hold.is_long = True
@@ -160,13 +173,20 @@ class HoldTimes:
         """Note which holds began and which ended."""
         if outcome.is_repeat:
             return
+        result = outcome.result
+        if type(result) is Entered and result.is_granted and not self._unseen:
+            now_ms = self._clock.monotonic_ms()
+            for path in outcome.granted:  # it has made those who hold now, and nothing else
+                if path.startswith(_PREFIX):
+                    self._begin(path, outcome.zxid, now_ms, is_whole=True)
+            return
         for event in outcome.events:
             path = event.path
-            if path in self._holds or (path.startswith(_PREFIX) and _CONTENDER.fullmatch(path)):
+            if path in self._holds or _is_contender(path):
                 if self._unseen and self._is_unseen(path):
                     continue
                 if event.type is _CREATED:
-                    self._standing[self._classes.at(path)] += 1
+                    self._wait(self._classes.at(path), 1)
                 elif event.type is _DELETED:
                     self._leave(path)
         if self._ended:
@@ -181,10 +201,9 @@ class HoldTimes:
         """Everything may be different: nothing is known of how long it has been so."""
         for holds in self._holds.given_up():
             let_go(holds)
-        self._standing.clear()
-        self._holding.clear()
+        self._waiting = {}
         self._last_unseen = {}
-        becoming_long, self._becoming_long = self._becoming_long, []
+        becoming_long, self._becoming_long = self._becoming_long, deque()
         let_go(becoming_long)
         self._long_count = 0
         for part in self._unseen:
@@ -207,7 +226,7 @@ class HoldTimes:
         locks = self._replica.machine.locks
         if not locks.length(directory):
             return
-        self._standing[self._classes.at(f"{directory}/")] += locks.length(directory)
+        self._wait(self._classes.at(f"{directory}/"), locks.length(directory))
         for last in locks.contenders(directory, 1, locks.holder_count(directory) - 1):
             self._last_unseen[directory] = (last.number, last.path)
             self._see_holders(directory, (-1, ""), unseen)
@@ -247,34 +266,46 @@ class HoldTimes:
         recorded = self._replica.machine.locks.record(path)
         if recorded is None or path in self._holds:
             return
+        self._begin(path, recorded.czxid, now_ms, is_whole=is_whole)
+        self._wait(self._classes.at(path), -1)
+
+    def _begin(self, path: str, czxid: int, now_ms: int, *, is_whole: bool) -> None:
+        """Note a hold that is seen from now on."""
         lock_class = self._classes.at(path)
-        self._holds.add(path, _Hold(recorded.czxid, now_ms, is_whole, lock_class))
-        self._holding[lock_class] += 1
+        if lock_class not in self._waiting:
+            self._waiting[lock_class] = 0
+        self._holds.add(path, _Hold(czxid, now_ms, lock_class, is_whole=is_whole))
         long_at_ms = now_ms + self._long_hold_ms
-        heapq.heappush(self._becoming_long, (long_at_ms, path, recorded.czxid))
-        self.need_look_by(long_at_ms)
-        if len(self._becoming_long) > 2 * len(self._holds) + 1_000:
-            # Holds that ended before they became long leave their entry behind.
-            self._becoming_long = [
-                (hold.since_ms + self._long_hold_ms, each, hold.czxid)
-                for each, hold in self._holds.items()
-                if not hold.is_long
-            ]
-            heapq.heapify(self._becoming_long)
+        if not self._becoming_long:  # else an earlier one is looked for
+            self.need_look_by(long_at_ms)
+        self._becoming_long.append((long_at_ms, path, czxid))
+        if len(self._becoming_long) > 2 * len(self._holds) + _LEFT_BEHIND:
+            self._drop_ended()
+
+    def _drop_ended(self) -> None:
+        """Forget the holds that ended before they became long, which left their entry behind."""
+        found = [
+            (hold.since_ms + self._long_hold_ms, each, hold.czxid)
+            for each, hold in self._holds.items()
+            if not hold.is_long
+        ]
+        found.sort()
+        self._becoming_long = deque(found)
+
+    def _wait(self, lock_class: str, step: int) -> None:
+        self._waiting[lock_class] = self._waiting.get(lock_class, 0) + step
 
     def _leave(self, path: str) -> None:
         hold = self._holds.pop(path, None)
-        name = self._classes.at(path) if hold is None else hold.lock_class
-        self._standing[name] -= 1
         if hold is None:
+            self._wait(self._classes.at(path), -1)
             if not self._held_unseen(path):
                 self._denials.note_left(path)
             return
-        self._holding[name] -= 1
         self._long_count -= hold.is_long
         if hold.is_whole and self._leadership.is_leader:
             held_ms = self._clock.monotonic_ms() - hold.since_ms
-            self._ended.append((name, held_ms / 1000))
+            self._ended.append((hold.lock_class, held_ms / 1000))
 
     def _observe_ended(self) -> None:
         """Put what has ended into the metric, which is dear: of thousands some at a time."""
