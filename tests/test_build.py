@@ -161,6 +161,15 @@ def test_what_inherits_a_length_says_whether_it_is_empty(path: Path) -> None:
             assert hasattr(each, "__bool__") or issubclass(each, enum.Enum), each.__name__
 
 
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_compiled_struct_has_options(path: Path) -> None:
+    """mypyc drops what is said beside the bases of a class that msgspec makes: compiled, it would
+    be encoded otherwise. That it is not frozen there does no harm."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef) and "Struct" in map(ast.unparse, node.bases):
+            assert {each.arg for each in node.keywords} <= {"frozen"}, node.name
+
+
 AGAIN = {
     ("coordinator/raft/entries.py", "apply"): "the second look comes after both branches of an if",
     ("coordinator/wire/codec.py", "__init__"): "nothing changes it between the two",

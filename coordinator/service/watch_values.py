@@ -15,11 +15,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from coordinator.errors import CompactedError
 from coordinator.model.events import Change, Event
+from coordinator.service.kept_values import KeptValues
 from coordinator.state.tree import Values
 from coordinator.waiting import let_go
 
@@ -29,15 +29,6 @@ data."""
 _CHANGE_BYTES: Final = 300
 _VALUES_BYTES: Final = 120
 """Roughly what a change, and each of its pairs, takes besides the data."""
-
-
-class KeptValues(Struct, frozen=True, gc=False):
-    """The values of one change, two for each of its events."""
-
-    wall_ms: int
-    events: tuple[Event, ...]
-    values: Values
-    bytes_count: int
 
 
 class ValuesHistory:
