@@ -44,16 +44,14 @@ VERDICT_KIND = "differs"
 
 SLICE_EVERY_MS = 50
 """How often slices are looked for; each costs every member a millisecond or two."""
-_SLICE_EVERY_MS_MAX = 1_000
 ROUND_MS_MIN = 1_000
 """A small state is compared once in this time, not more often."""
 _CALM_ROUND_MS = 5_000
 """Nor more often than this if nothing was written since it began, and for a second after that."""
-_ROUND_MS = 6_000
-"""How long a round of a larger one takes, if slices may be so far apart, or need not be closer: it
-may have grown when it ends."""
-_ROUND_MS_MAX = 8_000
-"""How long a round of a still larger one takes, if there need not be more slices at a look than
+_ROUND_MS = 7_000
+"""How long a round of a larger one takes: the state may have grown when it ends."""
+_FIRST_ROUND_MS_MAX = 8_000
+"""How long the first round of a term takes at most, if there need not be more slices at a look than
 ``_AT_ONE_LOOK_MAX``."""
 _AT_ONE_LOOK_MAX = 8
 _SMALL = 4
@@ -207,28 +205,38 @@ class Divergence:
         self._is_taking = True
         comparing = self._compare(term, cursor, others, is_again=is_again)
         self._tasks.spawn(comparing, "compare states")
-        return self._next_ms(now_ms)
+        return self._next_ms()
 
     def _slice_count(self) -> int:
         """Return how many slices a round has, as far as that is known before it ends."""
         return max(self._expected_count, self._replica.machine.znode_count // SLICE_ZNODES)
 
     def _at_one_look(self, now_ms: int) -> int:
-        """Return how many slices follow each other, so that the round of a large state ends."""
+        """Return how many slices follow each other, so that the round ends in time."""
         since_ms, self._looked_ms = now_ms - self._looked_ms, now_ms  # a busy member looks late
+        if self._is_paced:
+            if not self._taken_count:
+                return 1  # the round begins with it
+            due = (now_ms - self._round_began_ms) * self._expected_count // _ROUND_MS + 1
+            return min(max(due - self._taken_count, 1), _AT_ONE_LOOK_MAX)
         count = max(self._slice_count(), self._taken_count)
-        needed = -(-count * max(since_ms, SLICE_EVERY_MS) // _ROUND_MS_MAX)
+        needed = -(-count * max(since_ms, SLICE_EVERY_MS) // _FIRST_ROUND_MS_MAX)
         return min(max(needed, 1), _AT_ONE_LOOK_MAX)
 
-    def _next_ms(self, now_ms: int) -> int | None:
-        """Return when the slice after one of now is due, None: as soon as may be.
+    @property
+    def _is_paced(self) -> bool:
+        """Whether the slices of this round are spread over it.
 
-        A state of ten slices is gone through no more often than one of a hundred. The first round
-        of a term, and what a state has grown by since the last one, is as quick as can be."""
-        if self._expected_count <= _SMALL or self._taken_count >= self._expected_count:
+        The first round of a term, and what a state has grown by since the last one, is as quick as
+        can be."""
+        return self._expected_count > _SMALL and self._taken_count < self._expected_count
+
+    def _next_ms(self) -> int | None:
+        """Return when the slice after the one that begins now is due, None: as soon as may be."""
+        if not self._is_paced:
             return None
-        pace_ms = min(_ROUND_MS // self._slice_count(), _SLICE_EVERY_MS_MAX)
-        return now_ms + pace_ms - SLICE_EVERY_MS // 2  # looks are so far apart
+        following = self._taken_count + self._left_count + 1
+        return self._round_began_ms + following * _ROUND_MS // self._expected_count
 
     def _begin(self, term: int) -> None:
         self._term = term
