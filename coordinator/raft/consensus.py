@@ -178,6 +178,8 @@ class Consensus:
         self.replication.on_connection_changed(member_id)
         if self.core.role is Role.LEADER:
             self.replication.send_heartbeats(self.core.term, self.core.commit_index)
+        else:
+            self._elections.on_connected()
 
     def on_older_copy(self, why: str) -> None:
         """This member has lost a part of what it promised; it no longer leads."""

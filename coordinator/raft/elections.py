@@ -30,7 +30,10 @@ LATE_ELECTION_MS = 2
 """Between noticing that the election is due and campaigning: a member that was paused reads its
 sockets first (row 22)."""
 HINTED_ELECTION_MS = 15
-"""Between one member's and the next one's reaction to a leader whose connection closed."""
+"""Between one member's and the next one's reaction to a leader whose connection closed, or to the
+first connections after a start."""
+_FIRST_WORD_MS = 20
+"""In this time a leader, if there is one, is heard on a new connection."""
 EMPTY_LOG = (0, 1)
 """(term, index) of the last entry of an empty log."""
 
@@ -83,6 +86,17 @@ class Elections:
     def on_role(self) -> None:
         """The role has changed: no leader was heard in it yet."""
         self.is_leader_in_sight = False
+
+    def on_connected(self) -> None:
+        """Ask soon if no leader was heard since the start: all may have just come back.
+
+        The first time may have been too early to reach anybody, and the next one is an election
+        timeout later. A member with a leader refuses the pre-vote."""
+        is_back = self.heard_leader_ms is None and self._recovering.is_proven
+        if is_back and self._core.role is Role.FOLLOWER:
+            rank = sorted((*self._others, self._member_id)).index(self._member_id)
+            due_ms = self._now_ms() + _FIRST_WORD_MS + rank * HINTED_ELECTION_MS
+            self._core.election_due_ms = min(self._core.election_due_ms, due_ms)
 
     def on_leader_disconnected(self, leader_id: str) -> None:
         """Ask the others soon: a leader whose connection closed is probably dead."""

@@ -5,10 +5,14 @@ What each message about votes means on its own is in ``test_engine_rows`` (rows 
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
+from tests.raft.simulated_cluster import SimulatedCluster
+from tests.raft.simulated_loop import run
 from tests.raft.test_engine_rows import Bench
 
 FIVE = ("1", "2", "3", "4", "5")
@@ -88,3 +92,29 @@ def test_who_was_proven_in_a_first_election_that_failed_gives_way_to_new_members
     )
 
     assert (replies == [("2", say.PreVoteGrant(term))]) is expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_cluster_that_comes_back_elects_as_soon_as_a_majority_is_there(seed: int) -> None:
+    """Members that start one after the other need not wait for the timeout of the first try."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(3, seed=seed).start()
+        await (await cluster.leader()).engine.propose(b"before")
+        await cluster.equal()
+        await cluster.kill()
+        loop = asyncio.get_running_loop()
+        for member in cluster.members:
+            await asyncio.sleep(0.25)
+            began = loop.time()
+            await member.start()
+            if member is cluster.members[1]:
+                break  # a majority
+
+        leader = await cluster.leader(cluster.members[:2])
+
+        assert (loop.time() - began) * 1000 < cluster.raft.election_timeout_ms_min / 3
+        await leader.engine.propose(b"after")
+        await cluster.stop()
+
+    run(scenario())
