@@ -39,8 +39,9 @@ _PATH_KEYS = frozenset(
     }
 )  # fmt: skip
 _PARTS: dict[str, type[Any]] = typing.get_type_hints(Config)
+_HINTS = {part: typing.get_type_hints(each) for part, each in _PARTS.items()}
 _SECTIONS: dict[str, dict[str, Any]] = {
-    section: {key: typing.get_type_hints(_PARTS[part])[key] for key, part in keys.items()}
+    section: {key: _HINTS[part][key] for key, part in keys.items()}
     for section, keys in SETTINGS.items()
 }
 """The type of each key, by section."""

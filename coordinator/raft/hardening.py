@@ -20,7 +20,6 @@ import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +28,7 @@ import pysyncobj.syncobj as library
 from pysyncobj.config import SyncObjConf
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
+from pysyncobj.version import VERSION
 
 from coordinator.raft.context import RaftContext
 from coordinator.raft.engine import InvariantError, Role
@@ -70,10 +70,9 @@ class Host(Protocol):
 
 def check_library() -> None:
     """Raise ImportError unless PySyncObj's source is the one this file was written for."""
-    if version("pysyncobj") != LIBRARY_VERSION:
+    if VERSION != LIBRARY_VERSION:
         raise ImportError(
-            f"expected pysyncobj {LIBRARY_VERSION}, found {version('pysyncobj')}: install"
-            " the expected one"
+            f"expected pysyncobj {LIBRARY_VERSION}, found {VERSION}: install the expected one"
         )
     found = hash_library(Path(library.__file__).parent)
     if found != LIBRARY_SHA256:
