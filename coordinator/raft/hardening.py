@@ -41,7 +41,7 @@ LIBRARY_SHA256 = "3457f3aa49428104ed9014d823cc88863bb201f582d2ef42edbecfd0b52f0b
 
 APPLY_ENTRIES_MAX = 1_000
 LITTLE_BYTES = 1024
-"""An entry up to this size has a few commands, and is applied in the time of a sync."""
+"""An entry up to this size has a few commands, for which probably one client waits."""
 
 
 class Host(Protocol):

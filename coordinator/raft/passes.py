@@ -2,17 +2,16 @@
 
 One pass does, in this order:
 
-1. let the disk begin with what acknowledgements and votes wait for;
+1. a follower makes its log durable and acknowledges it;
 2. commit what a quorum holds; log the proposals that wait, as one entry;
 3. hand appends, commit notices and probes to the network;
-4. make the log durable, once;
+4. make durable what is not, once;
 5. hand acknowledgements and votes to the network;
 6. apply what is committed;
 7. tell of what has changed, and look at what is due by the clock.
 
-If one short entry is all that is to be applied, a client probably waits for it alone, or for the
-next one. Then a follower applies it while its disk works, and a leader leaves commit notices and
-step 7 until its answer has left.
+If one short entry is all that is to be applied, a client probably waits for it alone. Then a leader
+leaves commit notices and step 7 until its answer has left.
 
 So the disks of a leader and its followers work at the same time, nothing is promised before it is
 durable, and no other member waits while this one applies, which takes longest. Most messages of an
@@ -94,7 +93,9 @@ class Passes:
         may_wait = self._entries.in_flight < BUSY_PROPOSALS
         if log_sync.is_left:
             log_sync.settle(is_needed=consensus.is_own_log_awaited(), may_wait=may_wait)
-        log_sync.begin()
+        if consensus.core.role is not Role.LEADER:
+            log_sync.sync(may_wait=may_wait)  # a leader's appends come before its own disk
+            self._transport.flush()
         consensus.tick()
         is_little = consensus.core.has_little_to_apply()
         is_answered_first = is_little and self._may_answer_first(consensus)
@@ -104,8 +105,6 @@ class Passes:
         if is_overtaken or self._handovers.is_under_way:
             self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
         self._transport.flush()
-        if is_little and log_sync.is_begun:
-            consensus.core.apply()
         log_sync.sync(may_leave=consensus.is_leader_of_others, may_wait=may_wait)
         self._transport.flush()
         consensus.core.apply()

@@ -3,8 +3,7 @@
 1. The kernel syncs, or a thread (``kernel_sync``). The loop waits for a sync that is likely to be
    short, which is fastest under little load. It never waits long, and not at all while the disk is
    slow; what is written and held meanwhile waits for the next sync. A leader waits only when it
-   must know: when followers have answered, or when the next sync is to begin. A follower lets the
-   disk begin (``begin``), applies what is committed, and waits for the rest of it then.
+   must know: when followers have answered, or when the next sync is to begin.
 2. A failed sync is never tried again (row 1; Rebello et al., ATC 2020).
 3. Without room on the disk nothing is lost and nothing acknowledged; it is tried again a few times
    a second.
@@ -79,8 +78,8 @@ class LogSync:
         self._full_since: float | None = None
         self._try_again_at = 0.0
         self._syncing: asyncio.Task[None] | None = None
-        self._left: tuple[SyncToken, Started, list[tuple[str, Message]]] | None = None
-        """The sync under way that nobody waits for yet, and what leaves when it is done."""
+        self._left: tuple[SyncToken, Started] | None = None
+        """The sync under way that nobody waits for yet; nothing is held for it."""
         self._is_dropped = False
         self.sync_count = 0
         self.sync_seconds_total = 0.0
@@ -101,11 +100,6 @@ class LogSync:
     def is_left(self) -> bool:
         """Whether a sync is under way that nobody waits for yet."""
         return self._left is not None
-
-    @property
-    def is_begun(self) -> bool:
-        """Whether a sync is under way for which messages wait."""
-        return self._left is not None and bool(self._left[2])
 
     @property
     def waiting_seconds(self) -> float:
@@ -130,33 +124,17 @@ class LogSync:
         waited = self._loop.time() - self._began
         if not is_needed and waited < PATIENCE_S:
             return
-        (token, started, held), self._left = self._left, None
+        (token, started), self._left = self._left, None
         average, quick = self._average_seconds, self._in_place_seconds_max
         if started.wait(0):
             # When it was done nobody has seen; only what was soon noticed tells of the disk.
-            self._end(token, held, waited if waited < quick else min(waited, average))
+            self._end(token, [], waited if waited < quick else min(waited, average))
         elif is_needed and may_wait and average < quick and started.wait(PATIENCE_S):
-            self._end(token, held)
+            self._end(token, [])
         else:
-            self._wait_elsewhere(token, started.done(), held)
+            self._wait_elsewhere(token, started.done(), [])
             return
         self._note_room()
-
-    def begin(self) -> None:
-        """Let the disk begin with what messages wait for; ``sync`` follows in the same pass."""
-        is_slow = self._average_seconds >= self._in_place_seconds_max
-        is_under_way = self._left is not None or self._syncing is not None
-        if not self._held or is_under_way or is_slow or self._log.is_full:
-            return
-        token = self._log.begin_sync()
-        if token is None:
-            return
-        if not token.is_plain:
-            self._sync(token, False)
-            self._note_room()
-            return
-        self._began = self._loop.time()
-        self._left = token, self._start_blocking(token), self._take() if token.is_whole else []
 
     def sync(self, *, may_leave: bool = False, may_wait: bool = True) -> None:
         """Make everything durable and send what waits for it, now or when that is done.
@@ -164,8 +142,7 @@ class LogSync:
         ``may_leave``: ``settle`` is called before anything but messages held here depends on it.
         ``may_wait``: as of ``settle``."""
         if self._left is not None:
-            is_held = bool(self._held or self._left[2])
-            if may_leave and not is_held and not self._log.is_unwritten:
+            if may_leave and not self._held and not self._log.is_unwritten:
                 return
             self.settle(may_wait=may_wait)
         if self._syncing is not None:
@@ -195,7 +172,7 @@ class LogSync:
         """Hold nothing any more, and wait for the sync under way: its file must stay open."""
         self._held.clear()
         if self._left is not None:
-            (token, started, _), self._left = self._left, None
+            (token, started), self._left = self._left, None
             self._wait_elsewhere(token, started.done(), [])
         if self._syncing is not None:
             await asyncio.wait((self._syncing,))
@@ -228,7 +205,7 @@ class LogSync:
             self._end(token, held)
             return True
         if may_leave:
-            self._left = token, started, held
+            self._left = token, started
         else:
             self._wait_elsewhere(token, started.done(), held)
         return False

@@ -140,68 +140,6 @@ def test_what_is_held_never_leaves_after_a_failure_and_the_file_stays_open(tmp_p
     asyncio.run(scenario())
 
 
-def test_the_disk_works_while_the_member_goes_on_and_nothing_leaves_before_it_is_done(
-    tmp_path: Path,
-) -> None:
-    """What a message waits for is begun first; the same pass waits for it later."""
-
-    async def scenario() -> None:
-        disk = StuckDisk()
-        log = Journal(str(tmp_path / "log"), disk)
-        sent: list[Message] = []
-        log_sync = LogSync(
-            log,
-            send=lambda _member_id, message: sent.append(message) is None,
-            start_blocking=WorkerThread("sync"),
-            run_blocking=run_in_thread,
-            in_place_seconds_max=5.0,
-            slow_seconds=5.0,
-            on_durable=lambda: None,
-            on_failure=lambda _error: None,
-        )
-        log_sync.begin()
-        assert log_sync.is_settled, "nothing waits"
-        disk.gate.clear()
-        log.add(b"a", 1, 0)
-        log_sync.begin()
-        assert log.is_dirty
-        assert log_sync.is_settled is False
-        assert log.is_unwritten, "no message waits for it"
-        first, second = (
-            say.Appended(term=0, epoch=0, next_index=each, is_success=True) for each in (2, 3)
-        )
-        log_sync.hold("2", first)
-        log_sync.begin()
-        assert not log.is_unwritten
-        assert log.durable_index == 0
-
-        log.add(b"b", 2, 0)
-        log_sync.hold("2", second)
-        log_sync.begin()
-        assert not sent
-        assert log.is_unwritten, "one sync at a time"
-        asyncio.get_running_loop().call_later(0.05, disk.gate.set)
-        while second not in sent:
-            log_sync.sync()
-            assert first not in sent or log.durable_index >= 1
-            assert second not in sent or log.durable_index == 2
-            await asyncio.sleep(0.001)
-        assert [each for each in sent if isinstance(each, say.Appended)] == [first, second]
-        assert log_sync.is_settled
-
-        disk.gate.clear()
-        log.add(b"c", 3, 0)
-        log_sync.hold("2", say.Appended(term=0, epoch=0, next_index=4, is_success=True))
-        log_sync.begin()
-        log_sync.drop()
-        asyncio.get_running_loop().call_later(0.05, disk.gate.set)
-        await log_sync.stop()
-        assert sent[-1] == second, "the member has failed"
-        log._destroy()
-
-    asyncio.run(scenario())
-
-
 async def _write(leader: Member, number: int) -> None:
     while leader.is_leading:
         try:
