@@ -31,6 +31,7 @@ from coordinator.service.timers import NeedBy, never_mind
 from coordinator.state.packing import pack, unpack
 from coordinator.state.slice_room import PIECE_BYTES, Cursor
 from coordinator.state.slices import (
+    BYTES_MAX,
     DIGEST_BYTES_MAX,
     FORMAT,
     SLICE_ZNODES,
@@ -208,8 +209,11 @@ class Divergence:
         return self._next_ms()
 
     def _slice_count(self) -> int:
-        """Return how many slices a round has, as far as that is known before it ends."""
-        return max(self._expected_count, self._replica.machine.znode_count // SLICE_ZNODES)
+        """Return how many slices a round has: as many as the last one, or what can be said now of a
+        state that has grown since then."""
+        machine = self._replica.machine
+        grown = machine.znode_count // SLICE_ZNODES + machine.data_bytes // BYTES_MAX
+        return max(self._expected_count, grown)
 
     def _at_one_look(self, now_ms: int) -> int:
         """Return how many slices follow each other, so that the round ends in time."""
@@ -217,7 +221,7 @@ class Divergence:
         if self._is_paced:
             if not self._taken_count:
                 return 1  # the round begins with it
-            due = (now_ms - self._round_began_ms) * self._expected_count // _ROUND_MS + 1
+            due = (now_ms - self._round_began_ms) * self._slice_count() // _ROUND_MS + 1
             return min(max(due - self._taken_count, 1), _AT_ONE_LOOK_MAX)
         count = max(self._slice_count(), self._taken_count)
         needed = -(-count * max(since_ms, SLICE_EVERY_MS) // _FIRST_ROUND_MS_MAX)
@@ -236,7 +240,7 @@ class Divergence:
         if not self._is_paced:
             return None
         following = self._taken_count + self._left_count + 1
-        return self._round_began_ms + following * _ROUND_MS // self._expected_count
+        return self._round_began_ms + following * _ROUND_MS // self._slice_count()
 
     def _begin(self, term: int) -> None:
         self._term = term

@@ -205,7 +205,7 @@ async def test_a_difference_in_a_large_state_is_found_as_soon_as_a_small_one() -
             )
         rotten = machine_of(world, "2")._tree._znodes
         data = bytes(BYTES_MAX - 1) + b"x"
-        rotten["/app/n0"] = structs.replace(rotten["/app/n0"], data=data)
+        rotten["/app/n9"] = structs.replace(rotten["/app/n9"], data=data)  # the last one
 
         await world.advance(FOUND_WITHIN_MS)
 
