@@ -184,10 +184,10 @@ class Proposer:
         stamp_ms = self._clock.wall_ms()
         command = encode_command(Command(operation, stamp_ms, request, caller, if_held))
         # With a condition a repeat may be refused although the first attempt succeeded.
-        is_repeatable = request is not None or (isinstance(operation, _IDEMPOTENT) and not if_held)
+        is_repeatable = request is not None or (type(operation) in _IDEMPOTENT and not if_held)
         attempts = _Attempts(is_repeatable, is_patient, stamp_ms)
         started_ms = self._clock.monotonic_ms()
-        if if_held or not isinstance(operation, _UNDOING):
+        if if_held or type(operation) not in _UNDOING:
             self._refuse_too_much(len(command))
         self._waiting_bytes += len(command)
         deadline = self._timers.deadline(deadline_ms)

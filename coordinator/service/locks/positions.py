@@ -81,6 +81,11 @@ class Positions:
             if not observers:
                 self._observers.pop(directory, None)
 
+    @property
+    def are_observed(self) -> bool:
+        """Whether there is an observer of any queue."""
+        return len(self._observers) > 0
+
     def on_deleted(self, path: str) -> None:
         """A znode was deleted; if it was in an observed queue, look at that queue soon."""
         directory = path[: path.rindex("/")]

@@ -60,6 +60,7 @@ from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import Interest
 from coordinator.service.wakes import Wakes
 from coordinator.state.commands import (
+    EXCLUSIVE,
     Command,
     Enter,
     Kind,
@@ -75,6 +76,7 @@ _SEEN_MS_MAX: Final = 250
 """How long a refusal waits to know who holds."""
 
 
+_KINDS: Final[dict[str, Kind]] = {each.value: each for each in Kind}
 _HOLDS: Final = QueuePosition(is_holder=True, position=0)
 
 _Waiter = asyncio.Future[None]  # of an attempt that waits to be granted, or for an end of it
@@ -153,7 +155,7 @@ class Queues:
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         """Wake those whose contender was granted or deleted by this command."""
-        if outcome.is_repeat:
+        if outcome.is_repeat or not (self._waiting or self._positions.are_observed):
             return
         for path in outcome.granted:
             for waiter in self._waiting.pop(path, ()):
@@ -180,21 +182,13 @@ class Queues:
     async def _enter(self, attempt: QueueAttempt, request: RequestId) -> tuple[Mine, ...]:
         """Create the contenders, or find those that this request created before."""
         recipe, wanted = attempt.recipe, attempt.wanted
-        kind = Kind(wanted.kind)
+        kind = _KINDS[wanted.kind]
         directories = recipe.directories(attempt.names)
-        operation = Enter(
-            directories=directories,
-            prefix=recipe.prefixes[kind],
-            kind=kind,
-            session_id=attempt.session_id,
-            data=attempt.data,
-            owner=wanted.owner,
-            is_try=attempt.is_try,
-            lock_delay_ms=wanted.lock_delay_ms,
-            max_hold_ms=wanted.max_hold_ms,
-            size=wanted.size,
-            opening=attempt.opening,
-        )
+        operation = tuple.__new__(Enter, (
+            directories, recipe.prefixes[kind], kind, attempt.session_id, attempt.data,
+            wanted.owner, attempt.is_try, wanted.lock_delay_ms, wanted.max_hold_ms, wanted.size,
+            attempt.opening,
+        ))  # fmt: skip
         deadline_ms = attempt.wait_deadline_ms
         if attempt.is_try:
             deadline_ms = max(deadline_ms, self._clock.monotonic_ms() + _TRY_DEADLINE_MS_MIN)
@@ -246,8 +240,10 @@ class Queues:
 
     def _will_wait(self, kind: Kind, directories: tuple[str, ...]) -> bool:
         """Whether others hold now: then the release that grants may well share this one's round."""
-        holder_count = self._replica.machine.locks.holder_count
-        return kind is Kind.EXCLUSIVE and all(map(holder_count, directories))
+        if kind is not EXCLUSIVE:
+            return False
+        locks = self._replica.machine.locks
+        return all(locks.holder_count(each) for each in directories)
 
     def _checked(self, attempt: QueueAttempt, created: Created) -> Mine:
         mine = Mine.of(created)
