@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import takewhile
-from typing import Protocol
+from typing import Final, Protocol
 
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
@@ -23,6 +23,7 @@ from coordinator.waiting import in_turns, wake_in_turns
 LEADER_WITHIN_MS = 5_000
 """Longer than an election."""
 _TRY_AGAIN_S = 0.02
+_LEADER: Final = Role.LEADER
 
 
 class LongWait(Protocol):
@@ -55,7 +56,7 @@ class Leadership:
     @property
     def is_leader(self) -> bool:
         """True while this member leads and is ready to serve as leader."""
-        return self._role is Role.LEADER
+        return self._role is _LEADER
 
     @property
     def term(self) -> int:
@@ -81,7 +82,7 @@ class Leadership:
 
     def known_leader(self) -> str | None:
         """Return the member id to send a write to now; None if there is no leader."""
-        if self._role is Role.LEADER:
+        if self._role is _LEADER:
             return self._member_id
         leader_id = self._engine.leader_id
         # Elected, but the engine has not reported the role: not ready yet.
