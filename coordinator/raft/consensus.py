@@ -31,6 +31,9 @@ from coordinator.raft.rejoin.acknowledgement_seals import is_own, sealed
 from coordinator.raft.rejoin.recovering import Proof, ask_after_ms
 from coordinator.raft.replication import Following, Replication
 
+_LONE_MS = 1_000
+"""How long a leader without others sleeps while nothing happens."""
+
 
 class Consensus:
     """One member's part in the protocol, driven by messages and by ``tick``.
@@ -263,6 +266,8 @@ class Consensus:
         if not self._others and self._is_alone_and_dirty():
             return self._now_ms() + self._raft.heartbeat_interval_ms
         if self.core.role is Role.LEADER:
+            if not self._others:
+                return self._now_ms() + _LONE_MS  # nobody is sent heartbeats
             notice_ms = self.replication.notice_due_ms
             heartbeat_ms = self.core.heartbeat_due_ms
             return heartbeat_ms if notice_ms is None else min(heartbeat_ms, notice_ms)

@@ -190,6 +190,30 @@ def test_an_idle_cluster_makes_hardly_a_pass() -> None:
     run(scenario())
 
 
+def test_a_member_alone_is_woken_once_a_second() -> None:
+    """It has nobody to send heartbeats to, and is as ready as before."""
+
+    async def scenario() -> None:
+        cluster = await SimulatedCluster(1).start()
+        leader = await cluster.leader()
+        await asyncio.sleep(1)
+        passes, consensus = 0, leader.engine._consensus
+        tick = consensus.tick
+
+        def counted() -> None:
+            nonlocal passes
+            passes += 1
+            tick()
+
+        consensus.tick = counted  # type: ignore[method-assign]
+        await asyncio.sleep(10)
+        assert 5 <= passes <= 12
+        await leader.engine.propose(b"after")
+        await cluster.stop()
+
+    run(scenario())
+
+
 def test_answers_go_on_when_a_snapshot_ends_while_all_is_idle() -> None:
     """The log that it trims has to be made durable, and nobody else asks for that."""
 
