@@ -1,8 +1,9 @@
 """One connection of the stream on a socket of an event loop.
 
 1. The frames of one pass of the loop leave in one send; the first of a quiet connection at once.
-   Of many requests ``REQUESTS_AT_ONCE`` leave together, and when several answers have come at once
-   the first half of the requests that follow: so the server works while the others are made.
+   Of many requests ``REQUESTS_AT_ONCE`` leave together, of many reads ``READS_AT_ONCE``. When
+   several answers have come at once the reads that follow leave in two halves. So the server works
+   while others are made; a part of writes costs it a round with the other members.
 2. Deadlines cost no task and no timer of their own: requests are put into slots of ``_SLOT_S``, and
    one timer looks at each slot when it is due. So a deadline is kept up to ``_SLOT_S`` late.
 3. While a request waits for lines, a silent server is asked (PING), and taken for dead if it does
@@ -25,8 +26,10 @@ from coordinator.client.transport import Request, Response
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
 from coordinator.wire.stream.frames import PREFACE
 
-REQUESTS_AT_ONCE = 16
-"""With fewer, what a server does once for each send costs more than is won."""
+REQUESTS_AT_ONCE = 32
+READS_AT_ONCE = 16
+"""With fewer, what a server does once for each part costs more than is won (docs/performance.md,
+"Overlap")."""
 _SLOT_S = 0.025
 _QUIET_S = QUIET_MS / 1000
 
@@ -62,7 +65,7 @@ class Connection(asyncio.Protocol):
         self._gathered = 0
         """How many requests wait to be sent."""
         self._half = 0
-        """So many of them leave next, when several answers have come at once; else 0."""
+        """So many reads leave next, when several answers have come at once; else 0."""
         self._is_paused = False
         self._slots: dict[int, list[tuple[int, int]]] = {}
         """Requests and how many ms they had, by the slot in which their deadline is."""
@@ -132,7 +135,9 @@ class Connection(asyncio.Protocol):
         number = conversation.ask(request, waiter)
         self._await_deadline(number, timeout_ms)
         self._gathered += 1
-        if is_quiet or self._gathered >= (self._half or REQUESTS_AT_ONCE):
+        is_read = request.method == "GET"
+        at_once = (self._half or READS_AT_ONCE) if is_read else REQUESTS_AT_ONCE
+        if is_quiet or self._gathered >= at_once:
             self._send()
         else:
             self._flush_soon()
@@ -159,7 +164,7 @@ class Connection(asyncio.Protocol):
             self.close(error.message)
             return
         answered = under_way - len(conversation.waiting)
-        self._half = min((answered + 1) // 2, REQUESTS_AT_ONCE) if answered > 1 else 0
+        self._half = min((answered + 1) // 2, READS_AT_ONCE) if answered > 1 else 0
         if not self.began.done() and (conversation.welcome or conversation.problem):
             self._welcomed()
         if conversation.problem is not None and not conversation.waiting:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.stream.connection import REQUESTS_AT_ONCE, Connection
+from coordinator.client.stream.connection import READS_AT_ONCE, REQUESTS_AT_ONCE, Connection
 from coordinator.wire.stream import frames
 from tests.client.stream.scripted import A, get
 from tests.client.virtual_time import run
@@ -54,12 +54,13 @@ class Talk:
         """Answer these requests, all in one read."""
         self.say(*[frames.AnswerFrame(each, status=200, headers={}, body=b"") for each in ids])
 
-    async def ask(self, count: int, times: int = 1) -> None:
+    async def ask(self, count: int, times: int = 1, method: str = "GET") -> None:
         """Let so many callers ask, each so many times; return at the end of that pass."""
+        request = get("/")._replace(method=method)
 
         async def caller() -> None:
             for _ in range(times):
-                await self.connection.ask(get("/"), 1_000)
+                await self.connection.ask(request, 1_000)
 
         self._asking |= {asyncio.create_task(caller()) for _ in range(count)}
         await passes()
@@ -75,35 +76,41 @@ async def passes() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_lone_request_leaves_at_once_and_many_in_parts() -> None:
+@pytest.mark.parametrize(("method", "at_once"), [("GET", READS_AT_ONCE), ("PUT", REQUESTS_AT_ONCE)])
+def test_a_lone_request_leaves_at_once_and_many_in_parts(method: str, at_once: int) -> None:
     async def scenario() -> None:
         talk = Talk()
-        asking = asyncio.ensure_future(talk.connection.ask(get("/"), 1_000))
-        await asyncio.sleep(0)
+        await talk.ask(1, method=method)
         assert talk.transport.taken() == [1]
         talk.answer([1])
-        await asking
 
-        await talk.ask(2 * REQUESTS_AT_ONCE + 4)
+        await talk.ask(2 * at_once + 4, method=method)
 
-        assert talk.transport.taken() == [1, REQUESTS_AT_ONCE, REQUESTS_AT_ONCE, 3]
+        assert talk.transport.taken() == [1, at_once, at_once, 3]
         await talk.end()
 
     run(scenario())
 
 
 @pytest.mark.parametrize(
-    ("answered", "sends"),
-    [(2, [1, 1]), (3, [2, 1]), (8, [4, 4]), (9, [5, 4]), (20, [10, 10]), (40, [16, 16, 8])],
+    ("answered", "reads", "writes"),
+    [
+        (2, [1, 1], [2]),
+        (3, [2, 1], [3]),
+        (9, [5, 4], [9]),
+        (20, [10, 10], [20]),
+        (40, [16, 16, 8], [32, 8]),
+    ],
 )
-def test_callers_that_were_answered_together_ask_again_in_two_halves(
-    answered: int, sends: list[int]
+def test_callers_that_were_answered_together_ask_again_in_parts(
+    answered: int, reads: list[int], writes: list[int]
 ) -> None:
-    """The server works on the first half while the second is made; no half is one of many."""
+    """Reads in two halves, the server works on the first while the second is made; writes in one:
+    a half would cost a round of its own. The first leaves with others, not alone."""
 
-    async def scenario() -> None:
+    async def scenario(method: str, sends: list[int]) -> None:
         talk = Talk()
-        await talk.ask(answered, times=2)
+        await talk.ask(answered, 2, method)
         ids = [number for sent in talk.transport.sends for number in sent]
         talk.transport.sends.clear()
 
@@ -113,7 +120,8 @@ def test_callers_that_were_answered_together_ask_again_in_two_halves(
         assert talk.transport.taken() == sends
         await talk.end()
 
-    run(scenario())
+    run(scenario("GET", reads))
+    run(scenario("PUT", writes))
 
 
 def test_what_is_asked_later_is_not_cut_into_halves() -> None:
