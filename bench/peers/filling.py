@@ -39,6 +39,7 @@ def znodes(row: Row, system: System, _run: Any) -> list[dict[str, float]]:
 
 def million(row: Row, system: System, run: Any) -> list[dict[str, float]]:
     """Compare writes among a thousand znodes with those among a million, snapshots included."""
+    attempt(system, system.wait(), 5.0, is_first=True)  # what is written after the restart
     _fill(system, 1_000)
     few = _writes(system, LONG_S / 2)
     _fill(system, row.workers)
