@@ -181,9 +181,15 @@ class _InKernel:
     def __init__(self, kernel: KernelSyncs, call: SyncCall) -> None:
         self._kernel = kernel
         self._call = call
+        self._is_new = True
+        """Whether nobody has looked yet. The kernel's worker runs on the processor of who asked it,
+        so not before that one waits: a look at once costs a call and finds nothing."""
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so long; return whether it is done, or raise its error."""
+        is_new, self._is_new = self._is_new, False
+        if is_new and seconds <= 0:
+            return False
         try:
             is_done = self._kernel.wait(seconds)
         except OSError as error:

@@ -146,6 +146,21 @@ async def test_a_wait_is_bounded_and_the_loop_is_told_of_the_end() -> None:
     syncs.close()
 
 
+def test_a_look_at_once_costs_no_call_and_the_next_one_tells() -> None:
+    """The worker has not run yet; whoever leaves a sync looks again when it matters."""
+    kernel = Kernel()
+    syncs, call = Syncs(kernel.open), Call(1)
+    started = syncs(call)
+    asked = len(kernel.calls)
+
+    assert not started.wait(0)
+    assert len(kernel.calls) == asked
+    assert started.wait(0)
+    assert len(kernel.calls) == asked + 1
+    assert call.is_ended
+    syncs.close()
+
+
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_a_failed_sync_is_the_calls_error(is_late: bool) -> None:
     kernel = Kernel()
@@ -291,7 +306,8 @@ async def test_a_leader_goes_on_while_its_log_is_synced(tmp_path: Path) -> None:
 
     await leader.write(2)
     leader.kernel.result = 0
-    assert leader.log.durable_index == 2, "a sync that was done at once is done"
+    leader.log_sync.settle()
+    assert leader.log.durable_index == 2, "it was done when it was looked for"
     await leader.stop()
 
 
