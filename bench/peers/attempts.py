@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import itertools
 import json
 from contextlib import closing
 
@@ -11,7 +10,6 @@ from bench.peers.systems import System
 from bench.peers.work import VALUE
 from bench.peers.zookeeper_wire import NODE_EXISTS, Connection
 
-_NUMBERS = itertools.count(1)
 _PATH = "/attempt"
 
 
@@ -27,12 +25,12 @@ def attempt(system: System, number: int, timeout_s: float, *, is_first: bool = F
 
 
 def _ours(endpoint: str, timeout_s: float, is_first: bool) -> bool:
+    # Without the id of a request: it is sent once, and a cluster whose table of requests is full
+    # knows no new client that does not say since when it is there.
     host = endpoint.removeprefix("http://")
     with closing(http.client.HTTPConnection(host, timeout=timeout_s + 0.2)) as connection:
         headers = {
             "Content-Type": "application/json",
-            "Coordinator-Client-Id": f"attempt-{next(_NUMBERS)}",
-            "Coordinator-Request-Number": "1",
             "Coordinator-Timeout-Ms": str(int(timeout_s * 1000)),
         }
         body = json.dumps({"data": VALUE.decode()})
