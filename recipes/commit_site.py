@@ -178,11 +178,11 @@ class CommitSite(Generic[ClientT]):
         for each in due:
             now = await settled(self._now(each))
             if now is not None and now.is_open:
-                vote = await returned(self.client, prepare(now))
+                vote = await returned(self.client, prepare, now)
                 reason = vote if isinstance(vote, str) else ""
                 now = await settled(self.vote(now, vote is True, reason))
             if now is not None and not now.is_open and now.waits_for(self.site):
-                await returned(self.client, apply(now))
+                await returned(self.client, apply, now)
                 await settled(self._done(now))
         return len(due)
 

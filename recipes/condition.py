@@ -108,7 +108,7 @@ class Condition(Marked[ClientT]):
     ) -> bool:
         while True:
             seen = await settled(self.last())
-            if await returned(self.client, check()):
+            if await returned(self.client, check):
                 return True
             if not await settled(self.wait(seen, remaining())):
                 return False

@@ -83,7 +83,7 @@ async def _execute(
     client: Client | AsyncClient, key: str, task: Callable[[Any], Any], options: LockOptions
 ) -> Any:
     async with finishing(Lock(client, key, **options)) as grant:
-        return await returned(client, task(grant))
+        return await returned(client, task, grant)
 
 
 @overload

@@ -161,7 +161,7 @@ class Job(Generic[ClientT]):
                     if run is None:
                         continue
                     try:
-                        result = await returned(self.client, work(run))
+                        result = await returned(self.client, work, run)
                     except Exception as error:
                         await settled(self._fail(run, error))
                         raise

@@ -50,7 +50,7 @@ async def lead_again(election: Context[Grant[Any], Any], work: Callable[[Grant[A
                 rests.begun()
                 try:
                     with leadership.interrupting() if is_to_interrupt else nullcontext():
-                        result = await returned(client, work(leadership))
+                        result = await returned(client, work, leadership)
                 finally:
                     is_final = not leadership.is_lost  # nor released: then it was handed over
                 if is_final:

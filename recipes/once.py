@@ -152,7 +152,7 @@ class Once(Generic[ClientT]):
                     return begun
                 attempt, before = begun
                 try:
-                    result = await returned(self.client, work(attempt))
+                    result = await returned(self.client, work, attempt)
                 except NotDone:
                     await settled(self._take_back(key, before, grant))
                     raise

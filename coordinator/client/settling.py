@@ -8,14 +8,27 @@ it in the thread that calls.
 from __future__ import annotations
 
 import inspect
-import traceback
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-_HIDES_STOP = ("coroutine raised StopIteration",)
-_IS_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+class StoppedIteration(Exception):
+    """A program's function has raised ``stop``, which no coroutine lets through (PEP 479)."""
+
+    def __init__(self, stop: StopIteration) -> None:
+        super().__init__(*stop.args)
+        self.stop = stop
+
+
+def called(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return what a program's function returns; for a coroutine that is run by ``run_here``."""
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as stop:
+        raise StoppedIteration(stop) from None
 
 
 async def settled(given: Any) -> Any:
@@ -24,30 +37,17 @@ async def settled(given: Any) -> Any:
 
 
 def run_here(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, in the thread that calls."""
+    """Run a coroutine that never suspends, in the thread that calls.
+
+    What a function raises that it has ``called`` comes through as it is.
+    """
     try:
         work.send(None)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
-    except RuntimeError as error:
-        stop = _hidden_by(error)
-        if stop is None:
-            raise
+    except StoppedIteration as stopped:
+        stop = stopped.stop
     else:
         work.close()
         raise RuntimeError("expected a coroutine that waits in its thread, found one that suspends")
     raise stop
-
-
-def _hidden_by(error: RuntimeError) -> StopIteration | None:
-    """Return the StopIteration of a program's function in whose place our coroutine raised this.
-
-    None of a RuntimeError that the function raised: it came through the function's frame, too, also
-    when the function ran a coroutine of its own.
-    """
-    stop = error.__cause__
-    if not isinstance(stop, StopIteration) or error.args != _HIDES_STOP or not error.__traceback__:
-        return None
-    frames = traceback.walk_tb(error.__traceback__.tb_next)  # the first is that of run_here
-    is_ours = all(frame.f_code.co_flags & _IS_ASYNC for frame, _line in frames)
-    return stop if is_ours else None

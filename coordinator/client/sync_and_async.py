@@ -25,7 +25,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.settling import run_here, settled
+from coordinator.client.settling import called, run_here, settled
 from coordinator.client.sync_client import Client
 from coordinator.errors import BadArgumentsError
 
@@ -116,12 +116,16 @@ def run_either(client: AsyncClient | Client, steps: Coroutine[Any, Any, T]) -> A
     return run_here(steps) if isinstance(client, Client) else steps
 
 
-async def returned(client: AsyncClient | Client, given: Any) -> Any:
-    """Return what a program's function returned; with an AsyncClient, what that comes to.
+async def returned(
+    client: AsyncClient | Client, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs
+) -> Any:
+    """Call a program's function; return what it returns, with an AsyncClient what that comes to.
 
     With a Client it is the program's, also if it could be awaited.
     """
-    return given if isinstance(client, Client) else await settled(given)
+    if isinstance(client, Client):
+        return called(function, *args, **kwargs)
+    return await settled(function(*args, **kwargs))
 
 
 @asynccontextmanager

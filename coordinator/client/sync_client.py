@@ -34,7 +34,7 @@ from coordinator.client.async_client import AsyncClient, EventWord, WatchKind
 from coordinator.client.conditions import Conditions
 from coordinator.client.hints import CLIENT, missing
 from coordinator.client.loop_thread import LoopThread, Undo
-from coordinator.client.settling import run_here
+from coordinator.client.settling import called, run_here
 from coordinator.client.threads import Verbs
 from coordinator.client.transport import client_closed
 from coordinator.client.updating import updated
@@ -256,7 +256,9 @@ class Client:
         Raises:
             TooManyRetriesError, and all else that ``AsyncClient.update`` raises.
         """
-        return run_here(updated(self, self._wait, path, change, max_retries, if_held))
+        return run_here(
+            updated(self, self._wait, path, lambda data: called(change, data), max_retries, if_held)
+        )
 
     def watch(
         self,
