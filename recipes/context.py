@@ -85,7 +85,11 @@ class Holding(Generic[HeldT]):
     async def undo_acquire(self, held: HeldT | None) -> None:
         """Release what no caller has seen: it was interrupted as ``acquire`` returned."""
         if held is not None:
-            await self._release_on_the_way_out(grant_in(held), None)
+            grant = grant_in(held)
+            try:
+                await grant.give_back()
+            except CoordinatorError as failure:
+                self._keep_releasing(grant, None, failure)
 
     async def release(self) -> bool:
         """Give back what is held; False when nothing was held any more."""
@@ -124,7 +128,10 @@ class Holding(Generic[HeldT]):
         is_ended = grant.is_released
         is_lost = not is_ended and grant.is_lost
         loss = (grant.loss() if is_lost else entered.loss) if self._is_to_stop else None
-        await self._release_on_the_way_out(grant, error)
+        try:
+            await grant.give_back()
+        except CoordinatorError as failure:
+            self._keep_releasing(grant, error, failure)
         if self._is_to_stop and loss is None and not is_ended and grant.hold.was_lost:
             loss = grant.loss()  # the release has found that it was not held any more
         if interruption is not None and is_ours:
@@ -188,14 +195,14 @@ class Holding(Generic[HeldT]):
         while len(self._outlived) > _OUTLIVED_MAX:
             del self._outlived[next(iter(self._outlived))]
 
-    async def _release_on_the_way_out(self, grant: Grant[Any], error: BaseException | None) -> None:
-        try:
-            await grant.give_back()
-        except CoordinatorError as failure:
-            grant.keep_releasing()
-            if error is None:
-                raise
-            error.add_note(f"and {self._what} could not be released yet: {failure}")
+    def _keep_releasing(
+        self, grant: Grant[Any], error: BaseException | None, failure: CoordinatorError
+    ) -> None:
+        """Go on in the background; raise why it has to, or note it at what is raised anyway."""
+        grant.keep_releasing()
+        if error is None:
+            raise failure
+        error.add_note(f"and {self._what} could not be released yet: {failure}")
 
 
 class Context(Contending, Generic[HeldT_co, ClientT]):
@@ -232,8 +239,8 @@ class Context(Contending, Generic[HeldT_co, ClientT]):
     ) -> Literal[None]:
         await self._leave(error)
 
-    async def _enter(self) -> HeldT_co:
-        return await self._holding.enter(self._wait_ms)
+    def _enter(self) -> Coroutine[Any, Any, HeldT_co]:
+        return self._holding.enter(self._wait_ms)
 
     async def _undo_enter(self, held: Any) -> None:
         await self._holding.undo_enter(held)
@@ -241,8 +248,8 @@ class Context(Contending, Generic[HeldT_co, ClientT]):
     def _interrupt_on_loss(self) -> None:
         self._holding.interrupt_on_loss()
 
-    async def _leave(self, error: BaseException | None) -> None:
-        await self._holding.leave(error)
+    def _leave(self, error: BaseException | None) -> Coroutine[Any, Any, None]:
+        return self._holding.leave(error)
 
     async def _undo_acquire(self, held: Any) -> None:
         await self._holding.undo_acquire(held)

@@ -246,6 +246,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "recipes.guards.http_proxy",
     ),
     "msgspec": (
+        "coordinator.client.calls",  # values that each request makes
+        "coordinator.client.transport",
         "coordinator.model",
         "coordinator.wire",
         "coordinator.raft.engine",

@@ -239,18 +239,18 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
     async def __aexit__(self, *_exception: object) -> None:
         await self.close()
 
-    async def _read(self, call: Call, parse: Callable[[Any], T]) -> T:
+    def _read(self, call: Call, parse: Callable[[Any], T]) -> Coroutine[Any, Any, T]:
         self._refuse_when_closed()
-        return await self._delivery.read(call, parse, self.settings.timeout_ms)
+        return self._delivery.read(call, parse, self.settings.timeout_ms)
 
-    async def _write(
+    def _write(
         self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
-    ) -> T:
+    ) -> Coroutine[Any, Any, T]:
         self._refuse_when_closed()
         self._counted_by.writes_begun += 1
         timeout_ms = self.settings.timeout_ms if timeout is None else int(timeout * 1000)
         until_known = timeout is not None
-        return await self._delivery.write(call, parse, timeout_ms, until_known=until_known)
+        return self._delivery.write(call, parse, timeout_ms, until_known=until_known)
 
     if not TYPE_CHECKING:
 

@@ -5,25 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlencode
+
+from msgspec import Struct
 
 from coordinator.client.request_ids import RequestIds
 from coordinator.client.transport import Headers, Request
 from coordinator.errors import BadArgumentsError
 from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.messages import AUTHORIZATION, TIMEOUT_HEADER
+from coordinator.wire.messages import AUTHORIZATION, REQUEST_NUMBER_HEADER, TIMEOUT_HEADER
+from coordinator.wire.strict_json import encode_msgpack
 
 PACKED = Encoding.MSGPACK
 """What carries the data of znodes: bytes as they are."""
 _TIMEOUT = TIMEOUT_HEADER.lower()
+_REQUEST_NUMBER = REQUEST_NUMBER_HEADER.lower()
 _IS_PLAIN = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
 """Whether a text is the same percent-encoded."""
 _IS_PLAIN_PATH = re.compile(r"[A-Za-z0-9_.~/-]*").fullmatch
 
 
-class Call(NamedTuple):
+class Call(Struct, frozen=True):
     """What to ask; ``target`` is percent-encoded.
 
     ``body`` is a value of the model, or plain; None sends none. ``encoding`` None leaves it to the
@@ -54,7 +58,8 @@ class Call(NamedTuple):
         encoding = self.encoding or usual
         headers = Headers(self.headers)
         if ids is not None:
-            ids.add_to(headers)
+            headers.update(ids.fixed_headers)
+            headers[_REQUEST_NUMBER] = str(ids.number)
         if authorization is not None:
             headers[AUTHORIZATION] = authorization
         if timeout_ms is not None:
@@ -63,15 +68,16 @@ class Call(NamedTuple):
             headers["accept"] = self.accept
         elif encoding is not usual or usual is not PACKED:
             headers["accept"] = encoding.value
-        body = None
-        if self.body is not None:
+        body, raw = self.body, None
+        if body is not None:
             if encoding is not PACKED or usual is not PACKED:
                 headers["content-type"] = encoding.value
             try:
-                body = encoded(self.body, encoding)
+                is_plain = type(body) is dict and encoding is PACKED
+                raw = encode_msgpack(body) if is_plain else encoded(body, encoding)
             except UnicodeEncodeError as error:
                 raise _not_text(error) from None
-        return Request(self.method, self.target, headers, body)
+        return Request(self.method, self.target, headers, raw)
 
 
 def quoted(segment: str, *, safe: str = "") -> str:

@@ -338,6 +338,7 @@ class CallDelivery:
         forgotten = 0
         while (remaining_ms := deadline_ms - now_ms) > 0:
             attempt_ms = self.attempt_ms(timeout_ms, remaining_ms)
+            has_failed = False
             try:
                 return await self.attempt(call, parse, attempt_ms, ids, now_ms)
             except RequestForgottenError:
@@ -351,12 +352,19 @@ class CallDelivery:
                     raise
                 raise failures.unknown from error  # its rights may have ended after it was done
             except (UnavailableError, OutcomeUnknownError) as error:
-                failures = failures or CallFailures()
+                if failures is None:
+                    failures = CallFailures()
                 failures.note(error)
-                if not await self.pause(failures, deadline_ms, is_limited=not until_known):
-                    break
+                has_failed = True
+            is_over = False
+            if failures is not None and has_failed:
+                is_over = not await self.pause(failures, deadline_ms, is_limited=not until_known)
+            if is_over:
+                break
             now_ms = self.clock.monotonic_ms()
-        raise (failures or CallFailures()).verdict(is_write=ids is not None)
+        if failures is None:
+            failures = CallFailures()
+        raise failures.verdict(is_write=ids is not None)
 
     async def _learn_floor(self, timeout_ms: int) -> None:
         """Ask once for a log index before the first write: the floor of the first client id."""
@@ -408,20 +416,22 @@ class Streaming:
         except (UnavailableError, OutcomeUnknownError) as error:
             self._leave(error)
             raise
+        refusal: BaseException
         try:
             delivery = self._delivery
             delivery.acceptance.note(self._request, stream.status, delivery.clock.monotonic_ms())
             delivery.note_index(stream.headers)
             if self._renewal is not None:
                 self._renewal.on_answer(stream.headers)
-            if stream.status >= 400:
-                raise await self._problem(stream)
+            if stream.status < 400:
+                return stream
+            refusal = await self._problem(stream)
+            if isinstance(refusal, AuthFailedError):
+                delivery.on_auth_failed(refusal, self._request, self._sent_ms)
         except BaseException as error:
-            if isinstance(error, AuthFailedError):
-                self._delivery.on_auth_failed(error, self._request, self._sent_ms)
-            await self.__aexit__(type(error), error, error.__traceback__)
-            raise
-        return stream
+            refusal = error
+        await self.__aexit__(type(refusal), refusal, refusal.__traceback__)
+        raise refusal
 
     async def __aexit__(
         self,

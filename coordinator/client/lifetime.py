@@ -28,8 +28,8 @@ class LivingSession(Protocol):
 
 
 class Lifetime:
-    """``async with`` it: the task in the body is cancelled when the session ends, and the body
-    raises SessionExpiredError then; modelled on asyncio.Timeout."""
+    """``with`` it, in a task: that is cancelled when the session ends, and the body raises
+    SessionExpiredError then; modelled on asyncio.Timeout."""
 
     __slots__ = ("_cancelling", "_is_cut", "_is_over", "_session", "_stop", "_task")
 
@@ -38,16 +38,16 @@ class Lifetime:
         self._is_cut = False
         self._is_over = False
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> None:
         task = asyncio.current_task()
-        assert task is not None, "async with runs in a task"
+        assert task is not None, "its body waits in a task"
         self._task = task
         self._cancelling = task.cancelling()
         self._stop = self._session.on_state(self._on_state)
         if self._session.has_ended:
             self._cut_soon()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
         self._is_over = True

@@ -40,7 +40,7 @@ class Renewal(NamedTuple):
         """Return the request, naming the session."""
         headers = Headers(request.headers)
         headers[_SESSION_ID] = self.renewing.session_id
-        return request._replace(headers=headers)
+        return request.with_headers(headers)
 
     def on_answer(self, headers: Mapping[str, str]) -> None:
         """Note that the session was renewed, if the headers of the answer say so."""

@@ -19,22 +19,17 @@ from collections.abc import Callable
 
 from coordinator.client.places import Places
 from coordinator.errors import UnavailableError
-from coordinator.wire.messages import (
-    CLIENT_ID_HEADER,
-    FLOOR_INDEX_HEADER,
-    REQUEST_NUMBER_HEADER,
-)
+from coordinator.wire.messages import CLIENT_ID_HEADER, FLOOR_INDEX_HEADER
 
 WRITES_AT_ONCE_MAX = 128
 _CLIENT_ID = CLIENT_ID_HEADER.lower()
-_REQUEST_NUMBER = REQUEST_NUMBER_HEADER.lower()
 _FLOOR_INDEX = FLOOR_INDEX_HEADER.lower()
 
 
 class RequestIds:
     """One client id with its request numbers."""
 
-    __slots__ = ("client_id", "floor_index", "number")
+    __slots__ = ("client_id", "fixed_headers", "floor_index", "number")
 
     def __init__(self, floor_index: int) -> None:
         self.number = 0
@@ -45,12 +40,8 @@ class RequestIds:
         self.client_id = uuid.uuid4().hex
         self.floor_index = floor_index
         self.number = min(self.number, 1)
-
-    def add_to(self, headers: dict[str, str]) -> None:
-        """Put in the headers that make the current request exactly-once."""
-        headers[_CLIENT_ID] = self.client_id
-        headers[_REQUEST_NUMBER] = str(self.number)
-        headers[_FLOOR_INDEX] = str(self.floor_index)
+        self.fixed_headers = {_CLIENT_ID: self.client_id, _FLOOR_INDEX: str(floor_index)}
+        """The headers that make a request exactly-once, but for its number."""
 
 
 class RequestIdPool:

@@ -125,7 +125,7 @@ class Session:
     def remaining_safe_ms(self) -> int:
         """Return for how long the server certainly keeps this session, 0 when that is not known."""
         # The lease before the state: what it says was true when the state was that.
-        remaining_ms = self._lease.remaining_ms(self._clock.monotonic_ms())
+        remaining_ms = self._lease.safe_until_ms - self._clock.monotonic_ms()
         if remaining_ms > 0 and self._state not in _ENDED:
             return remaining_ms
         with self._guard:
@@ -182,7 +182,7 @@ class Session:
         if not self.home.is_here:
             return await self._while_alive_here(work)
         try:
-            async with Lifetime(self):
+            with Lifetime(self):
                 return await work
         except SessionExpiredError as error:
             self.note_end(error)
@@ -195,9 +195,10 @@ class Session:
         except WaitOverError:
             raise SessionExpiredError(self.reason, session_id=self.session_id) from None
         except SessionExpiredError as error:
-            await self.home.enter()
-            self.note_end(error)
-            raise
+            expired = error
+        await self.home.enter()
+        self.note_end(expired)
+        raise expired
 
     def note_end(self, error: SessionExpiredError) -> None:
         """Note that a member has answered a request by saying that this session has ended.

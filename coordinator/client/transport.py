@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from coordinator.errors import ClientClosedError
 
@@ -24,7 +27,7 @@ class Headers(dict[str, str]):
     __slots__ = ()
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True, gc=False):
     """``target`` is the path with its query, percent-encoded already."""
 
     method: str
@@ -32,8 +35,12 @@ class Request(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
     body: bytes | None = None
 
+    def with_headers(self, headers: Mapping[str, str]) -> Request:
+        """Return the same request with other headers."""
+        return replace(self, headers=headers)
 
-class Response(NamedTuple):
+
+class Response(Struct, frozen=True, gc=False):
     """``headers`` are looked up in lower case."""
 
     status: int

@@ -15,7 +15,7 @@ TURNS_MAX = 256
 
 
 class AttemptTurn:
-    """One turn; it ends with ``end``, or with the block that it is entered for."""
+    """One turn; it ends with ``end``."""
 
     __slots__ = ("_turns",)
 
@@ -27,12 +27,6 @@ class AttemptTurn:
         turns, self._turns = self._turns, None
         if turns is not None:
             turns.leave()
-
-    def __enter__(self) -> AttemptTurn:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
 
 
 class AttemptTurns:

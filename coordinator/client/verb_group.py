@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from coordinator.client.calls import Call, queried
@@ -25,12 +25,12 @@ PageT = TypeVar("PageT", bound=ListPage)
 class VerbGroup:
     """Base of groups of verbs; the core brings ``_read`` and ``_write``."""
 
-    async def _read(self, call: Call, parse: Callable[[Any], T]) -> T:
+    def _read(self, call: Call, parse: Callable[[Any], T]) -> Coroutine[Any, Any, T]:
         raise NotImplementedError
 
-    async def _write(
+    def _write(
         self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
-    ) -> T:
+    ) -> Coroutine[Any, Any, T]:
         raise NotImplementedError
 
     async def _pages(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from coordinator.client.calls import PACKED, packed, read_mode, tree_target
 from coordinator.client.conditions import Conditions, conditions_of
@@ -21,11 +21,13 @@ from coordinator.model.operations import (
     Multi,
     MultiReply,
     Operation,
-    SetData,
 )
 from coordinator.model.znodes import Children, Stat, Subtree, Written, Znode
 from coordinator.wire.codec import reader, to_body
 from coordinator.wire.if_held import if_held_body, if_held_query
+
+_WRITTEN = reader(Written)
+_ZNODE = reader(Znode)
 
 
 class ZnodeVerbs(VerbGroup):
@@ -71,7 +73,7 @@ class ZnodeVerbs(VerbGroup):
         body = {**to_body(create, PACKED, given=("path",)), **held}
         call = packed("POST", tree_target(path), body)
         try:
-            return await self._write(call, reader(Written))
+            return await self._write(call, _WRITTEN)
         except SessionExpiredError as error:
             if session is not None:
                 self._note_end(session, error)
@@ -92,7 +94,7 @@ class ZnodeVerbs(VerbGroup):
         """
         query = read_mode(stale, at_least_zxid)
         call = packed("GET", tree_target(path, query), is_for_any=bool(query))
-        return await self._read(call, reader(Znode))
+        return await self._read(call, _ZNODE)
 
     @answering
     async def set(
@@ -111,10 +113,12 @@ class ZnodeVerbs(VerbGroup):
             LockLostError: a grant of ``if_held`` does not hold; nothing was changed.
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
-        body = to_body(SetData(path, data, expected_version), PACKED, given=("path",))
+        body: dict[str, Any] = {"data": data}  # as ``SetData`` is written: a test compares them
+        if expected_version != ANY_VERSION:
+            body["expected_version"] = expected_version
         if if_held is not None:
             body.update(if_held_body(conditions_of(if_held)))
-        return await self._write(packed("PUT", tree_target(path), body), reader(Written))
+        return await self._write(packed("PUT", tree_target(path), body), _WRITTEN)
 
     @answering
     async def delete(

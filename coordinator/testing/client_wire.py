@@ -125,7 +125,7 @@ class Wire:
         if not self._freezes:
             return request
         headers = {name: value for name, value in request.headers.items() if name != _SESSION_ID}
-        return request._replace(headers=headers)
+        return request.with_headers(headers)
 
     async def close(self) -> None:
         """Close the connections."""

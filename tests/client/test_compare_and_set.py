@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from coordinator.client.calls import Call
+from coordinator.client.znode_verbs import ZnodeVerbs
 from coordinator.errors import BadVersionError
+from coordinator.model.fields import ANY_VERSION
+from coordinator.model.operations import SetData
+from coordinator.wire.codec import to_body
+from coordinator.wire.encoding import Encoding
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 
@@ -27,3 +35,18 @@ async def test_a_stale_version_is_told_the_present_one_and_changes_nothing(
         znode = await client.get("/profile", at_least_zxid=conflict.value.zxid)
         assert (znode.data, znode.stat) == (b"theirs", theirs.stat)
         await client.set("/profile", b"mine", expected_version=conflict.value.current_version)
+
+
+@pytest.mark.parametrize("expected_version", [ANY_VERSION, 0, 7])
+async def test_the_body_of_a_set_is_what_its_definition_says(expected_version: int) -> None:
+    """It is written by hand, for it is the most frequent write."""
+    sent: list[Any] = []
+
+    class Recording(ZnodeVerbs):
+        async def _write(self, call: Call, parse: Any, timeout: float | None = None) -> Any:
+            sent.append(call.body)
+
+    await Recording().set("/a", b"data", expected_version=expected_version)
+
+    defined = SetData(path="/a", data=b"data", expected_version=expected_version)
+    assert sent == [to_body(defined, Encoding.MSGPACK, given=("path",))]

@@ -215,6 +215,7 @@ async def test_who_has_no_turn_in_time_has_sent_nothing() -> None:
 
     first.end()
     first.end()
-    with await second:
-        assert turns.take_now() is None
+    turn = await second
+    assert turns.take_now() is None
+    turn.end()
     assert turns.take_now() is not None

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.client import Response, RetryPolicy, Session, SessionState
 from coordinator.client.calls import Call
@@ -306,7 +307,7 @@ def test_a_refused_request_may_renew_and_a_late_one_revives_nothing() -> None:
         world.happens = lambda seen: REFUSED
         session = await world.open()
         refused = refusal(NoNodeError())
-        world.other = lambda seen: refused._replace(headers=RENEWED.headers)
+        world.other = lambda seen: replace(refused, headers=RENEWED.headers)
         await asyncio.sleep(5)
         with suppress(CoordinatorError):
             await read(world)

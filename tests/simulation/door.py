@@ -116,7 +116,7 @@ class Door:
             renewal.stop()
         if safe_ms is None:
             return response
-        return response._replace(headers={**response.headers, _SAFE: str(safe_ms)})
+        return replace(response, headers={**response.headers, _SAFE: str(safe_ms)})
 
     async def _answer(self, request: Request) -> Response:
         path, _, query = request.target.partition("?")

@@ -18,6 +18,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from coordinator.client.transport import Request, Response
 from coordinator.errors import ConnectionLostError, UnavailableError
 from coordinator.wire import messages
@@ -138,11 +140,11 @@ class ClientLink:
         client_id = request.headers.get(name)
         if client_id is not None:
             headers = {**request.headers, name: self._name_of(client_id)}
-            return request._replace(headers=headers)
+            return request.with_headers(headers)
         segments = request.target.split("/")
         if len(segments) > 6 and segments[4] == "attempts":
             segments[5] = self._name_of(segments[5])
-            return request._replace(target="/".join(segments))
+            return replace(request, target="/".join(segments))
         return request
 
     def _name_of(self, client_id: str) -> str:

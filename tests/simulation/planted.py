@@ -51,7 +51,6 @@ class Planted:
     def answered(self, request: Request, response: Response) -> Response:
         return response if self.answer is None else self.answer(request, response)
 
-
     def told(self, kind: str, reply: bytes) -> bytes:
         return reply if self.tell is None else self.tell(kind, reply)
 
@@ -71,9 +70,9 @@ def holds_for_longer(request: Request, response: Response) -> Response:
     if request.target.endswith("s"):
         said = from_body(SessionLeases, body)
         longer = SessionLeases(tuple(map(_longer, said.sessions)), said.ended)
-        return response._replace(body=encode(to_body(longer), encoding))
+        return structs.replace(response, body=encode(to_body(longer), encoding))
     lease = _longer(from_body(SessionLease, body))
-    return response._replace(body=encode(to_body(lease), encoding))
+    return structs.replace(response, body=encode(to_body(lease), encoding))
 
 
 def safe_for_longer(kind: str, reply: bytes) -> bytes:

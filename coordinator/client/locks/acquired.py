@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 
 from coordinator.client.session import Session
 from coordinator.errors import OutcomeUnknownError, UnavailableError
@@ -13,7 +12,6 @@ from coordinator.model.grants import GrantReply
 _AGAIN_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
 class Acquired:
     """What ``LockQueue.acquire`` returns, for a lock, an election or several locks held as one.
 
@@ -22,15 +20,15 @@ class Acquired:
     ``session`` is the session that keeps it. Safe to ask from any thread.
     """
 
-    grant: GrantReply
-    session: Session
-    paths: tuple[str, ...] = field(init=False)
-    """The contenders that hold as one: one path for each lock."""
+    __slots__ = ("grant", "paths", "session")
 
-    def __post_init__(self) -> None:
-        grant = self.grant
-        paths = tuple([each.path for each in grant.grants]) if grant.grants else (grant.path,)
-        object.__setattr__(self, "paths", paths)
+    def __init__(self, grant: GrantReply, session: Session) -> None:
+        self.grant = grant
+        self.session = session
+        self.paths: tuple[str, ...] = (
+            tuple([each.path for each in grant.grants]) if grant.grants else (grant.path,)
+        )
+        """The contenders that hold as one: one path for each lock."""
 
     @property
     def is_bounded(self) -> bool:
@@ -102,12 +100,13 @@ async def give_back(
     acquired: Acquired, release: Callable[[GrantReply], Awaitable[object]], pause_ms: int
 ) -> None:
     """Release what is not reported; once if its session is lost, else until it is known."""
-    while True:
+    is_released = False
+    while not is_released:
         try:
             await release(acquired.grant)
+            is_released = True
         except (UnavailableError, OutcomeUnknownError):
             if acquired.session.is_lost:
                 return  # it goes with its session, at the server's time
+        if not is_released:
             await asyncio.sleep(pause_ms / 1000)
-        else:
-            return

@@ -27,6 +27,7 @@ from coordinator.client.current_session import CurrentSession, OpeningSession
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.failures import CallFailures
 from coordinator.client.home import Home
+from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.acquired import Acquired, give_back
 from coordinator.client.locks.attempt import (
     POSITIONS,
@@ -137,29 +138,35 @@ class LockQueue(HeldVerbs):
         """
         if on_position is not None:
             await self._home.enter()  # it is called there
-        clock = self._delivery.clock
+        clock = self._in_loop.clock
         limit_ms = (
             min(self._timeout_ms, TRY_MS_MAX) if wait_ms == 0 else wait_ms or self._timeout_ms
         )
         deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
-        session, opening = await self._session_for(request.owner, limit_ms, deadline_ms)
-        ids = self._delivery.request_ids.take()
+        session, opening = self._sessions.open_now, None
+        if session is None or not self._leftovers.are_gone(self.names, request.owner):
+            session, opening = await self._session_for(request.owner, limit_ms, deadline_ms)
+        pool = self._delivery.request_ids
+        ids = pool.take()
         attempt = AcquireAttempt(ids, clock, deadline_ms, wait_ms == 0, session, opening)
         try:
             acquired = await self._acquired_or_settled(attempt, request, on_position)
         finally:
-            self._delivery.request_ids.give_back(ids)
+            pool.give_back(ids)
             if opening is not None:
                 opening.end()
+        if not acquired.is_bounded and acquired.session.remaining_safe_ms():
+            return acquired
         try:
             await self._expect_safe(acquired)
-        except BaseException:
-            acquired.stop_watching()
-            await self._home.enter()
-            work = give_back(acquired, self.release, self._delivery.retry.cap_ms)
-            self.clean_up(work, f"give back {acquired.grant.grant_id}", request.owner)
-            raise
-        return acquired
+            return acquired
+        except BaseException as error:
+            failure = error
+        acquired.stop_watching()
+        await self._home.enter()
+        work = give_back(acquired, self.release, self._delivery.retry.cap_ms)
+        self.clean_up(work, f"give back {acquired.grant.grant_id}", request.owner)
+        raise failure
 
     async def _acquired_or_settled(
         self,
@@ -170,20 +177,17 @@ class LockQueue(HeldVerbs):
         """Return what the attempt comes to; if it fails, withdraw what it may have left."""
         try:
             return await self._acquired(attempt, request, on_position)
-        except CallbackFailed as failed:
-            await self._settle(attempt, request.owner, failed)
-            raise failed.error from None
-        except SessionExpiredError as error:
-            session = attempt.session
-            if session is None or not session.is_unheard:
-                await self._settle(attempt, request.owner, error)
-                raise
-            away = UnavailableError(f"{self._title}: {session.reason}; not granted")
-            await self._settle(attempt, request.owner, away)
-            raise away from error
         except BaseException as error:
-            await self._settle(attempt, request.owner, error)
-            raise
+            failure = error
+        session, away = attempt.session, None
+        if isinstance(failure, SessionExpiredError) and session is not None and session.is_unheard:
+            away = UnavailableError(f"{self._title}: {session.reason}; not granted")
+        await self._settle(attempt, request.owner, failure if away is None else away)
+        if isinstance(failure, CallbackFailed):
+            raise failure.error from None
+        if away is not None:
+            raise away from failure
+        raise failure
 
     async def _expect_safe(self, acquired: Acquired) -> None:
         """Wait until it is known how long a bounded hold is; raise if there is no safe time."""
@@ -246,10 +250,9 @@ class LockQueue(HeldVerbs):
     async def _session_for(
         self, owner: str, limit_ms: int, deadline_ms: int | None
     ) -> tuple[Session | None, OpeningSession | None]:
-        """Return the session to acquire in, or the one that is to be opened with the attempt."""
-        session = self._sessions.open_now
-        if session is not None and self._leftovers.are_gone(self.names, owner):
-            return session, None
+        """Return the session to acquire in, or the one that is to be opened with the attempt.
+
+        For what is not at hand: nothing is left of ``owner`` then."""
         await self._home.enter()
         if not await self._leftovers.gone(self.names, owner, limit_ms):
             raise UnavailableError(
@@ -269,24 +272,41 @@ class LockQueue(HeldVerbs):
         self._leftovers.begin_attempt(self._bases, request.owner)
         try:
             session = attempt.session
-            if session is not None:
-                try:
-                    work = self._until_answered(attempt, request, on_position)
-                    grant = await session.while_alive(work)
-                except NotByStreamError:
-                    await self._home.enter()
-                    work = self._until_answered(attempt, request, on_position)
-                    grant = await session.while_alive(work)
-            else:
-                work = self._until_answered(attempt, request, on_position)
-                grant = await attempt.while_opening(work)
+            if session is None:
+                grant = await attempt.while_opening(
+                    self._until_answered(attempt, request, on_position)
+                )
                 session = attempt.session
-            assert session is not None, "a grant says whose it is"
+                assert session is not None, "a grant says whose it is"
+            elif session.home.is_here:  # as ``while_alive`` does it
+                with Lifetime(session):
+                    grant = await self._until_answered(attempt, request, on_position)
+            else:
+                grant = await self._granted_here(session, attempt, request, on_position)
             acquired = Acquired(grant, session)
             session.grant_watch.watch(acquired.paths, grant.fencing_token)  # from now on it is used
             return acquired
+        except SessionExpiredError as error:
+            if attempt.session is not None and attempt.session.home.is_here:
+                attempt.session.note_end(error)
+            raise
         finally:
             self._leftovers.end_attempt(self._bases, request.owner)
+
+    async def _granted_here(
+        self,
+        session: Session,
+        attempt: AcquireAttempt,
+        request: AcquireRequest,
+        on_position: Callable[[int], None] | None,
+    ) -> GrantReply:
+        """Wait in this thread; in the loop if the member cannot be waited for here."""
+        try:
+            return await session.while_alive(self._until_answered(attempt, request, on_position))
+        except NotByStreamError:
+            pass  # it is asked in the loop
+        await self._home.enter()
+        return await session.while_alive(self._until_answered(attempt, request, on_position))
 
     async def _until_answered(
         self,
@@ -296,18 +316,19 @@ class LockQueue(HeldVerbs):
     ) -> GrantReply:
         failures = CallFailures()
         forgotten = 0
+        delivery = self._delivery
         while (remaining_ms := attempt.remaining_ms()) > 0:
             if failures.count:
                 self._check_session(attempt)
             if failures.count and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
                 break  # certain so far; a sending without its answer would leave it open
             try:
-                return await self._listen(attempt, request, remaining_ms, on_position)
+                return await self._listen(delivery, attempt, request, remaining_ms, on_position)
             except RequestForgottenError:
                 forgotten += 1
                 if attempt.may_be_queued or forgotten > _FORGOTTEN_MAX:
                     raise
-                attempt.ids.renew(self._delivery.index_seen)
+                attempt.ids.renew(delivery.index_seen)
                 continue
             except AskAgain:
                 continue
@@ -316,8 +337,8 @@ class LockQueue(HeldVerbs):
                     failures.count = 0  # begin again with short delays
                     attempt.was_served = False
                 failures.note(error)
-            deadline_ms = self._delivery.clock.monotonic_ms() + attempt.remaining_ms()
-            if not await self._delivery.pause(failures, deadline_ms):
+            deadline_ms = delivery.clock.monotonic_ms() + attempt.remaining_ms()
+            if not await delivery.pause(failures, deadline_ms):
                 break
         if attempt.position is not None:
             raise LockTimeoutError(
@@ -334,30 +355,38 @@ class LockQueue(HeldVerbs):
 
     async def _listen(
         self,
+        delivery: CallDelivery,
         attempt: AcquireAttempt,
         request: AcquireRequest,
         remaining_ms: int,
         on_position: Callable[[int], None] | None,
     ) -> GrantReply:
         was_maybe_queued = attempt.may_be_queued
-        delivery = self._delivery
+        turn = None
         try:
             turn = delivery.turn_now()
             if turn is None:
                 turn = await delivery.turn(remaining_ms)
                 remaining_ms = attempt.remaining_ms()
-            with turn:
-                attempt.may_be_queued = True
-                accept = delivery.either if on_position is None else POSITIONS
-                call = self._call(attempt, request, max(1, remaining_ms), accept)
-                headers_ms = attempt.first_answer_ms(
-                    delivery, self._timeout_ms, remaining_ms, self._home
-                )
-                async with delivery.stream(
-                    call, headers_ms, attempt.ids, is_bounded=attempt.is_try
-                ) as stream:
-                    turn.end()
-                    return await attempt.heard(stream, delivery, self._title, on_position)
+            attempt.may_be_queued = True
+            accept = delivery.either if on_position is None else POSITIONS
+            call = self._call(attempt, request, max(1, remaining_ms), accept)
+            headers_ms = attempt.first_answer_ms(
+                delivery, self._timeout_ms, remaining_ms, self._home
+            )
+            opening = delivery.stream(call, headers_ms, attempt.ids, is_bounded=attempt.is_try)
+            stream = await opening.__aenter__()
+            turn.end()
+            failure: BaseException
+            try:
+                grant = await attempt.heard(stream, delivery, self._title, on_position)
+            except BaseException as error:
+                failure = error
+            else:
+                await opening.__aexit__(None, None, None)
+                return grant
+            await opening.__aexit__(type(failure), failure, failure.__traceback__)
+            raise failure
         except NotByStreamError:
             attempt.may_be_queued = was_maybe_queued
             raise
@@ -367,6 +396,9 @@ class LockQueue(HeldVerbs):
         except (RequestError, SessionError, UnavailableError, RequestForgottenError):
             attempt.may_be_queued = was_maybe_queued  # this sending certainly changed nothing
             raise
+        finally:
+            if turn is not None:
+                turn.end()
 
     def _call(
         self, attempt: AcquireAttempt, request: AcquireRequest, remaining_ms: int, accept: str
@@ -426,17 +458,22 @@ class LockQueue(HeldVerbs):
     async def _withdraw(self, call: Call, attempt: AcquireAttempt, owner: str) -> bool:
         """Withdraw by number; False when only the end of the session will remove the contender."""
         while not attempt.has_ended:
+            is_forgotten = is_withdrawn = False
             try:
                 await self._delivery.read(call, reader(AbandonReply), _ABANDON_ATTEMPT_MS)
+                is_withdrawn = True
             except UnavailableError:
-                await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
+                pass  # it is tried again
             except RequestForgottenError:
-                session = attempt.session
+                is_forgotten = True
+            session = attempt.session
+            if is_forgotten:
                 return session is not None and await self._withdraw_by_sight(session, owner)
-            else:
-                if attempt.session is None and attempt.opening is not None:
+            if is_withdrawn:
+                if session is None and attempt.opening is not None:
                     await attempt.opening.close(self._timeout_ms)
                 return True
+            await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
         return False
 
     async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:

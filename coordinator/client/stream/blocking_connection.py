@@ -20,7 +20,7 @@ import selectors
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from coordinator.client.deputy import is_in_main_thread, wait_cancellably
 from coordinator.client.securing import cannot_connect, reason_of
@@ -28,7 +28,7 @@ from coordinator.client.stream.conversation import Conversation, Waiter
 from coordinator.client.stream.patience import PROOF_MS, QUIET_MS, SILENCE_MS_MAX
 from coordinator.client.stream.reading_turn import ALONE_MS, ReadingTurn
 from coordinator.client.stream.sockets import PlainBytes, SecuredBytes, look_up_after, prepare
-from coordinator.client.stream.waiters import AnswerAwaited, LinesRead
+from coordinator.client.stream.waiters import LinesRead, not_lines
 from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -49,7 +49,7 @@ _SEND_MS_MAX = 5_000
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 
 
-class AnswerWaiter(AnswerAwaited):
+class AnswerWaiter:
     """One caller; ``lock`` is closed until there is something for it."""
 
     __slots__ = ("error", "lock", "response")
@@ -77,6 +77,16 @@ class AnswerWaiter(AnswerAwaited):
             self.error = error
             self.lock.release()
 
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        """Lines are not what was asked for."""
+        self.on_failure(not_lines(status))
+
+    def on_line(self, body: bytes) -> None:
+        """Ignore a line: the request has failed already (``on_head``)."""
+
+    def on_end(self) -> None:
+        """Ignore the end: the request has failed already."""
+
 
 class BlockingLines(LinesRead):
     """A response that a thread reads line by line."""
@@ -103,8 +113,9 @@ class BlockingLines(LinesRead):
         except RuntimeError:
             pass  # it is open already
 
-    async def _news(self) -> None:
-        self.wait(SILENCE_MS_MAX / 1000)  # in this thread, which runs no loop
+    async def news(self) -> None:
+        """Wait in this thread, which runs no loop."""
+        self.wait(SILENCE_MS_MAX / 1000)
 
 
 class BlockingConnection:

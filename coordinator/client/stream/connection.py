@@ -4,6 +4,7 @@
    Of many requests ``REQUESTS_AT_ONCE`` leave together, of many reads ``READS_AT_ONCE``. When
    several answers have come at once the reads that follow leave in two halves. So the server works
    while others are made; a part of writes costs it a round with the other members.
+   The tasks whose answers were read go on at once (``task_wait``).
 2. Deadlines cost no task and no timer of their own: requests are put into slots of ``_SLOT_S``, and
    one timer looks at each slot when it is due. So a deadline is kept up to ``_SLOT_S`` late.
 3. While a request waits for lines, a silent server is asked (PING), and taken for dead if it does
@@ -16,12 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
 from coordinator.client.stream.patience import PROOF_MS, QUIET_MS, SILENCE_MS_MAX
-from coordinator.client.stream.waiters import AnswerAwaited, LinesRead
+from coordinator.client.stream.task_wait import TaskWait, let_go_on
+from coordinator.client.stream.waiters import LinesRead, not_lines
 from coordinator.client.transport import Request, Response
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
 from coordinator.wire.stream.frames import PREFACE
@@ -58,8 +61,8 @@ class Connection(asyncio.Protocol):
         self._label = label
         self._on_leader = on_leader
         self._on_lost = on_lost
-        self._loop = asyncio.get_running_loop()
-        self.began: asyncio.Future[None] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self.began: asyncio.Future[None] = self.loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._is_flush_due = False
         self._gathered = 0
@@ -67,6 +70,8 @@ class Connection(asyncio.Protocol):
         self._half = 0
         """So many reads leave next, when several answers have come at once; else 0."""
         self._is_paused = False
+        self._answered: list[TaskWait] | None = None
+        """Whose tasks go on when what was read is read through; None while nothing is read."""
         self._slots: dict[int, list[tuple[int, int]]] = {}
         """Requests and how many ms they had, by the slot in which their deadline is."""
         self._slot_timer: asyncio.TimerHandle | None = None
@@ -76,7 +81,7 @@ class Connection(asyncio.Protocol):
         self._proof = 0
         """The PONG to be heard before another request is taken."""
         self._line_streams = 0
-        self._heard_s = self._loop.time()
+        self._heard_s = self.loop.time()
         self._began_s = self._heard_s
 
     def takes(self, request: Request) -> bool:
@@ -88,15 +93,11 @@ class Connection(asyncio.Protocol):
 
     # --- requests
 
-    async def ask(self, request: Request, timeout_ms: int) -> Response:
-        """Send ``request`` and return its whole response."""
-        waiter = _Whole(self._loop.create_future())
-        number = self._begin(request, waiter, timeout_ms)
-        try:
-            return await waiter.future
-        except asyncio.CancelledError:
-            self.give_up(number)
-            raise
+    def ask(self, request: Request, timeout_ms: int) -> WholeAnswer:
+        """Send ``request``; awaited it comes to its whole response."""
+        whole = WholeAnswer(self, self.loop)
+        whole.number = self._begin(request, whole, timeout_ms)
+        return whole
 
     def open_lines(self, request: Request, timeout_ms: int) -> ResponseLines:
         """Send ``request``; its response is read from what is returned."""
@@ -104,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._line_streams += 1
         lines.number = self._begin(request, lines, timeout_ms)
         if self._line_timer is None:
-            self._line_timer = self._loop.call_later(_QUIET_S, self._look_at_lines)
+            self._line_timer = self.loop.call_later(_QUIET_S, self._look_at_lines)
         return lines
 
     def lines_closed(self, number: int) -> None:
@@ -122,6 +123,14 @@ class Connection(asyncio.Protocol):
         if not self.conversation.is_over:
             self.conversation.credit(number, amount)
             self._flush_soon()
+
+    def wake(self, awaited: TaskWait) -> None:
+        """Let the task behind ``awaited`` go on, which may do so now."""
+        if self._answered is None:
+            awaited.go_on_soon()
+        elif not awaited.is_done:
+            awaited.is_done = True
+            self._answered.append(awaited)
 
     def close(self, why: str) -> None:
         """End it; what is under way fails."""
@@ -154,17 +163,20 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read the frames, and answer what they ask."""
-        self._heard_s = self._loop.time()
+        self._heard_s = self.loop.time()
         conversation = self.conversation
-        under_way = len(conversation.waiting)
+        answered = self._answered = []
         try:
             conversation.receive(data)
         except BadArgumentsError as error:
             self.is_http = conversation.welcome is None
             self.close(error.message)
+        finally:
+            self._answered = None
+            if answered:
+                self._go_on_with(answered)
+        if conversation.is_over:
             return
-        answered = under_way - len(conversation.waiting)
-        self._half = min((answered + 1) // 2, READS_AT_ONCE) if answered > 1 else 0
         if not self.began.done() and (conversation.welcome or conversation.problem):
             self._welcomed()
         if conversation.problem is not None and not conversation.waiting:
@@ -197,7 +209,18 @@ class Connection(asyncio.Protocol):
         self.began.set_result(None)
         welcome = self.conversation.welcome
         if welcome is not None:
-            self._ping_timer = self._loop.call_later(welcome.idle_ms / 3000, self._ping)
+            self._ping_timer = self.loop.call_later(welcome.idle_ms / 3000, self._ping)
+
+    def _go_on_with(self, answered: list[TaskWait]) -> None:
+        """Let the tasks behind ``answered`` go on; what they ask for leaves in one send."""
+        is_flush_due, self._is_flush_due = self._is_flush_due, True
+        count = len(answered)
+        self._half = min((count + 1) // 2, READS_AT_ONCE) if count > 1 else 0
+        try:
+            let_go_on(answered)
+        finally:
+            self._is_flush_due = is_flush_due
+            self._flush()
 
     def _note_leader(self, url: str | None) -> None:
         self.leader_url = url
@@ -217,7 +240,7 @@ class Connection(asyncio.Protocol):
     def _flush_soon(self) -> None:
         if not self._is_flush_due:
             self._is_flush_due = True
-            self._loop.call_soon(self._flush)
+            self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_flush_due = False
@@ -235,14 +258,14 @@ class Connection(asyncio.Protocol):
         if not self.conversation.waiting and self.is_spare():
             self.close("it is not needed any more")
             return
-        self._ping_timer = self._loop.call_later(welcome.idle_ms / 3000, self._ping)
+        self._ping_timer = self.loop.call_later(welcome.idle_ms / 3000, self._ping)
         self.conversation.ping()
         self._flush_soon()
 
     # --- deadlines
 
     def _await_deadline(self, number: int, timeout_ms: int) -> None:
-        slot = int((self._loop.time() - self._began_s + timeout_ms / 1000) / _SLOT_S) + 1
+        slot = int((self.loop.time() - self._began_s + timeout_ms / 1000) / _SLOT_S) + 1
         numbers = self._slots.get(slot)
         if numbers is None:
             self._slots[slot] = [(number, timeout_ms)]
@@ -261,11 +284,11 @@ class Connection(asyncio.Protocol):
         self._slot_timer = None
         if self._slots:
             due_s = self._due_s(min(self._slots))
-            self._slot_timer = self._loop.call_at(due_s, self._look_at_slots)
+            self._slot_timer = self.loop.call_at(due_s, self._look_at_slots)
 
     def _look_at_slots(self) -> None:
         """Fail the requests whose deadline is over; the connection too, if nothing came since."""
-        now_s, waiting = self._loop.time(), self.conversation.waiting
+        now_s, waiting = self.loop.time(), self.conversation.waiting
         late: list[tuple[Waiter, int]] = []
         for slot in [each for each in self._slots if self._due_s(each) <= now_s + 1e-6]:
             for number, timeout_ms in self._slots.pop(slot):
@@ -285,14 +308,14 @@ class Connection(asyncio.Protocol):
 
     def _ask_for_proof(self, waited_s: float) -> None:
         """Ask the server whether it is there; if it is not, no other request waits for it."""
-        asked_s = self._loop.time()
+        asked_s = self.loop.time()
 
         def look() -> None:
             self._proof_timer = None
             if self._heard_s < asked_s:
-                self.close(f"the server said nothing for {self._loop.time() - self._heard_s:.1f} s")
+                self.close(f"the server said nothing for {self.loop.time() - self._heard_s:.1f} s")
 
-        self._proof_timer = self._loop.call_later(PROOF_MS / 1000, look)
+        self._proof_timer = self.loop.call_later(PROOF_MS / 1000, look)
         number = self.conversation.ping()
         if asked_s - self._heard_s < waited_s / 2:
             self._proof = number  # it sends, but not this
@@ -300,31 +323,70 @@ class Connection(asyncio.Protocol):
 
     def _look_at_lines(self) -> None:
         self._line_timer = None
-        silence_s = self._loop.time() - self._heard_s
+        silence_s = self.loop.time() - self._heard_s
         if silence_s >= SILENCE_MS_MAX / 1000:
             self.close(f"the server said nothing for {SILENCE_MS_MAX} ms")
         elif self._line_streams:
             if silence_s >= _QUIET_S / 2:
                 self.conversation.ping()
                 self._flush_soon()
-            self._line_timer = self._loop.call_later(_QUIET_S, self._look_at_lines)
+            self._line_timer = self.loop.call_later(_QUIET_S, self._look_at_lines)
 
 
-class _Whole(AnswerAwaited):
-    """Waits for one whole response."""
+class WholeAnswer(TaskWait):
+    """One whole response, and the task that awaits it."""
 
-    __slots__ = ("future",)
+    __slots__ = ("_connection", "_error", "_response", "number")
 
-    def __init__(self, future: asyncio.Future[Response]) -> None:
-        self.future = future
+    def __init__(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.number = 0
+        self._connection = connection
+        self._response: Response | None = None
+        self._error: CoordinatorError | None = None
+
+    def __await__(self) -> Generator[Any, None, Response]:
+        if self.is_done:
+            self.result()
+        else:
+            self._asyncio_future_blocking = True
+            yield self  # whose ``result`` was asked before the task goes on
+        assert self._response is not None, "it goes on with an answer or with an error"
+        return self._response
 
     def on_answer(self, response: Response) -> None:
-        if not self.future.done():
-            self.future.set_result(response)
+        """Take the answer; the task goes on when all that was read is read through."""
+        self._response = response
+        self._connection.wake(self)
 
     def on_failure(self, error: CoordinatorError) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
+        """Take what came instead."""
+        self._error = error
+        self._connection.wake(self)
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        """Lines are not what was asked for."""
+        self.on_failure(not_lines(status))
+
+    def on_line(self, body: bytes) -> None:
+        """Ignore a line: the request has failed already (``on_head``)."""
+
+    def on_end(self) -> None:
+        """Ignore the end: the request has failed already."""
+
+    def result(self) -> None:
+        """Raise what the task gets in place of the response, if anything."""
+        if self._is_cancelled:
+            raise asyncio.CancelledError
+        if self._error is not None:
+            raise self._error
+
+    def cancel(self, msg: object = None) -> bool:
+        """Give the request up, unless it was answered."""
+        is_cancelled = super().cancel(msg)
+        if is_cancelled:
+            self._connection.give_up(self.number)
+        return is_cancelled
 
 
 class ResponseLines(LinesRead):
@@ -332,22 +394,15 @@ class ResponseLines(LinesRead):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._wakened: asyncio.Future[None] | None = None
-
-    async def begun(self) -> None:
-        """Return once status and headers are there; raises what came instead."""
-        while not self.has_begun:
-            self.check_begun()
-            await self._news()
+        self._connected = connection
+        self._wakened: TaskWait | None = None
 
     def ring(self) -> None:
         """Wake who waits."""
-        if self._wakened is not None and not self._wakened.done():
-            self._wakened.set_result(None)
+        if self._wakened is not None:
+            self._connected.wake(self._wakened)
 
-    async def _news(self) -> None:
-        self._wakened = asyncio.get_running_loop().create_future()
-        try:
-            await self._wakened
-        finally:
-            self._wakened = None
+    def news(self) -> TaskWait:
+        """Return what is awaited until something comes: first of all status and headers."""
+        self._wakened = news = TaskWait(self._connected.loop)
+        return news

@@ -76,6 +76,7 @@ class Conversation:
         """The number of the last PONG."""
         self._reader = frames.from_server(ANSWER_BYTES_MAX)
         self._on_leader = on_leader
+        self._body_bytes_max = 0
         self._last_id = 0
         self._sent_id = 0
         self._pings = 0
@@ -116,7 +117,12 @@ class Conversation:
         welcome = self.welcome
         if welcome is None or self.problem is not None or self.is_over:
             return False
-        return len(self.waiting) < welcome.requests_max and self.fits(request)
+        if len(self.waiting) >= welcome.requests_max:
+            return False
+        body = request.body  # as ``fits``
+        if body is not None and len(body) > self._body_bytes_max:
+            return False
+        return len(request.target) <= frames.TARGET_CHARACTERS_MAX
 
     def fits(self, request: Request) -> bool:
         """Whether the server reads a frame as long as that of ``request``: one that is longer is a
@@ -124,8 +130,7 @@ class Conversation:
         assert self.welcome is not None, "a conversation begins with its welcome"
         if len(request.target) > frames.TARGET_CHARACTERS_MAX:
             return False
-        body_bytes_max = self.welcome.frame_bytes_max - frames.REQUEST_OVERHEAD_BYTES
-        return request.body is None or len(request.body) <= body_bytes_max
+        return request.body is None or len(request.body) <= self._body_bytes_max
 
     def cancel(self, number: int) -> bool:
         """Give up request ``number``; True if the server is to be notified."""
@@ -237,6 +242,7 @@ class Conversation:
                 f"{version} or a second one"
             )
         self.welcome = settings
+        self._body_bytes_max = settings.frame_bytes_max - frames.REQUEST_OVERHEAD_BYTES
         self._on_leader(settings.leader_url)
 
     def _go_away(self, problem: Mapping[str, Any]) -> None:

@@ -88,11 +88,11 @@ class StreamTransport:
 
     async def request(self, endpoint: str, request: Request, timeout_ms: int) -> Response:
         """Send a request once and return the whole response."""
-        connection = self._ready.get(endpoint)
-        if connection is None or not connection.takes(request):
-            connection, timeout_ms = await self._opened_for(endpoint, request, timeout_ms)
+        connection = self.taking(endpoint, request)
+        if connection is None:
+            connection, timeout_ms = await self.opened_for(endpoint, request, timeout_ms)
             if connection is None:
-                http = self._http_instead(endpoint)
+                http = self.http_instead(endpoint)
                 return await http.request(endpoint, _spelt_out(request), timeout_ms)
         return await connection.ask(request, timeout_ms)
 
@@ -116,24 +116,13 @@ class StreamTransport:
         if self._http is not None:
             await self._http.close()
 
-    async def lines(
-        self, endpoint: str, request: Request, timeout_ms: int
-    ) -> ResponseLines | tuple[Transport, int]:
-        """Return the stream of lines once it has begun; or what to use instead, and its timeout."""
+    def taking(self, endpoint: str, request: Request) -> Connection | None:
+        """Return a connection that takes ``request`` now, None if one has to be waited for."""
         connection = self._ready.get(endpoint)
-        if connection is None or not connection.takes(request):
-            connection, timeout_ms = await self._opened_for(endpoint, request, timeout_ms)
-            if connection is None:
-                return self._http_instead(endpoint), timeout_ms
-        lines = connection.open_lines(request, timeout_ms)
-        try:
-            await lines.begun()
-        except BaseException:
-            lines.close()
-            raise
-        return lines
+        return connection if connection is not None and connection.takes(request) else None
 
-    def _http_instead(self, endpoint: str) -> Transport:
+    def http_instead(self, endpoint: str) -> Transport:
+        """Return what a member without the stream is reached by."""
         if self._http is None:
             raise UnavailableError(
                 f"{endpoint}: expected a member that speaks the stream, found one that does not, "
@@ -144,10 +133,12 @@ class StreamTransport:
 
     # --- connections
 
-    async def _opened_for(
+    async def opened_for(
         self, endpoint: str, request: Request, timeout_ms: int
     ) -> tuple[Connection | None, int]:
-        """Return what ``_connection`` does, and the time that is left."""
+        """Return a connection that takes ``request``, and the time that is left.
+
+        None if it is to be sent by HTTP."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         connection = await self._connection(endpoint, request, timeout_ms)
@@ -326,11 +317,24 @@ class _Streaming:
         self._http_streaming: AbstractAsyncContextManager[ResponseStream] | None = None
 
     async def __aenter__(self) -> ResponseStream:
-        opened = await self._transport.lines(self._endpoint, self._request, self._timeout_ms)
-        if isinstance(opened, ResponseLines):
-            self._lines = opened
-            return opened
-        http, timeout_ms = opened
+        transport, request, timeout_ms = self._transport, self._request, self._timeout_ms
+        connection = transport.taking(self._endpoint, request)
+        if connection is None:
+            connection, timeout_ms = await transport.opened_for(self._endpoint, request, timeout_ms)
+            if connection is None:
+                return await self._by_http(timeout_ms)
+        lines = connection.open_lines(request, timeout_ms)
+        try:
+            await lines.news()
+            lines.check_begun()
+        except BaseException:
+            lines.close()
+            raise
+        self._lines = lines
+        return lines
+
+    async def _by_http(self, timeout_ms: int) -> ResponseStream:
+        http = self._transport.http_instead(self._endpoint)
         streaming = http.stream(self._endpoint, _spelt_out(self._request), timeout_ms)
         stream = await streaming.__aenter__()
         self._http_streaming = streaming
@@ -351,4 +355,4 @@ def _spelt_out(request: Request) -> Request:
         headers["accept"] = _PACKED
     if request.body is not None and "content-type" not in given:
         headers["content-type"] = _PACKED
-    return request._replace(headers=headers)
+    return request.with_headers(headers)

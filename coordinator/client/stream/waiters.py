@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
 from coordinator.client.transport import Response
@@ -15,28 +15,9 @@ from coordinator.errors import ConnectionLostError, CoordinatorError
 from coordinator.wire.stream.frames import WINDOW_BYTES
 
 
-class AnswerAwaited(ABC):
-    """Waits for one whole answer; a ``Waiter`` of the conversation."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def on_answer(self, response: Response) -> None:
-        """Take the answer, and wake the caller."""
-
-    @abstractmethod
-    def on_failure(self, error: CoordinatorError) -> None:
-        """Take what came instead, and wake the caller."""
-
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        """Lines are not what was asked for."""
-        self.on_failure(ConnectionLostError(f"expected one answer, found lines (status {status})"))
-
-    def on_line(self, body: bytes) -> None:  # noqa: B027 - not for others to fill
-        """Ignore a line: the request has failed already (``on_head``)."""
-
-    def on_end(self) -> None:  # noqa: B027 - not for others to fill
-        """Ignore the end: the request has failed already."""
+def not_lines(status: int) -> ConnectionLostError:
+    """Return what fails a request for one answer that is answered with lines."""
+    return ConnectionLostError(f"expected one answer, found lines (status {status})")
 
 
 class LinesSource(Protocol):
@@ -76,8 +57,8 @@ class LinesRead(ABC):
         """Wake who waits."""
 
     @abstractmethod
-    async def _news(self) -> None:
-        """Return when it was woken, or after a while: the caller looks again."""
+    def news(self) -> Awaitable[None]:
+        """Return what is awaited until it is woken, or for a while: the caller looks again."""
 
     # --- what the reader takes
 
@@ -111,7 +92,7 @@ class LinesRead(ABC):
     async def line(self) -> bytes | None:
         """Return the next line, None at the end of the stream."""
         while not self.has_news:
-            await self._news()
+            await self.news()
         return self.take()
 
     async def read(self) -> bytes:
