@@ -235,20 +235,21 @@ class PySyncObjEngine:
 
     async def stop(self) -> None:
         """Hand over if this member leads, then end; waits some seconds at most."""
-        if not self._is_running and self._failure is None:
+        if self._has_stopped():
             return
         if self._is_running and not self._handovers.is_stopping:
             await self._handovers.stop(self._consensus, self._wake)
-            if not self._is_running and self._failure is None:
+            if self._has_stopped():
                 return  # another caller stopped it meanwhile
         was_running, self._is_running = self._is_running, False
         self._run_loop.cancel()
-        if self._passes is not None:
-            await self._passes.log_sync.stop()
-            await self._passes.incarnations.stop()
+        passes = self._passes
+        if passes is not None:
+            await passes.log_sync.stop()
+            await passes.incarnations.stop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} is stopping"))
-        if self._passes is not None:
-            await self._passes.snapshots.stop()
+        if passes is not None:
+            await passes.snapshots.stop()
         await self._desk.stop()
         await self._transport.stop()
         is_unsynced = was_running and self._failure is None and self._log.is_dirty
@@ -258,6 +259,9 @@ class PySyncObjEngine:
             except Exception as error:  # it stops anyway, and acknowledged nothing of this
                 logger.warning("member %s: closing its log: %s", self._member_id, error)
         self._syncs.close()
+
+    def _has_stopped(self) -> bool:
+        return not self._is_running and self._failure is None
 
     def _fail(self, error: BaseException) -> None:
         """Stop for good: never answer, acknowledge or vote again."""

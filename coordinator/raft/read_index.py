@@ -122,10 +122,11 @@ class ReadIndex:
         try:
             return await self._index(running())
         except (NoLeaderError, OutcomeUnknownError):
-            if self._trying_again is None:
-                trying = self._try_again(running)
-                self._trying_again = asyncio.get_running_loop().create_task(trying)
-            return await self._later.wait()
+            pass  # it waits behind the try
+        if self._trying_again is None:
+            trying = self._try_again(running)
+            self._trying_again = asyncio.get_running_loop().create_task(trying)
+        return await self._later.wait()
 
     async def _try_again(self, running: Callable[[], Consensus]) -> None:
         """Ask for all refused readers until none waits; each try is for those before it."""

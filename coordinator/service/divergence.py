@@ -262,7 +262,7 @@ class Divergence:
         members = [each for each in others if self._unanswered[each] < UNANSWERED_MAX]
         payload = pack((FORMAT, term, tuple(place)))
         taking = self._take_own(term, place, is_again=is_again)
-        asking = asyncio.gather(*(self._ask(each, payload, term) for each in members))
+        asking = asyncio.gather(*[self._ask(each, payload, term) for each in members])
         own, answers = await asyncio.gather(taking, asking)
         if own is None or self._term != term or not self._leadership.is_leader:
             return
@@ -354,7 +354,7 @@ class Divergence:
                 pass
 
         others = [each for each in verdict.digests if each != self._engine.member_id]
-        await asyncio.gather(*(send(each) for each in others))
+        await asyncio.gather(*[send(each) for each in others])
 
     # --- every member
 

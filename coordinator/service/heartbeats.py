@@ -96,7 +96,7 @@ class _Rounds:
 
     def close(self, error: CoordinatorError) -> None:
         """Answer all waiters with ``error``; the task that serves them is being stopped."""
-        for answer in [*self._served, *(answer for _, answer in self._waiting)]:
+        for answer in [*self._served, *[answer for _, answer in self._waiting]]:
             if not answer.done():
                 answer.set_exception(error)
         self._waiting.clear()

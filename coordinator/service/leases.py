@@ -126,7 +126,7 @@ class Leases:
             self._owes_start = True
             if self._starting is None:
                 self._start_all()
-        if self._starting is not None:
+        if self._is_starting():
             return
         due: list[str] = []
         while self._heap and self._heap[0][0] <= now_ms:
@@ -165,6 +165,9 @@ class Leases:
     def on_restore(self) -> None:
         """A leader is never sent a snapshot, so a member that gets one has no leases."""
         self.stop()
+
+    def _is_starting(self) -> bool:
+        return self._starting is not None
 
     def _start_all(self) -> None:
         self._owes_start = False

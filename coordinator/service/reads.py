@@ -55,17 +55,19 @@ def at_least(zxid: int) -> ReadMode:
     return ReadMode(Consistency.AT_LEAST, zxid)
 
 
-@dataclass(frozen=True, slots=True)
 class ReadReply(Generic[T]):
     """``value`` as of ``zxid``. ``age_ms`` is None except for stale reads.
 
     ``age_ms`` is the time since this member last heard a leader (on the leader: a quorum), which
     is never less than it was; None if it never did."""
 
-    value: T
-    zxid: int
-    index: int
-    age_ms: int | None = None
+    __slots__ = ("age_ms", "index", "value", "zxid")
+
+    def __init__(self, value: T, zxid: int, index: int, age_ms: int | None = None) -> None:
+        self.value = value
+        self.zxid = zxid
+        self.index = index
+        self.age_ms = age_ms
 
     def with_value(self, value: V) -> ReadReply[V]:
         """Return this reply with another value, of the same moment."""
@@ -225,7 +227,8 @@ class Reads:
                 await self._engine.read_barrier()
                 return
             except NoLeaderError:
-                await self._leadership.pause()
+                pass  # it waits behind the try
+            await self._leadership.pause()
 
     async def _until_zxid(self, zxid: int) -> None:
         while self._replica.machine.zxid < zxid:

@@ -202,13 +202,13 @@ class Arrival(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Give the place back."""
         self._settle()
-        if self._place is None:
-            if self._transport is not None:  # it was refused
-                self._doorway.admission.lingering -= 1
-        else:
-            self._doorway.admission.leave(self._place)
-        if self._transport is not None:
-            release(self._transport)
+        place, transport, admission = self._place, self._transport, self._doorway.admission
+        if place is not None:
+            admission.leave(place)
+        elif transport is not None:  # it was refused
+            admission.lingering -= 1
+        if transport is not None:
+            release(transport)
 
     def end(self) -> None:
         """Close the connection: the member stops."""

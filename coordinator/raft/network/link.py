@@ -249,16 +249,20 @@ class Link(asyncio.Protocol):
         try:
             for _ in range(FRAMES_AT_ONCE):
                 if self._is_over or (payload := self._reader.next()) is None:
-                    if was_paused and self._stream is not None:
-                        self._stream.resume_reading()
+                    if was_paused:
+                        self._go_on_reading()
                     return
                 self._handle(payload)
         except FrameError as error:
             self.abort(str(error))
-        else:
-            assert self._stream is not None
-            self._stream.pause_reading()
-            self._going_on = asyncio.get_running_loop().call_soon(self._handle_frames)
+            return
+        assert self._stream is not None
+        self._stream.pause_reading()
+        self._going_on = asyncio.get_running_loop().call_soon(self._handle_frames)
+
+    def _go_on_reading(self) -> None:
+        if self._stream is not None:
+            self._stream.resume_reading()
 
     def _handle(self, payload: bytes) -> None:
         if self._received is not None:
@@ -269,9 +273,9 @@ class Link(asyncio.Protocol):
             self._shake_hands(payload)
 
     def _shake_hands(self, payload: bytes) -> None:
-        answer = self._handshake.receive(payload)
-        if self._securing is not None:
-            self._securing.check(self._certificate_names, self.peer_id, self._trusted)
+        answer, securing = self._handshake.receive(payload), self._securing
+        if securing is not None:
+            securing.check(self._certificate_names, self.peer_id, self._trusted)
         assert self._stream is not None
         if answer is not None:
             self._stream.write(frame(answer))
@@ -289,7 +293,7 @@ class Link(asyncio.Protocol):
             sent, received = keys.dialed, keys.accepted
             if not self.is_dialed:
                 sent, received = received, sent
-            if self._securing is None:
+            if securing is None:
                 self.seal, self._received = Seals(sent).sealed_frame, Seals(received)
             else:
                 self._received = unsealed = Unsealed()

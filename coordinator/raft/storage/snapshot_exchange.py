@@ -215,8 +215,7 @@ class SnapshotExchange:
                 for piece in pieces:
                     writer.write(piece)
                     await asyncio.sleep(0)
-                async with self._finishing:
-                    info = await self._finished(writer)
+                info = await self._finished(writer)
             except BaseException:
                 writer.abort()
                 raise
@@ -238,13 +237,18 @@ class SnapshotExchange:
             self._making = None
 
     async def _finished(self, writer: SnapshotWriter) -> SnapshotInfo:
-        finishing = asyncio.ensure_future(self._run_blocking(writer.finish))
+        await self._finishing.acquire()
         try:
-            return await asyncio.shield(finishing)
-        except asyncio.CancelledError:
+            finishing = asyncio.ensure_future(self._run_blocking(writer.finish))
+            try:
+                return await asyncio.shield(finishing)
+            except asyncio.CancelledError as error:
+                cancelled = error
             # A thread is in the midst of it: its file must not be closed under it.
             await asyncio.wait((finishing,))
-            raise
+            raise cancelled
+        finally:
+            self._finishing.release()
 
     async def _trim(self, index: int) -> None:
         needed = min((kept.index for kept in self._kept_for.values()), default=index)
@@ -396,12 +400,16 @@ class SnapshotExchange:
             self._install(consensus, member_id, piece)
         )
 
+    async def _received(self, term_max: int) -> SnapshotInfo:
+        await self._finishing.acquire()
+        try:
+            return await self._run_blocking(lambda: self._store.finish_receive(term_max=term_max))
+        finally:
+            self._finishing.release()
+
     async def _install(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> None:
         try:
-            async with self._finishing:
-                info = await self._run_blocking(
-                    lambda: self._store.finish_receive(term_max=piece.term)
-                )
+            info = await self._received(piece.term)
             replace = await self._run_blocking(lambda: self._prepare(info))
             self._receiving = None
             is_needed = info.index > consensus.core.commit_index

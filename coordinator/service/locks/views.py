@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from msgspec.structs import replace as with_fields
@@ -152,12 +151,12 @@ class LockViews:
         view = await self._look(name, directory, session_id, caller)
         read = labels.with_value(with_fields(view, is_current=is_current))
         if fencing_token is not None:
-            return replace(read, value=await _shown_to(sight, read.value))
+            return read.with_value(await _shown_to(sight, read.value))
         waits, holds = self._spreads(directory)
         view = with_fields(read.value, waits=waits, holds=holds)
         if mode.consistency is not Consistency.STALE:
             view = await self._with_safe_times(view, directory, deadline_ms)
-        return replace(read, value=await _shown_to(sight, view))
+        return read.with_value(await _shown_to(sight, view))
 
     async def _look(
         self, name: str, directory: str, session_id: str | None, caller: Caller

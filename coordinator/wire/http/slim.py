@@ -126,9 +126,6 @@ class SlimRequest:
     __slots__ = ("_body", "_connection", "caller", "cost", "headers", "key", "mark", "method",
                  "query", "target")  # fmt: skip
 
-    encoding = Encoding.JSON
-    has_begun = False
-
     def __init__(
         self,
         connection: SlimConnection,
@@ -147,6 +144,16 @@ class SlimRequest:
         self.key = ""
         self.mark = 0
         self.cost = 1
+
+    @property
+    def encoding(self) -> Encoding:
+        """The encoding of bodies, both ways, if no header names another."""
+        return Encoding.JSON
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a response has begun that goes on: never."""
+        return False
 
     @property
     def authorization(self) -> str | None:

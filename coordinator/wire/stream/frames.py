@@ -234,6 +234,9 @@ class FrameWriter:
     def __len__(self) -> int:
         return len(self.buffer)
 
+    def __bool__(self) -> bool:
+        return len(self.buffer) > 0
+
     def take(self) -> bytearray:
         """Return what was collected; the caller owns it."""
         taken, self.buffer = self.buffer, bytearray()
@@ -270,8 +273,9 @@ class FrameReader(Generic[FrameT]):
         Raises:
             BadArgumentsError: what comes next is no frame; nothing after it can be read.
         """
-        if self._mistake is not None:
-            raise self._mistake
+        mistake = self._mistake
+        if mistake is not None:
+            raise mistake
         frames: list[FrameT] = []
         buffer, at, decode = self._buffer, self._at, self._decode
         available = len(buffer)
@@ -285,15 +289,15 @@ class FrameReader(Generic[FrameT]):
                     break
                 frames.append(decode(_part(buffer, at + _LENGTH_BYTES, end)))
                 at = end
-        except BadArgumentsError as mistake:
-            self._mistake = mistake
+        except BadArgumentsError as error:
+            self._mistake = mistake = error
         except (ValueError, RecursionError) as error:
-            self._mistake = _not_a_frame(error)
+            self._mistake = mistake = _not_a_frame(error)
         if at == available:
             self._buffer, at = b"", 0
         self._at = at
-        if self._mistake is not None and not frames:
-            raise self._mistake
+        if mistake is not None and not frames:
+            raise mistake
         return frames
 
     @property
