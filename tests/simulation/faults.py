@@ -316,7 +316,7 @@ class Faults:
         is_running = member.life == life and member.is_started and member.failure is None
         is_hindered = member.owner.is_paused or member.sync_ms_max > 100
         has_room = member.disk.capacity_bytes is None
-        return is_running and has_room and not is_hindered and member.engine._log.is_full
+        return is_running and has_room and not is_hindered and member.engine.real._log.is_full
 
     async def _sync_error(self) -> None:
         """A sync fails once; the member must stop, and may begin anew."""

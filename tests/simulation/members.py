@@ -47,25 +47,51 @@ SHORT = 64
 """Bytes; a command that ends a session is shorter."""
 
 
-class ObservedEngine(PySyncObjEngine):
+class ObservedEngine:
     """The real engine; what it applies is written down, and what it proposes is looked at."""
 
-    record: Record
-    who: str
-    planted: Planted
-    on_halt: Callable[[BaseException], None]
-    read_late: dict[str, float]
-    """When a heartbeat of each session was read that had lain in a socket for ``STALL_S``."""
+    def __init__(
+        self,
+        real: PySyncObjEngine,
+        record: Record,
+        who: str,
+        planted: Planted,
+        *,
+        on_halt: Callable[[BaseException], None],
+        read_late: dict[str, float],
+    ) -> None:
+        self.real = real
+        self.record = record
+        self.who = who
+        self.planted = planted
+        self.on_halt = on_halt
+        self.read_late = read_late
+        """When a heartbeat of each session was read that had lain in a socket for ``STALL_S``."""
+        self.member_id = real.member_id
+        self.stop, self.hand_over = real.stop, real.hand_over
+        self.read_barrier, self.confirm_leadership = real.read_barrier, real.confirm_leadership
+        self.wait_applied, self.on_request = real.wait_applied, real.on_request
+        self.on_role_change, self.on_leader_change = real.on_role_change, real.on_leader_change
+        self.on_failure, self.status, self.metrics = real.on_failure, real.status, real.metrics
+        self.contact_age_ms = real.contact_age_ms
+
+    @property
+    def led_ms(self) -> int | None:
+        return self.real.led_ms
+
+    @property
+    def leader_id(self) -> str | None:
+        return self.real.leader_id
 
     async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
         if len(command) <= SHORT or b"/locks/" in command:
             operation = decode_command(command).operation
             self.planted.refuse(operation)
             self._look_at(operation)
-        return await super().propose(command, is_patient=is_patient)
+        return await self.real.propose(command, is_patient=is_patient)
 
     async def request(self, member_id: str, kind: str, payload: bytes) -> bytes:
-        return self.planted.told(kind, await super().request(member_id, kind, payload))
+        return self.planted.told(kind, await self.real.request(member_id, kind, payload))
 
     def _look_at(self, operation: Operation) -> None:
         now_s = self.record.now_s()
@@ -83,11 +109,11 @@ class ObservedEngine(PySyncObjEngine):
                 )
 
     def halt(self, error: BaseException, note: str) -> None:
-        super().halt(error, note)
+        self.real.halt(error, note)
         self.on_halt(error)
 
     async def start(self, replica: Replica) -> None:
-        await super().start(ObservedReplica(replica, self.record, self.who))
+        await self.real.start(ObservedReplica(replica, self.record, self.who))
 
 
 class SimulatedMember:
@@ -153,7 +179,7 @@ class SimulatedMember:
     async def _boot(self, config: Config) -> None:
         world, owner = self.world, self.owner
         self.transport = NetworkEnd(world.network, self.member_id, owner, self._check_sending)
-        self.engine = ObservedEngine(
+        engine = PySyncObjEngine(
             config.cluster,
             MemberConfig(member_id=self.member_id, data_dir="data"),
             config.raft,
@@ -165,10 +191,14 @@ class SimulatedMember:
             start_sync=self._left_syncs.start if self._left_syncs.are_there else start_in_place,
             sync_in_place_ms_max=5.0 if self.is_in_place else 0.0,
         )
-        self.engine.record, self.engine.who = world.record, self.who
-        self.engine.planted = world.planted
-        self.engine.read_late = self.read_late
-        self.engine.on_halt = self._halt
+        self.engine = ObservedEngine(
+            engine,
+            world.record,
+            self.who,
+            world.planted,
+            on_halt=self._halt,
+            read_late=self.read_late,
+        )
         self.engine.on_role_change(self._note_role)
         entropy = random.Random(self.random.randrange(1 << 60))
         self.service = Member(
@@ -296,9 +326,9 @@ class SimulatedMember:
 
     def _check_durable(self, message: Appended) -> None:
         """What is acknowledged in the present term is on the disk, in the log or in a snapshot."""
-        snapshots = self.engine._passes.snapshots
+        snapshots = self.engine.real._passes.snapshots
         assert snapshots is not None
-        durable_index = max(self.engine._log.durable_index, snapshots.snapshot_index)
+        durable_index = max(self.engine.real._log.durable_index, snapshots.snapshot_index)
         is_present = message.term == self._core().term
         if is_present and durable_index < message.next_index - 1:
             self.world.record.violate(
@@ -318,7 +348,7 @@ class SimulatedMember:
 
     def _core(self) -> HardenedSyncObj:
         """What ``engine.status()`` is made from, which is asked thousands of times a run."""
-        consensus = self.engine._consensus
+        consensus = self.engine.real._consensus
         assert consensus is not None
         return consensus.core
 
