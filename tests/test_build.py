@@ -267,6 +267,32 @@ take((each for each in many))
     assert early_generators(ast.parse(source)) == [4, 5]
 
 
+def gathered_one_by_one(tree: ast.AST) -> list[int]:
+    """Return the lines where ``gather`` is given what it waits for one by one."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] == "gather"
+        and not all(isinstance(each, ast.Starred) for each in node.args)
+    ]
+
+
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_compiled_module_gathers_one_by_one(path: Path) -> None:
+    """A tuple, by the types of asyncio, and a list in truth: compiled code refuses that. Members
+    stopped so when two answers of the comparison of states were waited for together."""
+    assert gathered_one_by_one(ast.parse(path.read_text())) == [], "gather(*[...])"
+
+
+def test_what_is_gathered_one_by_one_is_found() -> None:
+    source = """
+first, second = await asyncio.gather(one(), two())
+many = await asyncio.gather(*[one(), two()], return_exceptions=True)
+"""
+    assert gathered_one_by_one(ast.parse(source)) == [2]
+
+
 def ends_in_generators(tree: ast.AST) -> list[int]:
     """Return the lines of yields inside a ``with``, or a ``try`` with a ``finally``."""
     found = []

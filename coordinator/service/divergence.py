@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -263,7 +263,8 @@ class Divergence:
         payload = pack((FORMAT, term, tuple(place)))
         taking = self._take_own(term, place, is_again=is_again)
         asking = asyncio.gather(*[self._ask(each, payload, term) for each in members])
-        own, answers = await asyncio.gather(taking, asking)
+        both: list[Awaitable[Any]] = [taking, asking]
+        own, answers = await asyncio.gather(*both)
         if own is None or self._term != term or not self._leadership.is_leader:
             return
         self._metrics.slices_compared.inc()

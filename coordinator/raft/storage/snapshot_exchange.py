@@ -471,6 +471,6 @@ class SnapshotExchange:
         self.forget_all()
         if self._making is not None:
             self._making.cancel()
-            await asyncio.gather(self._making, return_exceptions=True)
+            await asyncio.gather(*[self._making], return_exceptions=True)
         if self._installing is not None:
             await asyncio.wait((self._installing,))  # a thread may be in the midst of it
