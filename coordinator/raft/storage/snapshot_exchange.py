@@ -195,9 +195,7 @@ class SnapshotExchange:
         """Begin a snapshot if enough was applied since the last one."""
         if self._making is not None or applied_index <= self.snapshot_index:
             return
-        if not self._is_due(applied_index):
-            return
-        if self._now_ms() < self._next_make_ms:
+        if not self._is_due(applied_index) or self._now_ms() < self._next_make_ms:
             return
         self._bytes_since = 0
         position = applied_index - self._log[0][1]
