@@ -76,7 +76,7 @@ class Lines(Generic[T]):
         if self._pushed_back is not None:
             line, self._pushed_back = self._pushed_back, None
             return line
-        failures = CallFailures()
+        failures: CallFailures | None = None
         deadline_ms = _FOR_EVER_MS
         if self._contact_timeout_ms is not None:
             deadline_ms = self._delivery.clock.monotonic_ms() + self._contact_timeout_ms
@@ -87,6 +87,7 @@ class Lines(Generic[T]):
                     return await self._line(_OPEN_MS)
                 line = await self._line(SILENCE_MS_MAX)
             except (UnavailableError, OutcomeUnknownError) as error:
+                failures = failures or CallFailures()
                 failures.note(error)
                 await self._drop(error)
                 is_over = self._delivery.is_closed
@@ -127,23 +128,33 @@ class Lines(Generic[T]):
         self._opening = opening
 
     async def _line(self, silence_ms: int) -> T:
-        assert self._stream is not None, "a line is read from an open stream"
+        stream = self._stream
+        assert stream is not None, "a line is read from an open stream"
         while True:
-            limit_s = None if self._stream.watches_silence else silence_ms / 1000
-            self._silence = asyncio.timeout(0 if self._delivery.is_closed else limit_s)
-            try:
-                async with self._silence:
-                    raw = await self._stream.line()
-            except TimeoutError:
-                raise ConnectionLostError(f"the stream was silent for {silence_ms} ms") from None
+            if self._delivery.is_closed:
+                raise ConnectionLostError("the client was closed")
+            raw = stream.line_here()
+            if raw is None:
+                # One that watches over silence itself fails when its client is closed, too.
+                is_watched = stream.watches_silence
+                raw = await (stream.line() if is_watched else self._next(stream, silence_ms))
             if raw is None:
                 raise ConnectionLostError("the stream ended")
             if not raw.strip():
                 continue  # a keep-alive
-            parsed = self._parsed(raw, encoding_of(self._stream.headers))
+            parsed = self._parsed(raw, encoding_of(stream.headers))
             if isinstance(parsed, StreamError):
                 raise parsed.error
             return parsed
+
+    async def _next(self, stream: ResponseStream, silence_ms: int) -> bytes | None:
+        """Return the next line, None at the end of ``stream``, unless it falls silent."""
+        self._silence = asyncio.timeout(silence_ms / 1000)
+        try:
+            async with self._silence:
+                return await stream.line()
+        except TimeoutError:
+            raise ConnectionLostError(f"the stream was silent for {silence_ms} ms") from None
 
     def _parsed(self, raw: bytes, encoding: Encoding) -> T | StreamError:
         """Return what a line says; many streams of a client get the same, which is read once.

@@ -91,7 +91,7 @@ class LinesRead(ABC):
 
     async def line(self) -> bytes | None:
         """Return the next line, None at the end of the stream."""
-        while not self.has_news:
+        while not (self._lines or self._is_ended or self._error is not None):
             await self.news()
         return self.take()
 
