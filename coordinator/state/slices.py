@@ -54,6 +54,7 @@ ITEMS_MAX: Final = 4_000
 _ZNODE_ITEMS: Final = 2
 SLICE_ZNODES: Final = ITEMS_MAX // _ZNODE_ITEMS
 _ROW_ITEMS: Final = 3
+_CONTENDER_ITEMS: Final = 6
 _GRANT_ITEMS: Final = 8
 """What each of these counts; a remembered outcome counts 1. So a slice takes about a millisecond,
 compiled."""
@@ -211,8 +212,10 @@ def _read_znode(whole: Whole, path: str, room: SliceRoom) -> bool:
     if length > CUT_BYTES:
         room.take((path, replace(znode, data=b""), marks, used), len(path), _ZNODE_ITEMS)
         return True
-    beside = _beside(whole.locks, path) if path.startswith(QUEUE_ROOTS) else None
-    room.take((path, znode, marks, used, beside), length + len(path), _ZNODE_ITEMS)
+    beside, items = None, _ZNODE_ITEMS
+    if path.startswith(QUEUE_ROOTS):
+        beside, items = _beside(whole.locks, path), _CONTENDER_ITEMS
+    room.take((path, znode, marks, used, beside), length + len(path), items)
     return False
 
 
