@@ -377,7 +377,7 @@ async def test_what_no_leader_promises_is_null(world: MemoryCluster) -> None:
     headers = {
         **numbered.headers, "Coordinator-Client-Id": "c1", "Coordinator-Request-Number": "1",
     }  # fmt: skip
-    reply = await network.request(LEFT, numbered._replace(headers=headers), 10_000)
+    reply = await network.request(LEFT, numbered.with_headers(headers), 10_000)
     of_a_numbered = said_in(reply)["grant"]
     member.lock_views._remaining_times.remaining_ms = no_leader  # type: ignore[method-assign,assignment]
     grant = await Face("election", is_stream=False, is_msgpack=False).ask(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from coordinator.client.stream.connection import READS_AT_ONCE, REQUESTS_AT_ONCE, Connection
@@ -56,7 +57,7 @@ class Talk:
 
     async def ask(self, count: int, times: int = 1, method: str = "GET") -> None:
         """Let so many callers ask, each so many times; return at the end of that pass."""
-        request = get("/")._replace(method=method)
+        request = msgspec.structs.replace(get("/"), method=method)
 
         async def caller() -> None:
             for _ in range(times):
