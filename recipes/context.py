@@ -85,11 +85,7 @@ class Holding(Generic[HeldT]):
     async def undo_acquire(self, held: HeldT | None) -> None:
         """Release what no caller has seen: it was interrupted as ``acquire`` returned."""
         if held is not None:
-            grant = grant_in(held)
-            try:
-                await grant.give_back()
-            except CoordinatorError as failure:
-                self._keep_releasing(grant, None, failure)
+            await self._release_on_the_way_out(grant_in(held), None)
 
     async def release(self) -> bool:
         """Give back what is held; False when nothing was held any more."""
@@ -128,10 +124,7 @@ class Holding(Generic[HeldT]):
         is_ended = grant.is_released
         is_lost = not is_ended and grant.is_lost
         loss = (grant.loss() if is_lost else entered.loss) if self._is_to_stop else None
-        try:
-            await grant.give_back()
-        except CoordinatorError as failure:
-            self._keep_releasing(grant, error, failure)
+        await self._release_on_the_way_out(grant, error)
         if self._is_to_stop and loss is None and not is_ended and grant.hold.was_lost:
             loss = grant.loss()  # the release has found that it was not held any more
         if interruption is not None and is_ours:
@@ -195,14 +188,14 @@ class Holding(Generic[HeldT]):
         while len(self._outlived) > _OUTLIVED_MAX:
             del self._outlived[next(iter(self._outlived))]
 
-    def _keep_releasing(
-        self, grant: Grant[Any], error: BaseException | None, failure: CoordinatorError
-    ) -> None:
-        """Go on in the background; raise why it has to, or note it at what is raised anyway."""
-        grant.keep_releasing()
-        if error is None:
-            raise failure
-        error.add_note(f"and {self._what} could not be released yet: {failure}")
+    async def _release_on_the_way_out(self, grant: Grant[Any], error: BaseException | None) -> None:
+        try:
+            await grant.give_back()
+        except CoordinatorError as failure:
+            grant.keep_releasing()
+            if error is None:
+                raise
+            error.add_note(f"and {self._what} could not be released yet: {failure}")
 
 
 class Context(Contending, Generic[HeldT_co, ClientT]):

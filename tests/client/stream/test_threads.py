@@ -59,7 +59,7 @@ def test_many_threads_write_on_one_connection() -> None:
         in_threads(16, work)
 
         assert client.get("/count").stat.version == 320
-        readers = [each for each in threading.enumerate() if "stream http" in each.name]
+        readers = [each for each in threading.enumerate() if f"stream {url}" in each.name]
         assert len(readers) == 1
 
 
