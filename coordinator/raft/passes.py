@@ -108,6 +108,9 @@ class Passes:
         log_sync.sync(may_leave=consensus.is_leader_of_others, may_wait=may_wait)
         self._transport.flush()
         consensus.core.apply()
+        if self._handovers.is_under_way:  # it may have waited for what is answered now
+            self._handovers.step(consensus, self._entries.in_flight, is_overtaken=False)
+            self._transport.flush()
         self._reads.on_applied(consensus.core.applied_index)
         if is_answered_first and not self._has_more_to_do(consensus):
             self._last = consensus.position()

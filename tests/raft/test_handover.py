@@ -11,7 +11,7 @@ from coordinator.raft.engine import Role
 from coordinator.raft.handover import HANDOVER_MS_MAX
 from coordinator.raft.network import messages as say
 from coordinator.raft.rejoin.recovering import RecoveryStage
-from tests.raft.simulated_cluster import SimulatedCluster
+from tests.raft.simulated_cluster import SimulatedCluster, settled
 from tests.raft.simulated_loop import run
 from tests.raft.test_engine_rows import Bench
 
@@ -108,6 +108,29 @@ def test_what_is_under_way_is_answered_and_what_comes_later_is_refused_definitel
         assert done
         assert refused
         assert sorted(await cluster.equal()) == sorted(done)
+        await cluster.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("late_ms", [0, 17, 51, 85])
+def test_a_stop_goes_on_when_the_write_under_way_is_answered(late_ms: int) -> None:
+    """With the pass that answers it, and not with the next heartbeat."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        await cluster.others(leader)[0].kill()  # so that no later acknowledgement wakes the leader
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(0.2 + late_ms / 1000)
+        writing = asyncio.ensure_future(leader.engine.propose(b"last"))
+        await asyncio.sleep(0)
+        began = loop.time()
+
+        await leader.stop()
+        took_ms = (loop.time() - began) * 1000
+
+        await writing
+        assert took_ms < 15
         await cluster.stop()
 
     run(scenario())
