@@ -277,9 +277,8 @@ class Entries:
         """How many proposals have no answer yet."""
         return self.proposals.in_flight + self.waiting
 
-    def begin_pass(self) -> None:
-        """Another pass of the loop has begun."""
-        self.proposals.begin_pass()
+    def begin_applying(self) -> None:
+        """A pass of the loop has come to this: its time for it is counted from here."""
         self._until_ms = self._now_ms() + _PASS_MS
         self._left = _PASS_COMMANDS_MAX
 

@@ -266,6 +266,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
     def apply(self) -> None:
         """Apply what is committed; the next pass goes on with what is too much for this one."""
         # Does not catch: what the host raises is a broken invariant and stops the member (row 16).
+        self._entries.begin_applying()
         log = self._SyncObj__raftLog
         first = self._SyncObj__raftLastApplied + 1
         last = min(self._SyncObj__raftCommitIndex, first + APPLY_ENTRIES_MAX - 1)

@@ -89,7 +89,7 @@ class Passes:
     def run(self) -> None:
         """Do all that can be done now; what it raises stops the member."""
         consensus, log_sync = self.consensus, self.log_sync
-        self._entries.begin_pass()
+        self._entries.proposals.begin_pass()
         may_wait = self._entries.in_flight < BUSY_PROPOSALS
         if log_sync.is_left:
             log_sync.settle(is_needed=consensus.is_own_log_awaited(), may_wait=may_wait)

@@ -29,7 +29,7 @@ def test_an_entry_that_cannot_be_taken_apart_is_named(entry: bytes) -> None:
     """Not by a surprise of the decoder, and before any of its commands is applied (tests/fuzz)."""
     replica = ListReplica()
     entries = _entries(replica)
-    entries.begin_pass()
+    entries.begin_applying()
     assert entries.apply(6, 1, NO_OP)
 
     with pytest.raises(InvariantError, match="entry 7"):
@@ -56,7 +56,7 @@ def test_a_pass_that_comes_late_applies_something_all_the_same() -> None:
     entries = _entries(replica, lambda: replica.now_ms)
     entry = REGULAR + msgpack.packb([b"1", b"2"])
     for _ in range(2):
-        entries.begin_pass()
+        entries.begin_applying()
         replica.now_ms += 1_000
         is_done = entries.apply(2, 1, entry)
 
@@ -74,7 +74,7 @@ def test_a_pass_ends_within_an_entry_and_the_next_one_goes_on_there() -> None:
 
     is_done = False
     while not is_done:
-        entries.begin_pass()
+        entries.begin_applying()
         is_done = entries.apply(7, 1, entry)
         passes += 1
         assert entries.is_between_entries == is_done, "no snapshot is made of a part"
@@ -91,7 +91,7 @@ def test_a_pass_of_cheap_commands_is_bounded_by_their_number() -> None:
     counts = []
 
     for _ in range(3):
-        entries.begin_pass()
+        entries.begin_applying()
         entries.apply(7, 1, entry)
         counts.append(len(replica.commands))
 
@@ -108,7 +108,7 @@ async def test_who_waits_for_the_rest_of_an_entry_is_told_when_the_member_ends()
     group = proposals.take_group()
     assert group is not None
     proposals.on_logged(7, 0)
-    entries.begin_pass()
+    entries.begin_applying()
     assert not entries.apply(7, 1, REGULAR + group)
 
     entries.fail(LeaderChangedError("it ends"))
