@@ -181,8 +181,13 @@ class Consensus:
         self.replication.on_connection_changed(member_id)
         if self.core.role is Role.LEADER:
             self.replication.send_heartbeats(self.core.term, self.core.commit_index)
+
+    def on_met(self, member_id: str, *, met_count: int) -> None:
+        """What that member says counts now, or what this one says there; so both with so many."""
+        if self.core.role is Role.LEADER:
+            self.on_connected(member_id)
         else:
-            self._elections.on_connected()
+            self._elections.on_met(met_count)
 
     def on_older_copy(self, why: str) -> None:
         """This member has lost a part of what it promised; it no longer leads."""

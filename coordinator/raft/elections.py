@@ -31,9 +31,9 @@ LATE_ELECTION_MS = 2
 sockets first (row 22)."""
 HINTED_ELECTION_MS = 15
 """Between one member's and the next one's reaction to a leader whose connection closed, or to the
-first connections after a start."""
+first others met after a start."""
 _FIRST_WORD_MS = 20
-"""In this time a leader, if there is one, is heard on a new connection."""
+"""In this time a leader, if there is one, is heard by who was met."""
 EMPTY_LOG = (0, 1)
 """(term, index) of the last entry of an empty log."""
 
@@ -87,13 +87,15 @@ class Elections:
         """The role has changed: no leader was heard in it yet."""
         self.is_leader_in_sight = False
 
-    def on_connected(self) -> None:
+    def on_met(self, met_count: int) -> None:
         """Ask soon if no leader was heard since the start: all may have just come back.
 
         The first time may have been too early to reach anybody, and the next one is an election
-        timeout later. A member with a leader refuses the pre-vote."""
+        timeout later. A member with a leader refuses the pre-vote. Not on connection: votes do not
+        count before two members have met, pre-votes do, and who won only those loses time."""
         is_back = self.heard_leader_ms is None and self._recovering.is_proven
-        if is_back and self._core.role is Role.FOLLOWER:
+        may_win = met_count + 1 >= self._majority
+        if is_back and may_win and self._core.role is Role.FOLLOWER:
             rank = sorted((*self._others, self._member_id)).index(self._member_id)
             due_ms = self._now_ms() + _FIRST_WORD_MS + rank * HINTED_ELECTION_MS
             self._core.election_due_ms = min(self._core.election_due_ms, due_ms)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.network.rpc import RequestDesk
@@ -161,8 +160,7 @@ class Inbox:
         self._on_heard(False)
 
     def _on_met(self, member_id: str) -> None:
-        if self._consensus.core.role is Role.LEADER:
-            self._consensus.on_connected(member_id)
+        self._consensus.on_met(member_id, met_count=self._incarnations.met_count)
         self._on_heard(False)
 
     def _forget_connection(self, member_id: str) -> None:

@@ -184,6 +184,11 @@ class Incarnations:
         """Whether what this member says about the log counts."""
         return member_id in self._heard
 
+    @property
+    def met_count(self) -> int:
+        """How many members this one hears and is heard by: as many votes could be counted."""
+        return len(self._heard & self._heard_by)
+
     def may_tell_term(self, member_id: str) -> bool:
         """Whether a member that asks for terms is noted here as recovering; if not, ask it to be.
 
