@@ -5,7 +5,8 @@ messages to write. asyncio begins another pass for each step, and asks the syste
 ready.
 
 1. What is left to the end of a pass is done once for all that came in it, before the loop waits.
-2. What is left to before the loop waits runs when nothing else is to be done: nobody waits for it.
+2. What is left to before the loop waits runs when nothing else is to be done, or after ``LATE_MS``
+   between two passes of a loop that is never idle. Nobody waits for it.
 3. A pass that follows at once does not ask the system, if it was asked less than ``ASKED_MS`` ago.
 
 On any other loop the end of a pass is the next pass, and so is the time before it waits.
@@ -24,6 +25,8 @@ from coordinator.clock import loop_seconds
 
 ASKED_MS = 1.0
 """The system is asked this often: less than a busy pass takes, more than a few short ones."""
+LATE_MS = 5.0
+"""What is left to before the loop waits is not left for longer, but for the pass that has begun."""
 _WAIT_S_MAX = 3_600.0
 """The longest wait, if nothing is due: the loop then waits again."""
 
@@ -41,7 +44,7 @@ def pass_end(loop: asyncio.AbstractEventLoop) -> Callable[[Call], object]:
 
 
 def before_wait(loop: asyncio.AbstractEventLoop) -> Callable[[Call], object]:
-    """Return what leaves a call to before ``loop`` waits: under load that may be late."""
+    """Return what leaves a call, once, to before ``loop`` waits: under load after ``LATE_MS``."""
     return loop.call_before_wait if isinstance(loop, MemberLoop) else loop.call_soon
 
 
@@ -99,8 +102,8 @@ class MemberLoop(asyncio.SelectorEventLoop):
         self._ending = _Ending(self)
         self.call_at_pass_end = self._ending.calls.append
         """Leaves a call to the end of this pass, in order; one that is made there to the next."""
-        self.call_before_wait = self._ending.late.append
-        """Leaves a call to when the loop would wait."""
+        self.call_before_wait = self._ending.leave
+        """Leaves a call to when the loop would wait, if it is not left there already."""
         super().__init__(self._ending)
 
     time = staticmethod(loop_seconds)  # the same clock, without a call of a Python function
@@ -127,15 +130,23 @@ class _Ending(selectors.DefaultSelector):
         self._loop = loop
         self._asked_at = 0.0
         self.calls: list[Call] = []
-        self.late: list[Call] = []
+        self._late: list[Call] = []
+        self._late_since = 0.0
+
+    def leave(self, call: Call) -> None:
+        """Keep ``call`` until the loop would wait, at most for ``LATE_MS`` and a pass."""
+        if call not in self._late:
+            if not self._late:
+                self._late_since = loop_seconds()
+            self._late.append(call)
 
     def select(self, timeout: float | None = None) -> list[Any]:
         """End the pass; return what is ready then, or after ``timeout``."""
         if self.calls:
             self._run(self.calls)
             timeout = 0.0 if self.calls else self._loop.seconds_to_wait()
-        if self.late and (timeout is None or timeout > 0.0):
-            self._run(self.late)
+        if self._late and (timeout is None or timeout > 0.0 or self._is_late()):
+            self._run(self._late)
             timeout = 0.0 if self.calls else self._loop.seconds_to_wait()
         is_at_once = timeout is not None and timeout <= 0.0
         if is_at_once and loop_seconds() - self._asked_at < ASKED_MS / 1000:
@@ -143,6 +154,9 @@ class _Ending(selectors.DefaultSelector):
         found = super().select(timeout)
         self._asked_at = loop_seconds()
         return found
+
+    def _is_late(self) -> bool:
+        return loop_seconds() - self._late_since >= LATE_MS / 1000
 
     def _run(self, left: list[Call]) -> None:
         calls = left[:]

@@ -12,6 +12,7 @@ import pytest
 
 from coordinator.event_loop import (
     ASKED_MS,
+    LATE_MS,
     AtPassEnd,
     MemberLoop,
     before_wait,
@@ -122,6 +123,43 @@ def test_what_is_left_to_before_the_wait_runs_after_all_that_has_something_to_do
 
     run(main())
     assert seen == ["task", "sent", "late"]
+
+
+def test_a_loop_that_is_never_idle_does_before_the_wait_what_has_been_left_for_long() -> None:
+    """Else nobody would do it: a commit would be told with the next heartbeat."""
+    at: list[int] = []
+    passes: list[int] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        before_wait(loop)(lambda: at.append(len(passes)))
+        for number in range(1, 21):
+            passes.append(number)
+            until = loop.time() + LATE_MS / 4 / 1000
+            while loop.time() < until:
+                pass
+            await asyncio.sleep(0)
+
+    run(main())
+    assert at
+    assert at[0] <= 5
+
+
+def test_what_is_left_to_before_the_wait_several_times_runs_once() -> None:
+    seen: list[str] = []
+
+    async def main() -> None:
+        late = before_wait(asyncio.get_running_loop())
+
+        def act() -> None:
+            seen.append("late")
+
+        for _ in range(100):
+            late(act)
+        await asyncio.sleep(0.02)
+
+    run(main())
+    assert seen == ["late"]
 
 
 def test_what_is_done_before_the_wait_may_wake_others() -> None:
