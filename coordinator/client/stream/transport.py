@@ -36,7 +36,7 @@ from coordinator.client.transport import (
     Transport,
     client_closed,
 )
-from coordinator.errors import ThrottledError, UnavailableError
+from coordinator.errors import ConnectionLostError, ThrottledError, UnavailableError
 from coordinator.wire.encoding import Encoding
 
 _PACKED: str = Encoding.MSGPACK.value
@@ -327,6 +327,9 @@ class _Streaming:
         try:
             await lines.news()
             lines.check_begun()
+            if not lines.has_begun:
+                message = f"{self._endpoint}: expected status and headers, found lines or the end"
+                raise ConnectionLostError(message, endpoint=self._endpoint)
         except BaseException:
             lines.close()
             raise

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+
+import pytest
 
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.errors import (
@@ -112,6 +115,27 @@ def test_a_problem_instead_of_lines_is_read_whole() -> None:
         _, transport = linked(refuses)
         async with transport.stream(A, get("/watch"), 1_000) as stream:
             assert (stream.status, await stream.read()) == (410, b"problem")
+        await transport.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("said", [frames.End, lambda number: frames.Line(number, b"line")])
+def test_a_stream_without_status_is_no_answer(said: Callable[[int], frames.FromServer]) -> None:
+    """A server that says lines or the end first has said nothing of the request."""
+
+    def lies(peer: Peer, frame: FromClient) -> None:
+        match frame:
+            case frames.RequestFrame(number):
+                peer.send(said(number))
+            case _:
+                echo(peer, frame)
+
+    async def scenario() -> None:
+        _, transport = linked(lies)
+        with pytest.raises(ConnectionLostError, match="expected status and headers"):
+            async with transport.stream(A, get("/watch"), 1_000):
+                raise AssertionError("there is no stream")
         await transport.close()
 
     run(scenario())
