@@ -377,7 +377,7 @@ class WholeAnswer(TaskWait):
     def result(self) -> None:
         """Raise what the task gets in place of the response, if anything."""
         if self._is_cancelled:
-            raise asyncio.CancelledError
+            raise self._cancellation()
         if self._error is not None:
             raise self._error
 

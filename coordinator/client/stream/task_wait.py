@@ -20,6 +20,7 @@ class TaskWait:
 
     __slots__ = (
         "_asyncio_future_blocking",
+        "_cancel_message",
         "_context",
         "_is_cancelled",
         "_loop",
@@ -34,6 +35,8 @@ class TaskWait:
         self._wake: Wake | None = None
         self._context: Context | None = None
         self._is_cancelled = False
+        self._cancel_message: object = None
+        """By which who cancels knows its own cancellation again: anyio's scopes do."""
         self.is_done = False
         """Whether the task goes on, or will."""
 
@@ -72,28 +75,43 @@ class TaskWait:
     def result(self) -> None:
         """Raise what the task gets in place of a result, if anything."""
         if self._is_cancelled:
-            raise asyncio.CancelledError
+            raise self._cancellation()
+
+    def done(self) -> bool:
+        """Return whether the task goes on, or will."""
+        return self.is_done
 
     def cancel(self, msg: object = None) -> bool:
         """Cancel the wait, unless the task goes on already."""
         if self.is_done:
             return False
         self._is_cancelled = True
+        self._cancel_message = msg
         self.go_on_soon()
         return True
+
+    def _cancellation(self) -> asyncio.CancelledError:
+        message = self._cancel_message
+        return asyncio.CancelledError() if message is None else asyncio.CancelledError(message)
 
 
 def let_go_on(awaited: Sequence[TaskWait]) -> None:
     """Let the tasks behind ``awaited`` go on, each of which ``is_done``, in this order.
 
-    At once if no task runs here. What ends the loop while one goes on leaves the others for later.
+    At once if no task runs here. If one ends the loop while it goes on, or runs the loop inside
+    itself (notebooks do), the others go on in the next pass.
     """
-    is_here = asyncio.current_task() is None
-    at = 0
-    try:
-        while is_here and at < len(awaited):
-            at += 1
-            awaited[at - 1].go_on()
-    finally:
-        for each in awaited[at:]:
-            each.go_on_soon()
+    left = list(reversed(awaited))
+
+    def rest() -> None:
+        while left:
+            left.pop().go_on_soon()
+
+    if asyncio.current_task() is not None:
+        rest()
+        return
+    later = asyncio.get_running_loop().call_soon(rest) if len(left) > 1 else None
+    while left:
+        left.pop().go_on()
+    if later is not None:
+        later.cancel()

@@ -6,9 +6,14 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 
+import anyio
 import pytest
 
 from coordinator.client.stream.task_wait import TaskWait, let_go_on
+from coordinator.wire.stream import frames
+from tests.client.stream.nested import run_inside
+from tests.client.stream.scripted import A, Peer, echo, get, linked
+from tests.client.virtual_time import run
 
 
 class Waiting:
@@ -168,3 +173,74 @@ def test_what_ends_the_loop_leaves_the_other_tasks_for_later() -> None:
         assert isinstance(waiting.tasks[0].exception(), KeyboardInterrupt)
     finally:
         loop.close()
+
+
+@pytest.mark.parametrize("message", [None, "why"])
+async def test_the_message_of_a_cancellation_arrives(message: str | None) -> None:
+    """With a future it does; who cancels may look for it."""
+    awaited = TaskWait(asyncio.get_running_loop())
+
+    async def wait() -> None:
+        await awaited
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    task.cancel(message)
+
+    with pytest.raises(asyncio.CancelledError) as cancelled:
+        await task
+    assert cancelled.value.args == (() if message is None else (message,))
+
+
+def silent(peer: Peer, frame: frames.FromClient) -> None:
+    """Answer no request."""
+    if not isinstance(frame, frames.RequestFrame):
+        echo(peer, frame)
+
+
+def test_a_request_may_be_given_up_by_a_scope_of_anyio() -> None:
+    """The scope knows its own cancellation by the message; any other one it lets through."""
+
+    async def scenario() -> None:
+        _, transport = linked(silent)
+        with anyio.move_on_after(1) as scope:
+            await transport.request(A, get("/"), 10_000)
+        assert scope.cancelled_caught
+
+        with pytest.raises(TimeoutError), anyio.fail_after(1):
+            await transport.request(A, get("/"), 10_000)
+
+        with anyio.move_on_after(1) as scope:
+            async with transport.stream(A, get("/"), 10_000):
+                raise AssertionError("nothing was answered")
+        assert scope.cancelled_caught
+        await transport.close()
+
+    run(scenario())
+
+
+async def test_anyio_sees_that_a_task_waits() -> None:
+    """``wait_all_tasks_blocked`` asks what each task awaits whether it is done."""
+    waiting = Waiting(1)
+
+    await anyio.wait_all_tasks_blocked()
+
+    assert not waiting.said
+    waiting.tasks[0].cancel()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_a_step_that_runs_the_loop_inside_itself_starves_nobody(first: int) -> None:
+    """Those that were answered after it go on in that loop, once."""
+    waiting = Waiting(3)
+    meanwhile: list[str] = []
+
+    def run_loop() -> None:
+        run_inside(passes=2)
+        meanwhile.extend(waiting.said)
+
+    waiting.then[first] = run_loop
+
+    assert await waiting.answered() == ["0 went on", "1 went on", "2 went on"]
+    assert meanwhile == ["0 went on", "1 went on", "2 went on"]
+    await asyncio.gather(*waiting.tasks)
