@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Generator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
@@ -68,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._gathered = 0
         """How many requests wait to be sent."""
         self._half = 0
-        """So many reads leave next, when several answers have come at once; else 0."""
+        """So many reads leave next, while tasks go on whose answers came at once; else 0."""
         self._is_paused = False
         self._answered: list[TaskWait] | None = None
         """Whose tasks go on when what was read is read through; None while nothing is read."""
@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, request: Request, waiter: Waiter, timeout_ms: int) -> int:
         conversation = self.conversation
-        is_quiet = not conversation.waiting and not self._half and not self._is_flush_due
+        is_quiet = not conversation.waiting and not self._is_flush_due
         number = conversation.ask(request, waiter)
         self._await_deadline(number, timeout_ms)
         self._gathered += 1
@@ -156,10 +156,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the greeting."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = written = cast("asyncio.Transport", transport)  # uvloop's is none
         self.conversation.hello(self._label)
-        transport.write(PREFACE + self.conversation.take())
+        written.write(PREFACE + self.conversation.take())
 
     def data_received(self, data: bytes) -> None:
         """Read the frames, and answer what they ask."""
@@ -213,13 +212,18 @@ class Connection(asyncio.Protocol):
 
     def _go_on_with(self, answered: list[TaskWait]) -> None:
         """Let the tasks behind ``answered`` go on; what they ask for leaves in one send."""
-        is_flush_due, self._is_flush_due = self._is_flush_due, True
-        count = len(answered)
-        self._half = min((count + 1) // 2, READS_AT_ONCE) if count > 1 else 0
+        count, later = len(answered), None
+        if count > 1:
+            self._half = min((count + 1) // 2, READS_AT_ONCE)
+            if not self._is_flush_due:  # one may run the loop inside itself: then this sends
+                self._is_flush_due = True
+                later = self.loop.call_soon(self._flush)
         try:
             let_go_on(answered)
         finally:
-            self._is_flush_due = is_flush_due
+            if later is not None:
+                later.cancel()
+            self._half = 0
             self._flush()
 
     def _note_leader(self, url: str | None) -> None:

@@ -11,12 +11,16 @@ import pytest
 
 from coordinator.client.stream.connection import READS_AT_ONCE, REQUESTS_AT_ONCE, Connection
 from coordinator.wire.stream import frames
+from tests.client.stream.nested import run_inside
 from tests.client.stream.scripted import A, get
 from tests.client.virtual_time import run
 
 
-class Recording(asyncio.Transport):
-    """A transport that notes the ids of the requests in each send."""
+class Recording(asyncio.BaseTransport):
+    """A transport that notes the ids of the requests in each send.
+
+    It is no ``asyncio.Transport``, as that of uvloop is none.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,9 +55,11 @@ class Talk:
     def say(self, *said: frames.FromServer) -> None:
         self.connection.data_received(b"".join(map(frames.encoded, said)))
 
-    def answer(self, ids: Sequence[int]) -> None:
-        """Answer these requests, all in one read."""
-        self.say(*[frames.AnswerFrame(each, status=200, headers={}, body=b"") for each in ids])
+    async def answer(self, ids: Sequence[int]) -> None:
+        """Answer these requests, all in one read in a callback of the loop; let it go on."""
+        answers = [frames.AnswerFrame(each, status=200, headers={}, body=b"") for each in ids]
+        asyncio.get_running_loop().call_soon(self.say, *answers)
+        await passes()
 
     async def ask(self, count: int, times: int = 1, method: str = "GET") -> None:
         """Let so many callers ask, each so many times; return at the end of that pass."""
@@ -83,7 +89,7 @@ def test_a_lone_request_leaves_at_once_and_many_in_parts(method: str, at_once: i
         talk = Talk()
         await talk.ask(1, method=method)
         assert talk.transport.taken() == [1]
-        talk.answer([1])
+        await talk.answer([1])
 
         await talk.ask(2 * at_once + 4, method=method)
 
@@ -115,8 +121,7 @@ def test_callers_that_were_answered_together_ask_again_in_parts(
         ids = [number for sent in talk.transport.sends for number in sent]
         talk.transport.sends.clear()
 
-        talk.answer(ids)
-        await passes()
+        await talk.answer(ids)
 
         assert talk.transport.taken() == sends
         await talk.end()
@@ -131,12 +136,57 @@ def test_what_is_asked_later_is_not_cut_into_halves() -> None:
     async def scenario() -> None:
         talk = Talk()
         await talk.ask(3)
-        talk.answer([1, 2, 3])
+        await talk.answer([1, 2, 3])
         talk.transport.sends.clear()
 
         await talk.ask(12)
 
-        assert talk.transport.taken() == [2, 10]
+        assert talk.transport.taken() == [1, 11]
+        await talk.end()
+
+    run(scenario())
+
+
+def test_a_lone_request_leaves_at_once_after_answers_that_nobody_asked_more_for() -> None:
+    """It does not wait for a second one, nor for the next pass."""
+
+    async def scenario() -> None:
+        talk = Talk()
+        await talk.ask(3)
+        await talk.answer([1, 2, 3])
+        talk.transport.sends.clear()
+
+        asking = talk.connection.ask(get("/"), 1_000)
+
+        assert talk.transport.taken() == [1]
+        asking.cancel()
+        await talk.end()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("answered", [1, 2])
+def test_what_a_step_asks_leaves_while_it_runs_the_loop_inside_itself(answered: int) -> None:
+    """As a cell of a notebook does: its loop has passes before the step is over."""
+
+    async def scenario() -> None:
+        talk = Talk()
+        sent: list[list[int]] = []
+
+        async def caller() -> None:
+            await talk.connection.ask(get("/"), 1_000)
+            talk.transport.sends.clear()
+            talk.connection.ask(get("/"), 1_000)
+            run_inside(passes=1)
+            sent.append(talk.transport.taken())
+
+        asking = asyncio.create_task(caller())
+        await talk.ask(answered - 1)
+        await passes()
+        await talk.answer(range(1, answered + 1))
+        await asking
+
+        assert sent == [[1]]
         await talk.end()
 
     run(scenario())
