@@ -30,7 +30,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from typing import Any, Generic, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both, returned, run_either, settled
+from coordinator.client import (
+    AsyncClient,
+    Client,
+    ClientT,
+    StoppedIteration,
+    both,
+    returned,
+    run_either,
+    settled,
+)
 from coordinator.errors import CoordinatorError, LockTimeoutError
 from recipes.finishing import finishing
 from recipes.grant import Grant
@@ -162,6 +171,9 @@ class Job(Generic[ClientT]):
                         continue
                     try:
                         result = await returned(self.client, work, run)
+                    except StoppedIteration as stopped:
+                        await settled(self._fail(run, stopped.stop))
+                        raise
                     except Exception as error:
                         await settled(self._fail(run, error))
                         raise

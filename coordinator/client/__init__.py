@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from coordinator.client.retry import RetryPolicy as RetryPolicy
     from coordinator.client.session import Session as Session
     from coordinator.client.session import SessionState as SessionState
+    from coordinator.client.settling import StoppedIteration as StoppedIteration
     from coordinator.client.settling import settled as settled
     from coordinator.client.sync_and_async import AnyClientT as AnyClientT
     from coordinator.client.sync_and_async import ClientT as ClientT
@@ -96,7 +97,7 @@ _HOMES = {
     "coordinator.client.probing": ("HealthProbe",),
     "coordinator.client.retry": ("RetryPolicy",),
     "coordinator.client.session": ("Session", "SessionState"),
-    "coordinator.client.settling": ("settled",),
+    "coordinator.client.settling": ("StoppedIteration", "settled"),
     "coordinator.client.sync_and_async": (
         "AnyClientT",
         "ClientT",

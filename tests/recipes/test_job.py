@@ -352,11 +352,19 @@ def test_with_threads_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         def failing(run: Run[Any]) -> None:
             raise RuntimeError("x")
 
+        def stopping(run: Run[Any]) -> None:
+            raise StopIteration("no more")
+
         with pytest.raises(RuntimeError):
             job.run(failing)
+        with pytest.raises(StopIteration):
+            job.run(stopping)
+        (view,) = Jobs(client).list()
+        assert isinstance(view.last, JobRun)
+        assert view.last.reason == "StopIteration: no more"
         reply = job.run(lambda run: run.attempt)
 
-        assert (reply.state, reply.result) == ("ran", 2)
+        assert (reply.state, reply.result) == ("ran", 3)
         assert job.run(lambda run: run.attempt).state == "done"
         assert not job.wait(0)
         (view,) = Jobs(client).list()
