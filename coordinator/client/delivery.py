@@ -431,7 +431,10 @@ class Streaming:
         except BaseException as error:
             refusal = error
         await self.__aexit__(type(refusal), refusal, refusal.__traceback__)
-        raise refusal
+        try:
+            raise refusal
+        finally:
+            del refusal  # its frames hold it: no cycle is left for the collector
 
     async def __aexit__(
         self,

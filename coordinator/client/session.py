@@ -198,7 +198,10 @@ class Session:
             expired = error
         await self.home.enter()
         self.note_end(expired)
-        raise expired
+        try:
+            raise expired
+        finally:
+            del expired  # its frames hold it: no cycle is left for the collector
 
     def note_end(self, error: SessionExpiredError) -> None:
         """Note that a member has answered a request by saying that this session has ended.

@@ -134,7 +134,10 @@ class AcquireAttempt:
             failure = error
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure, working, either  # its frames hold it: a cycle for the collector
 
     async def heard(
         self,
@@ -170,7 +173,10 @@ class AcquireAttempt:
                     self.learn()
                     self._stands_at(position, on_position)
                 case StreamError(problem):
-                    raise problem
+                    try:
+                        raise problem
+                    finally:
+                        del problem, reply  # as above
 
     async def _next_line(
         self, stream: ResponseStream, delivery: CallDelivery, title: str, again_ms: int
@@ -230,4 +236,7 @@ async def _ended(stream: ResponseStream, delivery: CallDelivery) -> None:
 
 
 async def _result(task: asyncio.Task[T]) -> T:
-    return await task
+    try:
+        return await task
+    finally:
+        del task  # as above

@@ -138,10 +138,8 @@ class LockQueue(HeldVerbs):
         """
         if on_position is not None:
             await self._home.enter()  # it is called there
-        clock = self._in_loop.clock
-        limit_ms = (
-            min(self._timeout_ms, TRY_MS_MAX) if wait_ms == 0 else wait_ms or self._timeout_ms
-        )
+        clock, usual_ms = self._in_loop.clock, self._timeout_ms
+        limit_ms = min(usual_ms, TRY_MS_MAX) if wait_ms == 0 else wait_ms or usual_ms
         deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
         session, opening = self._sessions.open_now, None
         if session is None or not self._leftovers.are_gone(self.names, request.owner):
@@ -166,7 +164,10 @@ class LockQueue(HeldVerbs):
         await self._home.enter()
         work = give_back(acquired, self.release, self._delivery.retry.cap_ms)
         self.clean_up(work, f"give back {acquired.grant.grant_id}", request.owner)
-        raise failure
+        try:
+            raise failure
+        finally:
+            del failure  # its frames hold it: no cycle is left for the collector
 
     async def _acquired_or_settled(
         self,
@@ -183,11 +184,14 @@ class LockQueue(HeldVerbs):
         if isinstance(failure, SessionExpiredError) and session is not None and session.is_unheard:
             away = UnavailableError(f"{self._title}: {session.reason}; not granted")
         await self._settle(attempt, request.owner, failure if away is None else away)
-        if isinstance(failure, CallbackFailed):
-            raise failure.error from None
-        if away is not None:
-            raise away from failure
-        raise failure
+        try:
+            if isinstance(failure, CallbackFailed):
+                raise failure.error from None
+            if away is not None:
+                raise away from failure
+            raise failure
+        finally:
+            del failure, away  # as above
 
     async def _expect_safe(self, acquired: Acquired) -> None:
         """Wait until it is known how long a bounded hold is; raise if there is no safe time."""
@@ -363,6 +367,7 @@ class LockQueue(HeldVerbs):
     ) -> GrantReply:
         was_maybe_queued = attempt.may_be_queued
         turn = None
+        failure: BaseException | None = None
         try:
             turn = delivery.turn_now()
             if turn is None:
@@ -377,7 +382,6 @@ class LockQueue(HeldVerbs):
             opening = delivery.stream(call, headers_ms, attempt.ids, is_bounded=attempt.is_try)
             stream = await opening.__aenter__()
             turn.end()
-            failure: BaseException
             try:
                 grant = await attempt.heard(stream, delivery, self._title, on_position)
             except BaseException as error:
@@ -397,6 +401,7 @@ class LockQueue(HeldVerbs):
             attempt.may_be_queued = was_maybe_queued  # this sending certainly changed nothing
             raise
         finally:
+            failure = None  # as above
             if turn is not None:
                 turn.end()
 

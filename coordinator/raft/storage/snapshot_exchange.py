@@ -236,17 +236,18 @@ class SnapshotExchange:
 
     async def _finished(self, writer: SnapshotWriter) -> SnapshotInfo:
         await self._finishing.acquire()
+        cancelled: asyncio.CancelledError | None = None
         try:
             finishing = asyncio.ensure_future(self._run_blocking(writer.finish))
             try:
                 return await asyncio.shield(finishing)
             except asyncio.CancelledError as error:
                 cancelled = error
-            # A thread is in the midst of it: its file must not be closed under it.
-            await asyncio.wait((finishing,))
+            await asyncio.wait((finishing,))  # its file must not be closed under the thread
             raise cancelled
         finally:
             self._finishing.release()
+            cancelled = None  # its frames hold it: no cycle is left for the collector
 
     async def _trim(self, index: int) -> None:
         needed = min((kept.index for kept in self._kept_for.values()), default=index)

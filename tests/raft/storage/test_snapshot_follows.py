@@ -58,9 +58,7 @@ def test_a_log_is_kept_only_if_it_has_the_very_entry_of_the_snapshot(
     log.sync()
     exchange: SnapshotExchange = object.__new__(SnapshotExchange)
     exchange._log = log
-    exchange._follow_on(
-        SnapshotInfo(index=index, term=term, size_bytes=0, sha256=b"", path="")
-    )
+    exchange._follow_on(SnapshotInfo(index=index, term=term, size_bytes=0, sha256=b"", path=""))
 
     assert [(each[1], each[2]) for each in log[:]] == kept
 
@@ -78,9 +76,7 @@ def test_a_log_that_began_again_while_it_was_trimmed_keeps_what_it_has() -> None
         assert not trimming.done()
 
         entry = (NO_OP, 99_999, 2)
-        exchange._follow_on(
-            SnapshotInfo(index=99_999, term=2, size_bytes=0, sha256=b"", path="")
-        )
+        exchange._follow_on(SnapshotInfo(index=99_999, term=2, size_bytes=0, sha256=b"", path=""))
         await trimming
 
         assert exchange._log == [entry]
