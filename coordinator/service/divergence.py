@@ -30,13 +30,7 @@ from coordinator.service.state_slices import StateSlices
 from coordinator.service.timers import NeedBy, never_mind
 from coordinator.state.packing import pack, unpack
 from coordinator.state.slice_room import PIECE_BYTES, Cursor
-from coordinator.state.slices import (
-    BYTES_MAX,
-    DIGEST_BYTES_MAX,
-    FORMAT,
-    SLICE_ZNODES,
-    Slice,
-)
+from coordinator.state.slices import DIGEST_BYTES_MAX, FORMAT, Slice
 
 logger = logging.getLogger("coordinator.service")
 
@@ -211,9 +205,7 @@ class Divergence:
     def _slice_count(self) -> int:
         """Return how many slices a round has: as many as the last one, or what can be said now of a
         state that has grown since then."""
-        machine = self._replica.machine
-        grown = machine.znode_count // SLICE_ZNODES + machine.data_bytes // BYTES_MAX
-        return max(self._expected_count, grown)
+        return max(self._expected_count, self._replica.machine.slice_count)
 
     def _at_one_look(self, now_ms: int) -> int:
         """Return how many slices follow each other, so that the round ends in time."""

@@ -56,7 +56,7 @@ from coordinator.state.outcomes import (
 from coordinator.state.restored import restored
 from coordinator.state.sessions import SessionRecord, SessionTable
 from coordinator.state.slice_room import Cursor
-from coordinator.state.slices import Slice, Whole, slice_at
+from coordinator.state.slices import Slice, Whole, slice_at, slice_count
 from coordinator.state.snapshot import Capture, decode_snapshot, digest_of, encode_snapshot
 from coordinator.state.tree import IdleZnode, Tree, Values
 from coordinator.state.znode_changes import stat_of
@@ -409,6 +409,11 @@ class StateMachine:
     def slice_at(self, cursor: Cursor) -> Slice:
         """Digest a bounded part of the state, to be compared with that of other members."""
         return slice_at(self._whole(), cursor)
+
+    @property
+    def slice_count(self) -> int:
+        """How many slices there are to compare, about."""
+        return slice_count(self._whole())
 
     def _whole(self) -> Whole:
         return Whole(

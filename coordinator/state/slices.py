@@ -52,7 +52,6 @@ FORMAT: Final = 6
 ITEMS_MAX: Final = 4_000
 """What the items of a slice may count."""
 _ZNODE_ITEMS: Final = 2
-SLICE_ZNODES: Final = ITEMS_MAX // _ZNODE_ITEMS
 _ROW_ITEMS: Final = 3
 _CONTENDER_ITEMS: Final = 6
 _GRANT_ITEMS: Final = 8
@@ -60,6 +59,8 @@ _GRANT_ITEMS: Final = 8
 compiled."""
 BYTES_MAX: Final = 512 * 1024
 DIGEST_BYTES_MAX: Final = 2_048
+_REMEMBERED_BYTES: Final = 768
+"""What a remembered outcome counts there, unless it has results of several operations."""
 _SHOWN_PIECES_MAX: Final = 3
 _SHOWN_CLOSINGS_MAX: Final = 100
 
@@ -127,6 +128,17 @@ def slice_at(
             following = Cursor(part + 1) if part + 1 < len(_PARTS) else None
     pieces.append(digest_of(following))
     return Slice(b"".join(pieces), following, (*described, ""))
+
+
+def slice_count(whole: Whole) -> int:
+    """Return how many slices this state has, about: what is known without going through it."""
+    tree, requests, locks = whole.tree, whole.requests, whole.locks
+    queued = len(locks.contenders) + len(locks.queues) + len(locks.closings)
+    rows = len(whole.sessions) + len(requests.ended) + len(whole.released)
+    items = _ZNODE_ITEMS * len(tree) + (_CONTENDER_ITEMS - _ZNODE_ITEMS) * queued
+    items += _ROW_ITEMS * rows + _GRANT_ITEMS * len(locks.history)
+    items += len(requests) + requests.remembered_bytes // _REMEMBERED_BYTES
+    return items // ITEMS_MAX + tree.data_bytes // BYTES_MAX
 
 
 def _described(name: str, first: Any, last: Any) -> str:

@@ -14,7 +14,19 @@ from msgspec.structs import replace
 
 from coordinator.model.limits import MachineLimits
 from coordinator.state import slices
-from coordinator.state.commands import Command, Create, Delete, Multi, Read, RequestId
+from coordinator.state.commands import (
+    Check,
+    Command,
+    Create,
+    Delete,
+    Enter,
+    Kind,
+    Multi,
+    OpenSession,
+    Operation,
+    Read,
+    RequestId,
+)
 from coordinator.state.machine import StateMachine
 from coordinator.state.slice_room import CUT_BYTES, Cursor
 from coordinator.state.slices import Slice, slice_at
@@ -177,6 +189,55 @@ def test_siblings_are_read_many_at_a_time() -> None:
     other.restore(machine.snapshot())
     assert slices_of(machine) == slices_of(other)
     del hold
+
+
+def many_locks(do: Callable[..., None]) -> None:
+    do(OpenSession("s1", 60_000))
+    for n in range(1_500):
+        do(Enter((f"/locks/l{n}",), "lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"who"))
+
+
+def many_outcomes(do: Callable[..., None]) -> None:
+    for client in range(120):
+        for number in range(1, 101):
+            do(Check("/"), RequestId(f"c{client}", number=number, floor_index=0))
+
+
+def many_sessions(do: Callable[..., None]) -> None:
+    for n in range(5_000):
+        address = f"10.0.{n // 250}.{n % 250}"
+        do(OpenSession(f"s{n}", 60_000, label="worker", address=address, client_id=f"k{n}"))
+
+
+def many_grants(do: Callable[..., None]) -> None:
+    do(OpenSession("s1", 60_000))
+    for n in range(1_500):
+        do(Enter(("/locks/a",), "lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"who"))
+        do(Delete(f"/locks/a/lock-{n:010}"))
+
+
+def many_znodes(do: Callable[..., None]) -> None:
+    for n in range(8_000):
+        do(Create(f"/n{n}", b"x" * 100))
+
+
+@pytest.mark.parametrize(
+    "fill", [many_locks, many_outcomes, many_sessions, many_grants, many_znodes]
+)
+def test_how_many_slices_there_are_is_known_beforehand(fill: Callable[..., None]) -> None:
+    """The first comparison after a change of leader is paced by it: it has ten seconds, too."""
+    machine = StateMachine()
+
+    def do(operation: Operation, request: RequestId | None = None) -> None:
+        index = machine.applied_index + 1
+        outcome = machine.apply(Command(operation, wall_ms=index, request=request), index, 1)
+        assert outcome.refusal is None
+
+    fill(do)
+    count = len(slices_of(machine, slices.ITEMS_MAX, slices.BYTES_MAX))
+
+    assert count >= 3
+    assert count - 2 <= machine.slice_count <= count + 1
 
 
 def test_long_data_are_cut_and_seen_to_the_last_byte() -> None:
