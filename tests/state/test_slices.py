@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from coordinator.state.commands import (
     RequestId,
 )
 from coordinator.state.machine import StateMachine
+from coordinator.state.slice_records import _KINDS
 from coordinator.state.slice_room import CUT_BYTES, Cursor
 from coordinator.state.slices import Slice, slice_at
 from coordinator.state.tree_walk import RUN_MAX
@@ -189,6 +191,37 @@ def test_siblings_are_read_many_at_a_time() -> None:
     other.restore(machine.snapshot())
     assert slices_of(machine) == slices_of(other)
     del hold
+
+
+GOLDEN = {
+    "format": "6",
+    "without rights": "9ae86fabfad0c1af29b8bf4bd96537de",
+    "with rights": "c498574c11bffb32638544e4cc1d25b5",
+    "results": "fd3148e69e8d205cddc626084b80f877",
+}
+"""Of ``slices.FORMAT``: the digest of all slices of each machine, and of the results' shapes."""
+
+
+def test_slices_of_one_format_never_change() -> None:
+    """Members of two releases that say the same format must find the same digests, or the minority
+    halts. Records, outcomes and results are digested as they are, so their fields count, too.
+
+    Changed? Raise FORMAT and renew the values; renew them only, if ``rich_state`` has changed."""
+    shapes = [(each.__name__, n, each.__struct_fields__) for each, n in _KINDS.items()]
+    found = {"format": str(slices.FORMAT)}
+    for name, make in (
+        ("without rights", rich_machine),
+        ("with rights", rich_machine_with_rights),
+    ):
+        found_slices = slices_of(make(), slices.ITEMS_MAX, slices.BYTES_MAX)
+        found[name] = _digest(b"".join([each.digest for each in found_slices]))
+    found["results"] = _digest(repr(shapes).encode())
+
+    assert found == GOLDEN, "changed? raise FORMAT"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def many_locks(do: Callable[..., None]) -> None:
