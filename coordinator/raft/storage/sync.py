@@ -25,6 +25,8 @@ AVERAGE_WEIGHT = 0.2
 """The weight of the newest sync in the running average of their durations."""
 PATIENCE_S = 0.01
 """The longest time that the loop waits for a sync."""
+LOOK_S = 0.002
+"""How often a busy loop looks whether a sync is still under way."""
 TRY_AGAIN_S = 0.25
 """The time between two tries to write to a full disk."""
 SLOW_FORGOTTEN_S = 30.0
@@ -34,6 +36,34 @@ HELD_MAX = 10_000
 
 Send = Callable[[str, Message], bool]
 StartSync = Callable[[SyncToken], Started]
+
+
+class _Watch:
+    """Until when a sync was under way for certain, though a busy loop learns late of its end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, began: float) -> None:
+        self._loop = loop
+        self.until = began
+        self._due = began
+        self._waiting: asyncio.Handle | None = None
+        self._wait()
+
+    def _wait(self) -> None:
+        self._due = self._loop.time() + LOOK_S
+        self._waiting = self._loop.call_at(self._due, self._look)
+
+    def _look(self) -> None:
+        # The loop has asked since (a ms ago at most) what has ended; who awaits that is first.
+        self._waiting = self._loop.call_soon(self._note)
+
+    def _note(self) -> None:
+        self.until = self._due
+        self._wait()
+
+    def end(self) -> None:
+        """Look no more."""
+        if self._waiting is not None:
+            self._waiting.cancel()
 
 
 class LogSync:
@@ -127,12 +157,12 @@ class LogSync:
         (token, started), self._left = self._left, None
         average, quick = self._average_seconds, self._in_place_seconds_max
         if started.wait(0):
-            # When it was done nobody has seen; only what was soon noticed tells of the disk.
-            self._end(token, [], waited if waited < quick else min(waited, average))
+            self._end(token, [], self._believed(waited, 0.0))
         elif is_needed and may_wait and average < quick and started.wait(PATIENCE_S):
             self._end(token, [])
         else:
-            self._wait_elsewhere(token, started.done(), [])
+            watch = None if may_wait else _Watch(self._loop, self._loop.time())
+            self._wait_elsewhere(token, started.done(), [], watch)
             return
         self._note_room()
 
@@ -210,25 +240,49 @@ class LogSync:
             self._wait_elsewhere(token, started.done(), held)
         return False
 
+    def _believed(self, waited: float, least: float) -> float:
+        """Return how long a sync took whose end was noticed after ``waited``, perhaps late.
+
+        Only what was soon noticed tells of the disk; ``least`` is how long it took for certain."""
+        if waited < self._in_place_seconds_max:
+            return waited
+        return max(least, min(waited, self._average_seconds))
+
     def _wait_elsewhere(
-        self, token: SyncToken, under_way: Awaitable[None], held: list[tuple[str, Message]]
+        self,
+        token: SyncToken,
+        under_way: Awaitable[None],
+        held: list[tuple[str, Message]],
+        watch: _Watch | None = None,
     ) -> None:
-        self._syncing = self._loop.create_task(self._sync_elsewhere(token, under_way, held))
+        going_on = self._sync_elsewhere(token, under_way, held, watch)
+        self._syncing = self._loop.create_task(going_on)
 
     async def _sync_elsewhere(
-        self, token: SyncToken, under_way: Awaitable[None], held: list[tuple[str, Message]]
+        self,
+        token: SyncToken,
+        under_way: Awaitable[None],
+        held: list[tuple[str, Message]],
+        watch: _Watch | None,
     ) -> None:
+        """``watch``: the loop has other work, and may notice the end late."""
+        took = None
         try:
             await under_way
             if self._is_dropped:
                 return
-            self._end(token, held)
+            if watch is not None:
+                waited = self._loop.time() - self._began
+                took = self._believed(waited, watch.until - self._began)
+            self._end(token, held, took)
             self._note_room()
         except Exception as error:
             self._on_failure(error)
             return
         finally:
             self._syncing = None
+            if watch is not None:
+                watch.end()
         if not token.is_full:  # or nothing is durable that was not, and the next pass tries again
             self._on_durable()
 

@@ -344,6 +344,37 @@ async def test_a_leader_with_other_work_is_told_of_the_end_of_a_sync(tmp_path: P
     await leader.stop()
 
 
+async def test_the_time_of_a_sync_is_not_that_of_the_loop_that_hears_of_it_late(
+    tmp_path: Path,
+) -> None:
+    """The metric tells of the disk; what a busy leader did meanwhile is left out."""
+    leader = Leader(tmp_path)
+    await leader.write(1)
+    leader.log_sync.settle(may_wait=False)
+    await asyncio.sleep(0)
+    leader.kernel.end(0)
+    asyncio.get_running_loop().call_soon(time.sleep, 0.3)
+    await asyncio.wait_for(leader.woken.wait(), 10)
+    assert leader.log_sync.sync_count == 1
+    assert leader.log_sync.sync_seconds_total < 0.15
+    assert not leader.log_sync.is_slow
+    await leader.stop()
+
+
+async def test_a_busy_leader_sees_that_its_disk_is_slow(tmp_path: Path) -> None:
+    """A sync counts at least for as long as it was seen under way, however late its end is."""
+    leader = Leader(tmp_path)
+    leader.kernel.result = None
+    await leader.write(1)
+    leader.log_sync.settle(may_wait=False)
+    await asyncio.sleep(0.9)
+    leader.kernel.end(0)
+    await asyncio.wait_for(leader.woken.wait(), 10)
+    assert leader.log_sync.sync_seconds_total > 0.8
+    assert leader.log_sync.is_slow, "it is remembered for a while"
+    await leader.stop()
+
+
 async def test_what_comes_while_a_sync_was_left_has_a_sync_of_its_own(tmp_path: Path) -> None:
     leader = Leader(tmp_path)
     await leader.write(1)
