@@ -154,8 +154,8 @@ async def test_the_secret_is_replaced_without_a_stop(network: Network) -> None:
     del two._secrets.maybe_reload
     write_secrets(network, new)
     await read(new)
+    await until(lambda: one.identity.former == () == two.identity.former)
     await reconnected()
-    assert one.identity.former == ()
 
 
 async def test_a_secret_that_is_none_leaves_the_former(
