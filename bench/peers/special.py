@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.peers import ceiling, filling
+from bench.peers import crowd as crowds
 from bench.peers.attempts import attempt
 from bench.peers.figures import cpu_seconds, summary
 from bench.peers.rows import Row
@@ -23,6 +24,9 @@ from bench.peers.systems import ROOT, SYSTEMS, System
 IDLE_S = 10.0
 SETTLED_S = 5.0
 CROWD_S = 8.0
+ENDED_S = crowds.SESSION_MS / 1000 + SETTLED_S
+"""How long the sessions of a crowd that is gone take to expire. Thousands at once are work for the
+members; without a wait, the systems of the next row are measured beside it."""
 FAILURES = 3
 FAILURE_S = 15.0
 PAUSE_S = {"zookeeper": 0.1}
@@ -61,6 +65,8 @@ def crowd(row: Row, system: System, _run: Run) -> list[dict[str, float]]:
     finally:
         process.kill()
         process.wait()
+        if row.kind == "sessions":
+            time.sleep(ENDED_S)
 
 
 def _answer(process: subprocess.Popen[str]) -> dict[str, float]:
