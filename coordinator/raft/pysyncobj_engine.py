@@ -184,6 +184,7 @@ class PySyncObjEngine:
             log=self._log, replica=replica, raft=self._raft,
             now_ms=self._clock.monotonic_ms, run_blocking=run_blocking,
             on_installed=self._wake, on_failure=self._fail,
+            head_start=self._member_ids.index(self._member_id) / len(self._member_ids),
         )  # fmt: skip
 
     def _start_core(self, replica: Replica, recovering: Recovering) -> Inbox:
@@ -197,7 +198,7 @@ class PySyncObjEngine:
         )  # fmt: skip
         self._entries.open(
             replica, self._log, owned,
-            on_applied=snapshots.note_applied, refusal=disk_health.refusal,
+            on_applied=snapshots.due.note_applied, refusal=disk_health.refusal,
         )  # fmt: skip
         context = RaftContext(
             self._member_id, self._others, log=self._log, raft=self._raft,

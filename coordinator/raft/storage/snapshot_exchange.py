@@ -1,6 +1,8 @@
 """The exchange of snapshots: making, sending and installing, between store, replica and log.
 
-1. Making never stops the member: the replica's pieces are drawn one by one between other work.
+1. Making never stops the member: the replica's pieces are drawn one by one, some time apart, and
+   the members of a cluster do not begin at the same entry. All at once on a busy machine, without a
+   pause, they left requests a quarter of their rate.
 2. The log is trimmed only after a snapshot is durable, and keeps a tail for laggards (row 29). It
    lies in memory, so the tail is bounded by entries and by bytes.
 3. One piece is under way to each follower at once, so heartbeats never wait behind many.
@@ -9,8 +11,6 @@
    elsewhere (``blocking``); the member goes on meanwhile, and if it has come further by then than
    the snapshot, it stays as it is.
 5. Without room on the disk the snapshot is abandoned and tried again later.
-6. A snapshot of a large state is worth a long log: making it, writing it and sending it cost as its
-   size does. So it is due only when the log since the last one has a part of that one's size.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from coordinator.raft.engine import InvariantError, Replace, Replica
 from coordinator.raft.entries import NO_OP
 from coordinator.raft.network.messages import SnapshotPiece, SnapshotReply
 from coordinator.raft.rejoin.acknowledgement_seals import Acknowledgement
+from coordinator.raft.storage.snapshot_due import SnapshotDue
 from coordinator.raft.storage.snapshot_store import (
     SnapshotInfo,
     SnapshotReader,
@@ -39,18 +40,16 @@ from coordinator.raft.storage.snapshot_store import (
 
 logger = logging.getLogger(__name__)
 
+PIECE_EVERY_MS = 5
+"""How far apart the pieces are drawn: each takes up to a millisecond, and the requests that come
+meanwhile wait for it. So 200 MB, of a million znodes, take 15 s."""
 TRY_AGAIN_MS = 60_000
 """After a snapshot found no room."""
 KEPT_SNAPSHOTS_MAX = 8
 """A follower that is sent a snapshot finds the entries behind it until so many later ones were
 made: with fewer, one that takes longer for it than the leader for its next would never catch up."""
-PARTS_OF_SNAPSHOT = 4
-"""The log since a large snapshot has at least this part of its bytes before the next one is due;
-half as much of the log is kept behind it."""
 TRIMMED_AT_ONCE = 5_000
 """Entries of the log that are freed in one step."""
-ENTRY_BYTES = 256
-"""What an entry counts at least: replaying a small one costs as restoring so many bytes."""
 RESEND_ELECTION_TIMEOUTS = 5
 """A piece without an answer is sent again after so many of the longest election timeouts."""
 
@@ -88,6 +87,7 @@ class SnapshotExchange:
         run_blocking: RunBlocking,
         on_installed: Callable[[], None],
         on_failure: Callable[[BaseException], None],
+        head_start: float = 0.0,
     ) -> None:
         self._store = store
         self._log = log
@@ -107,9 +107,7 @@ class SnapshotExchange:
         self._is_without_room = False
         self._finishing = asyncio.Lock()
         """The store finishes one snapshot at a time, written or received."""
-        self._bytes_since = 0
-        self._size_bytes = 0
-        """The size of the last snapshot that was made or installed."""
+        self.due = SnapshotDue(raft, head_start)
         self._next_make_ms = 0
         self.snapshot_index = 0
         self.made_total = 0
@@ -161,8 +159,7 @@ class SnapshotExchange:
 
     def _note_restored(self, info: SnapshotInfo) -> None:
         self.snapshot_index = info.index
-        self._size_bytes = info.size_bytes
-        self._bytes_since = 0
+        self.due.note_restored(info.size_bytes)
 
     def _follow_on(self, info: SnapshotInfo) -> None:
         """Keep the log if it has the snapshot's last entry; else it begins there (row 11)."""
@@ -175,29 +172,14 @@ class SnapshotExchange:
 
     # Making.
 
-    def note_applied(self, entry_bytes: int) -> None:
-        """Count the bytes of an entry, which decide when a snapshot is made."""
-        self._bytes_since += entry_bytes
-
-    def _is_due(self, applied_index: int) -> bool:
-        entries = applied_index - self.snapshot_index
-        if (
-            entries < self._raft.snapshot_every_entries
-            and self._bytes_since < self._raft.snapshot_every_bytes
-        ):
-            return False
-        if self._size_bytes <= self._raft.snapshot_every_bytes:
-            return True
-        counted_bytes = max(self._bytes_since, entries * ENTRY_BYTES)
-        return counted_bytes >= self._size_bytes // PARTS_OF_SNAPSHOT
-
     def maybe_make(self, applied_index: int) -> None:
         """Begin a snapshot if enough was applied since the last one."""
         if self._making is not None or applied_index <= self.snapshot_index:
             return
-        if not self._is_due(applied_index) or self._now_ms() < self._next_make_ms:
+        is_due = self.due.is_due(applied_index - self.snapshot_index)
+        if not is_due or self._now_ms() < self._next_make_ms:
             return
-        self._bytes_since = 0
+        self.due.note_begun()
         position = applied_index - self._log[0][1]
         last_entry = self._log[position]
         previous_entry = self._log[position - 1] if position else (NO_OP, applied_index - 1, 0)
@@ -210,9 +192,10 @@ class SnapshotExchange:
         try:
             writer = self._store.begin_write(last_entry, previous_entry)
             try:
-                for piece in pieces:
+                for number, piece in enumerate(pieces):
+                    if number:
+                        await asyncio.sleep(PIECE_EVERY_MS / 1000)
                     writer.write(piece)
-                    await asyncio.sleep(0)
                 info = await self._finished(writer)
             except BaseException:
                 writer.abort()
@@ -221,14 +204,14 @@ class SnapshotExchange:
             is_mine = info.index == last_entry[1]
             if is_mine and info.index > self.snapshot_index:
                 self.snapshot_index = info.index
-                self._size_bytes = info.size_bytes
+                self.due.note_made(info.size_bytes)
                 self.made_total += 1
                 await self._trim(info.index)
                 logger.info("snapshot at entry %d, %d bytes", info.index, info.size_bytes)
         except DiskFullError as error:
             logger.warning("no snapshot for now: %s", error)
             self._next_make_ms = self._now_ms() + TRY_AGAIN_MS
-            self._bytes_since = self._raft.snapshot_every_bytes  # it stays due
+            self.due.note_given_up()
         except Exception as error:
             self._on_failure(error)
         finally:
@@ -266,8 +249,7 @@ class SnapshotExchange:
     def _tail_entries(self, index: int) -> int:
         """Return how many entries up to ``index`` are kept for followers that are behind."""
         entries_max = self._raft.keep_entries_after_snapshot
-        part_bytes = max(self._raft.snapshot_every_bytes, self._size_bytes // PARTS_OF_SNAPSHOT)
-        left_bytes = part_bytes // 2
+        left_bytes = self.due.kept_bytes
         behind = index - self._log[0][1]
         tail = self._log[max(behind - entries_max, 0) : behind]
         for count, entry in enumerate(reversed(tail)):

@@ -8,10 +8,8 @@ import threading
 import weakref
 from typing import Any, cast
 
-from coordinator.config import RaftConfig
-from coordinator.raft.blocking import run_in_thread
-from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotInfo
+from tests.raft.storage.exchanges import exchange_with
 
 
 async def test_what_cancels_a_snapshot_is_in_no_cycle() -> None:
@@ -24,16 +22,7 @@ async def test_what_cancels_a_snapshot_is_in_no_cycle() -> None:
             may_end.wait(10)
             return SnapshotInfo(index=90, term=2, size_bytes=0, sha256=b"", path="")
 
-    exchange = SnapshotExchange(
-        store=cast(Any, None),
-        log=[],
-        replica=cast(Any, None),
-        raft=RaftConfig(),
-        now_ms=lambda: 0,
-        run_blocking=run_in_thread,
-        on_installed=lambda: None,
-        on_failure=lambda _error: None,
-    )
+    exchange = exchange_with()
     left: list[weakref.ref[BaseException]] = []
 
     async def finish() -> None:

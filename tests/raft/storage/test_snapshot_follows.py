@@ -12,10 +12,11 @@ from coordinator.errors import NoLeaderError
 from coordinator.raft.entries import NO_OP
 from coordinator.raft.network import messages as say
 from coordinator.raft.storage.journal import Journal
-from coordinator.raft.storage.snapshot_exchange import TRIMMED_AT_ONCE, SnapshotExchange
+from coordinator.raft.storage.snapshot_exchange import TRIMMED_AT_ONCE
 from coordinator.raft.storage.snapshot_store import SnapshotInfo
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_loop import run
+from tests.raft.storage.exchanges import exchange_with
 from tests.raft.storage.simulated_disk import SimulatedDisk
 
 
@@ -56,8 +57,7 @@ def test_a_log_is_kept_only_if_it_has_the_very_entry_of_the_snapshot(
     for number in range(1, 11):
         log.add(NO_OP, number, 1)
     log.sync()
-    exchange: SnapshotExchange = object.__new__(SnapshotExchange)
-    exchange._log = log
+    exchange = exchange_with(log=log)
     exchange._follow_on(SnapshotInfo(index=index, term=term, size_bytes=0, sha256=b"", path=""))
 
     assert [(each[1], each[2]) for each in log[:]] == kept
@@ -67,10 +67,8 @@ def test_a_log_that_began_again_while_it_was_trimmed_keeps_what_it_has() -> None
     """A snapshot of the leader overtakes the member's own, whose log is freed in steps."""
 
     async def scenario() -> None:
-        log = [(NO_OP, number, 1) for number in range(1, 2 * TRIMMED_AT_ONCE + 3)]
-        exchange: SnapshotExchange = object.__new__(SnapshotExchange)
-        exchange._log, exchange._kept_for, exchange._size_bytes = Entries(log), {}, 0
-        exchange._raft = RaftConfig(keep_entries_after_snapshot=0)
+        log = Entries((NO_OP, number, 1) for number in range(1, 2 * TRIMMED_AT_ONCE + 3))
+        exchange = exchange_with(log=log, raft=RaftConfig(keep_entries_after_snapshot=0))
         trimming = asyncio.ensure_future(exchange._trim(log[-1][1]))
         await asyncio.sleep(0)
         assert not trimming.done()

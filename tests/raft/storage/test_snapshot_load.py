@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import pytest
-
-from coordinator.config import RaftConfig
-from coordinator.raft.blocking import run_in_thread
 from coordinator.raft.engine import Replace
 from coordinator.raft.storage.journal import Journal
-from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_store import SnapshotStore
+from tests.raft.storage.exchanges import exchange_with
 from tests.raft.storage.simulated_disk import SimulatedDisk
 
 
@@ -40,16 +36,7 @@ def test_a_snapshot_of_a_term_that_was_not_stable_yet_is_begun_with() -> None:
     writer = store.begin_write((b"b", 150, 2), (b"a", 149, 1))
     writer.write(b"state")
     writer.finish()
-    exchange = SnapshotExchange(
-        store=store,
-        log=log,
-        replica=Blank(),
-        raft=RaftConfig(),
-        now_ms=lambda: 0,
-        run_blocking=run_in_thread,
-        on_installed=lambda: None,
-        on_failure=pytest.fail,
-    )
+    exchange = exchange_with(store=store, log=log, replica=Blank())
 
     assert exchange.load() == 150
     assert (log.getCurrentTerm(), log.getVotedForNodeId()) == (2, None)

@@ -12,21 +12,20 @@ import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from coordinator.config import RaftConfig
 from coordinator.errors import DiskFullError, StorageError
-from coordinator.raft.blocking import run_in_thread
 from coordinator.raft.storage.disk import OsDisk
-from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 from coordinator.raft.storage.snapshot_file import read_outline
 from coordinator.raft.storage.snapshot_store import (
     SnapshotInfo,
     SnapshotStore,
     SnapshotTransferError,
 )
+from tests.raft.storage.exchanges import exchange_with
 from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
 
 PIECES = [b"one", b"", b"x" * 3000, bytes(700), b"end"]
@@ -415,16 +414,7 @@ async def test_a_stop_waits_for_the_thread_that_finishes_a_snapshot() -> None:
         def begin_write(self, _last: object, _previous: object) -> Writer:
             return Writer()
 
-    exchange = SnapshotExchange(
-        store=cast(Any, Store()),
-        log=[],
-        replica=cast(Any, None),
-        raft=RaftConfig(),
-        now_ms=lambda: 0,
-        run_blocking=run_in_thread,
-        on_installed=lambda: None,
-        on_failure=lambda _error: None,
-    )
+    exchange = exchange_with(store=Store(), on_failure=lambda _error: None)
     exchange._making = asyncio.ensure_future(exchange._make([b"piece"], (b"", 2, 1), (b"", 1, 0)))
     await asyncio.to_thread(started.wait, 10)
 
@@ -457,14 +447,10 @@ async def test_a_newer_one_that_was_received_meanwhile_trims_nothing_yet() -> No
             raise AssertionError(f"{count} entries were dropped")
 
     failures: list[BaseException] = []
-    exchange = SnapshotExchange(
-        store=cast(Any, Store()),
+    exchange = exchange_with(
+        store=Store(),
         log=Log([(b"", number, 1) for number in range(1, 51)]),
-        replica=cast(Any, None),
         raft=RaftConfig(keep_entries_after_snapshot=0),
-        now_ms=lambda: 0,
-        run_blocking=run_in_thread,
-        on_installed=lambda: None,
         on_failure=failures.append,
     )
 
