@@ -23,7 +23,7 @@ from typing import Any
 
 from coordinator.config import RaftConfig
 from coordinator.errors import DiskFullError, StorageError
-from coordinator.raft.blocking import RunBlocking
+from coordinator.raft.blocking import Result, RunBlocking
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import InvariantError, Replace, Replica
 from coordinator.raft.entries import NO_OP
@@ -44,6 +44,9 @@ PIECE_EVERY_MS = 5
 """How far apart the pieces are drawn: each takes up to a millisecond, and the requests that come
 meanwhile wait for it. So 200 MB, of a million znodes, take 15 s. If so much is written meanwhile
 that the next snapshot is due, there is no pause: the log that waits for this one is in memory."""
+DIRTY_BYTES_MAX = 2 * 1024 * 1024
+"""After so many the disk begins to write them. All of a large snapshot at its end would hold up the
+syncs of the log, which share the disk."""
 TRY_AGAIN_MS = 60_000
 """After a snapshot found no room."""
 KEPT_SNAPSHOTS_MAX = 8
@@ -193,10 +196,15 @@ class SnapshotExchange:
         try:
             writer = self._store.begin_write(last_entry, previous_entry)
             try:
+                dirty_bytes = 0
                 for number, piece in enumerate(pieces):
                     if number:
                         await asyncio.sleep(0 if self.due.is_due(0) else PIECE_EVERY_MS / 1000)
                     writer.write(piece)
+                    dirty_bytes += len(piece)
+                    if dirty_bytes >= DIRTY_BYTES_MAX:
+                        await self._in_thread(writer.write_out)
+                        dirty_bytes = 0
                 info = await self._finished(writer)
             except BaseException:
                 writer.abort()
@@ -220,17 +228,23 @@ class SnapshotExchange:
 
     async def _finished(self, writer: SnapshotWriter) -> SnapshotInfo:
         await self._finishing.acquire()
-        cancelled: asyncio.CancelledError | None = None
         try:
-            finishing = asyncio.ensure_future(self._run_blocking(writer.finish))
-            try:
-                return await asyncio.shield(finishing)
-            except asyncio.CancelledError as error:
-                cancelled = error
-            await asyncio.wait((finishing,))  # its file must not be closed under the thread
-            raise cancelled
+            return await self._in_thread(writer.finish)
         finally:
             self._finishing.release()
+
+    async def _in_thread(self, call: Callable[[], Result]) -> Result:
+        """Return what it returns; if this is cancelled, the call ends before."""
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            calling = asyncio.ensure_future(self._run_blocking(call))
+            try:
+                return await asyncio.shield(calling)
+            except asyncio.CancelledError as error:
+                cancelled = error
+            await asyncio.wait((calling,))  # the file must not be closed under the thread
+            raise cancelled
+        finally:
             cancelled = None  # its frames hold it: no cycle is left for the collector
 
     async def _trim(self, index: int) -> None:

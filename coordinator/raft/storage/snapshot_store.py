@@ -81,6 +81,10 @@ class SnapshotWriter:
         self._append(snapshot_file.encode_piece(self._piece_count, piece))
         self._piece_count += 1
 
+    def write_out(self) -> None:
+        """Begin to write the pieces to the disk; may wait."""
+        self._file.write_out()
+
     def finish(self) -> SnapshotInfo:
         """Make it stable and the newest; return it, or a newer one that was received meanwhile.
 

@@ -48,6 +48,23 @@ def test_a_file_is_appended_to_and_overwritten(place: tuple[Disk, str]) -> None:
     assert disk.read(path) == b"Jello?!"
 
 
+def test_what_the_disk_was_told_to_begin_with_is_there_as_before(place: tuple[Disk, str]) -> None:
+    """It is only a hint: the bytes are read, appended to and synced as if nothing was said."""
+    disk, directory = place
+    disk.make_directory(directory)
+    file = disk.create(join(directory, "a"))
+    file.write(b"hello " * 10_000)
+    file.write_out()
+    file.write(b"world")
+    file.sync()
+    file.write_out()
+
+    assert file.size_bytes() == 60_005
+    assert file.read_at(59_994, 100) == b"hello world"
+    file.close()
+    file.write_out()  # a closed one has nothing to begin with
+
+
 def test_names_are_made_replaced_and_removed(place: tuple[Disk, str]) -> None:
     """Rename replaces; the listing is sorted; creating empties what was there."""
     disk, directory = place

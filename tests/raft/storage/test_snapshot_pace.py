@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from coordinator.config import RaftConfig
-from coordinator.raft.storage.snapshot_exchange import PIECE_EVERY_MS
+from coordinator.raft.blocking import Result
+from coordinator.raft.storage.snapshot_exchange import DIRTY_BYTES_MAX, PIECE_EVERY_MS
 from coordinator.raft.storage.snapshot_store import SnapshotInfo
 from tests.raft.simulated_cluster import SimulatedCluster
 from tests.raft.simulated_loop import run
@@ -18,10 +20,11 @@ from tests.raft.storage.exchanges import exchange_with
 
 
 class Store:
-    """Notes when the pieces come."""
+    """Notes when the pieces come, and before how many of them the disk was to begin."""
 
     def __init__(self) -> None:
         self.written_s: list[float] = []
+        self.written_out: list[int] = []
 
     def begin_write(self, _last: object, _previous: object) -> Store:
         return self
@@ -29,8 +32,19 @@ class Store:
     def write(self, _piece: bytes) -> None:
         self.written_s.append(asyncio.get_running_loop().time())
 
+    def write_out(self) -> None:
+        self.written_out.append(len(self.written_s))
+
+    def abort(self) -> None:
+        self.written_out.append(-1)
+
     def finish(self) -> SnapshotInfo:
         return SnapshotInfo(index=2, term=1, size_bytes=0, sha256=b"", path="")
+
+
+async def in_place(call: Callable[[], Result], /) -> Result:
+    """Run it at once: the simulated loop knows no threads."""
+    return call()
 
 
 class Pieces:
@@ -51,6 +65,7 @@ def test_the_pieces_of_a_snapshot_are_drawn_some_time_apart(is_next_due: bool, p
             log=[(b"", 1, 1), (b"", 2, 1)],
             replica=Pieces(),
             raft=RaftConfig(snapshot_every_bytes=10),
+            run_blocking=in_place,
         )
         exchange.due.note_applied(10)
         exchange.maybe_make(2)
@@ -63,6 +78,45 @@ def test_the_pieces_of_a_snapshot_are_drawn_some_time_apart(is_next_due: bool, p
         assert exchange.made_total == 1
 
     run(scenario())
+
+
+def test_the_disk_begins_with_a_large_snapshot_before_its_end() -> None:
+    """What is left for the sync at the end holds up the syncs of the log."""
+
+    async def scenario() -> None:
+        store = Store()
+        exchange = exchange_with(store=store, log=[(b"", 1, 1), (b"", 2, 1)], run_blocking=in_place)
+        pieces = [bytes(DIRTY_BYTES_MAX // 4)] * 10
+        await exchange._make(pieces, (b"", 2, 1), (b"", 1, 1))
+
+        assert store.written_out == [4, 8]
+        assert exchange.made_total == 1
+
+    run(scenario())
+
+
+async def test_one_given_up_while_the_disk_works_is_dropped_when_it_is_done() -> None:
+    """Its file is not closed while a thread uses it."""
+    started, may_end = threading.Event(), threading.Event()
+
+    class Slow(Store):
+        def write_out(self) -> None:
+            started.set()
+            may_end.wait(10)
+            super().write_out()
+
+    store = Slow()
+    exchange = exchange_with(store=store, log=[(b"", 1, 1), (b"", 2, 1)])
+    pieces = [bytes(DIRTY_BYTES_MAX)] * 2
+    exchange._making = asyncio.ensure_future(exchange._make(pieces, (b"", 2, 1), (b"", 1, 1)))
+    await asyncio.to_thread(started.wait, 10)
+    stopping = asyncio.ensure_future(exchange.stop())
+    await asyncio.sleep(0.05)
+    assert store.written_out == []
+    may_end.set()
+    await stopping
+
+    assert store.written_out == [1, -1]
 
 
 def test_members_make_their_snapshots_at_different_entries() -> None:
