@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,16 @@ LONGEST = (
 """What takes longest, longest first: begun last, it would leave the other cores nothing to do."""
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect no garbage meanwhile: fifteen thousand tests are made, and all of them are kept."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """Put aside what all tests share, as a member does: no collection goes through it again."""
     gc.collect()
@@ -86,6 +98,23 @@ def pytest_collection_finish() -> None:
 
 SERVERS = {"postgresql", "mariadb", "redis_server", "object_store"}
 """The fixtures that start servers of others; what uses one belongs to ``make check``."""
+CHECKED = re.compile("|".join((r"mark\.check\b", *sorted(SERVERS))))
+"""What a file has in it of which some test belongs to ``make check``."""
+
+
+@cache
+def _may_be_checked(path: Path) -> bool:
+    return CHECKED.search(path.read_text("utf-8")) is not None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """For ``make check``, leave the files alone of which nothing belongs to it: four of five."""
+    if not config.option.markexpr.startswith("check"):
+        return None
+    if not (collection_path.name.startswith("test_") and collection_path.suffix == ".py"):
+        return None
+    is_asked_for = any(collection_path.name in each for each in config.args)
+    return None if is_asked_for or _may_be_checked(collection_path) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -95,6 +124,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         words = {each for each in params if type(each) is str}
         if SERVERS & words.union(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.check)
+        if item.get_closest_marker("check") and not _may_be_checked(item.path):
+            raise pytest.UsageError(f"{item.nodeid}: `make check` would not find it (CHECKED)")
 
     @cache
     def rank_of(path: Path) -> int:
