@@ -69,8 +69,9 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
 
 
 LONGEST = (
-    "simulation/test_simulation.py", "wire/test_cycles.py", "wire/test_loop_time.py",
-    "raft/test_engine_faults.py", "members/", "mutants/test_mutants.py", "cluster/",
+    "simulation/test_simulation.py", "client/test_broken_connections.py", "wire/test_cycles.py",
+    "wire/test_loop_time.py", "wire/test_access.py", "raft/test_engine_faults.py", "members/",
+    "examples/", "mutants/test_mutants.py", "cluster/",
     "simulation/", "cli/test_locks.py",
     "raft/network/test_relay.py", "fuzz/", "docs/test_http_locks.py",
     "raft/storage/test_slow_disk.py", "cli/", "recipes/test_interrupt", "recipes/test_cancel",

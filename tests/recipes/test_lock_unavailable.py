@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from coordinator.client import Client
 from coordinator.client.locks.lock_queue import ABANDON_WAIT_MS
 from coordinator.errors import (
     LockTimeoutError,
@@ -186,8 +188,11 @@ def test_one_try_without_a_quorum_says_that_it_is_unavailable(
         cluster.kill()
         cluster.kill(cluster.running[0])
 
-        for each in (client, fresh):
+        def is_told(by: Client) -> None:
             with pytest.raises(UnavailableError):
-                recipe(each, "daily", timeout=0).acquire()
+                recipe(by, "daily", timeout=0).acquire()
             with pytest.raises(UnavailableError):
-                recipe(each, "daily").try_acquire()
+                recipe(by, "daily").try_acquire()
+
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(is_told, (client, fresh)))

@@ -42,7 +42,7 @@ Found = Iterator[tuple[str, str]]
 _ROOTS = ("/locks/", "/elections/")
 _DELAY = "delay-"
 _KINDS = {"read-": Kind.SHARED, "slot-": Kind.SLOT}
-_HOW = {
+_HOW: dict[type[object], str] = {
     Release: "released",
     CloseSession: "closed",
     ExpireSession: "expired",

@@ -92,6 +92,10 @@ class Owner:
         self._parked.append(happening)
 
 
+def _nothing() -> None:
+    """What was to happen, and was cancelled."""
+
+
 class Happening:
     """A callback that runs soon, or at ``when_s``: what the loop gives out for it.
 
@@ -103,7 +107,7 @@ class Happening:
 
     def __init__(
         self,
-        callback: Callable[..., object] | None,
+        callback: Callable[..., object],
         args: tuple[Any, ...],
         context: contextvars.Context,
         when_s: float = 0.0,
@@ -123,7 +127,7 @@ class Happening:
     def cancel(self) -> None:
         """It is skipped when its time comes; what it would have used is let go of now."""
         self._cancelled = True
-        self._callback = None
+        self._callback = _nothing
         self._args = ()
 
 
@@ -131,6 +135,7 @@ class WorldLoop(asyncio.BaseEventLoop):
     """Use it through ``run``."""
 
     _ready: deque[Happening]
+    _stopping: bool
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,7 +151,7 @@ class WorldLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         return self.now_s
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self,
         callback: Callable[..., object],
         *args: Any,
@@ -156,7 +161,7 @@ class WorldLoop(asyncio.BaseEventLoop):
         self._ready.append(happening)
         return happening
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self,
         when: float,
         callback: Callable[..., object],
@@ -168,7 +173,7 @@ class WorldLoop(asyncio.BaseEventLoop):
         heappush(self._timers, (when, number, happening))
         return happening
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self,
         delay: float,
         callback: Callable[..., object],

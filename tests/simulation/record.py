@@ -231,13 +231,13 @@ class Record:
                 opening = opening.opening
             assert isinstance(opening, OpenSession), "nothing else opens one"
             self.timeouts_s.setdefault(opened, opening.timeout_ms / 1000)
-        is_end = isinstance(result, SessionEnded) and result.was_open
-        if is_end:
-            self._over.add(result.session_id)
-        if not is_end or not isinstance(command.operation, ExpireSession):
+        if not (isinstance(result, SessionEnded) and result.was_open):
+            return None
+        self._over.add(result.session_id)
+        if not isinstance(command.operation, ExpireSession):
             return None
         self.ended_sessions[result.session_id] = entry.at_s
-        return str(result.session_id)
+        return result.session_id
 
     def cut_back(self, index: int) -> list[Entry]:
         """Go on as if nothing had been applied behind the entry at ``index``; return what was."""
@@ -314,7 +314,8 @@ class Record:
         over: list[str] = []
         for ended in self.locks.ended:
             place = ended.place
-            if ended.how not in (*BY_OTHERS, "max_hold") or place.session_id is None:
+            is_taken = ended.how in BY_OTHERS or ended.how == "max_hold"
+            if not is_taken or place.session_id is None:
                 continue
             self._taken.setdefault(place.session_id, []).append((place.czxid, entry.at_s))
             if ended.how == "max_hold":

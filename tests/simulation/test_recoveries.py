@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from coordinator.raft.elections import Elections
@@ -25,6 +27,7 @@ def broken(seed: int) -> str:
     return violations[0].promise if violations else ""
 
 
+@cache
 def world_of(seed: int) -> Verdict:
     verdict = simulate(seed, SETTINGS)
     assert verdict.is_fine, failure_text(verdict, SETTINGS)

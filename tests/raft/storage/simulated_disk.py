@@ -128,6 +128,10 @@ class SimulatedFile:
     def path(self) -> str:
         return self._path
 
+    @property
+    def descriptor(self) -> int | None:
+        return None
+
     def write(self, data: bytes) -> None:
         self._put(len(self._inode.data), data)
 
