@@ -130,12 +130,8 @@ class BlockingDelivery(CallDelivery):
             parts.append(part)
         return b"".join(parts)
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether no call is sent any more."""
-        return self._is_over.is_set()
-
     async def close(self) -> None:
         """End the calls under way, and the connections."""
+        self.is_closed = True
         self._is_over.set()
         await self._transport.close()

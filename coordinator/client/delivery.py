@@ -35,6 +35,7 @@ from coordinator.client.calls import Call
 from coordinator.client.credentials import Acceptance, Credentials
 from coordinator.client.endpoints import Endpoints
 from coordinator.client.failures import CallFailures
+from coordinator.client.recent_lines import RecentLines
 from coordinator.client.renewal import Renewal, Renewing
 from coordinator.client.request_ids import RequestIdPool, RequestIds
 from coordinator.client.retry import RetryPolicy
@@ -121,8 +122,10 @@ class CallDelivery:
         """The client's session; None before there is one."""
         self.readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         """The readers of streams, notified when no more lines will come."""
-        self.latest_line: tuple[tuple[object, ...], Any] | None = None
-        """The line of a stream that was read last, and what it says."""
+        self.recent_lines = RecentLines()
+        """What the lines of streams said that were read last."""
+        self.is_closed = False
+        """Whether no call is sent any more."""
         self.credentials = Credentials() if credentials is None else credentials
         self.acceptance = Acceptance()
         self._transport = transport
@@ -311,13 +314,9 @@ class CallDelivery:
             async with asyncio.timeout(delay_ms / 1000):
                 await self._closed.wait()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether no call is sent any more."""
-        return self._closed.is_set()
-
     async def close(self) -> None:
         """End the calls and streams under way, and the connections."""
+        self.is_closed = True
         self._closed.set()
         for reader in list(self.readers):
             reader.hurry()

@@ -56,6 +56,8 @@ class Lines(Generic[T]):
         self._contact_timeout_ms = contact_timeout_ms
         self._opening: AbstractAsyncContextManager[ResponseStream] | None = None
         self._stream: ResponseStream | None = None
+        self._encoding = Encoding.JSON
+        """How the lines of ``_stream`` are written."""
         self._pushed_back: T | None = None
         self._silence: asyncio.Timeout | None = None
         delivery.readers.add(self)
@@ -82,10 +84,24 @@ class Lines(Generic[T]):
             deadline_ms = self._delivery.clock.monotonic_ms() + self._contact_timeout_ms
         while True:
             try:
-                if self._stream is None:
-                    await self._open()
-                    return await self._line(_OPEN_MS)
-                line = await self._line(SILENCE_MS_MAX)
+                silence_ms, stream = SILENCE_MS_MAX, self._stream
+                if stream is None:
+                    silence_ms, stream = _OPEN_MS, await self._open()
+                while True:
+                    if self._delivery.is_closed:
+                        raise ConnectionLostError("the client was closed")
+                    raw = stream.line_here()
+                    if raw is None:
+                        # One that watches over silence fails when its client is closed, too.
+                        is_watched = stream.watches_silence
+                        raw = await (
+                            stream.line() if is_watched else self._line(stream, silence_ms)
+                        )
+                        if raw is None:
+                            raise ConnectionLostError("the stream ended")
+                    if raw.strip():
+                        return self._read(raw)
+                    # a keep-alive
             except (UnavailableError, OutcomeUnknownError) as error:
                 failures = failures or CallFailures()
                 failures.note(error)
@@ -101,8 +117,6 @@ class Lines(Generic[T]):
             except BaseException:
                 await self.close()
                 raise
-            else:
-                return line
 
     def hurry(self) -> None:
         """Wait no longer for a line: the client was closed."""
@@ -122,32 +136,13 @@ class Lines(Generic[T]):
         if opening is not None:
             await opening.__aexit__(type(error), error, error.__traceback__)
 
-    async def _open(self) -> None:
+    async def _open(self) -> ResponseStream:
         opening = self._delivery.stream(self._call(), _OPEN_MS)
-        self._stream = await opening.__aenter__()
-        self._opening = opening
+        self._stream = stream = await opening.__aenter__()
+        self._opening, self._encoding = opening, encoding_of(stream.headers)
+        return stream
 
-    async def _line(self, silence_ms: int) -> T:
-        stream = self._stream
-        assert stream is not None, "a line is read from an open stream"
-        while True:
-            if self._delivery.is_closed:
-                raise ConnectionLostError("the client was closed")
-            raw = stream.line_here()
-            if raw is None:
-                # One that watches over silence itself fails when its client is closed, too.
-                is_watched = stream.watches_silence
-                raw = await (stream.line() if is_watched else self._next(stream, silence_ms))
-            if raw is None:
-                raise ConnectionLostError("the stream ended")
-            if not raw.strip():
-                continue  # a keep-alive
-            parsed = self._parsed(raw, encoding_of(stream.headers))
-            if isinstance(parsed, StreamError):
-                raise parsed.error
-            return parsed
-
-    async def _next(self, stream: ResponseStream, silence_ms: int) -> bytes | None:
+    async def _line(self, stream: ResponseStream, silence_ms: int) -> bytes | None:
         """Return the next line, None at the end of ``stream``, unless it falls silent."""
         self._silence = asyncio.timeout(silence_ms / 1000)
         try:
@@ -156,19 +151,18 @@ class Lines(Generic[T]):
         except TimeoutError:
             raise ConnectionLostError(f"the stream was silent for {silence_ms} ms") from None
 
-    def _parsed(self, raw: bytes, encoding: Encoding) -> T | StreamError:
-        """Return what a line says; many streams of a client get the same, which is read once.
-
-        What is read never changes, so they may share it."""
-        key = raw, encoding, self._parse
-        kept = self._delivery.latest_line
-        if kept is not None and kept[0] == key:
-            shared: T | StreamError = kept[1]
+    def _read(self, raw: bytes) -> T:
+        """Return what a line says, or raise what the stream was ended with."""
+        is_packed = self._encoding is Encoding.MSGPACK
+        key, kept = (raw, is_packed, self._parse), self._delivery.recent_lines
+        shared: T | None = kept.said.get(key)
+        if shared is not None:
             return shared
         try:
-            parsed = self._parse(decode(raw, encoding))
+            parsed = self._parse(decode(raw, self._encoding))
         except BadArgumentsError as error:
             raise ConnectionLostError(f"a line could not be read: {error.message}") from error
-        if not isinstance(parsed, StreamError):  # which is raised, and keeps where it was
-            self._delivery.latest_line = key, parsed
+        if isinstance(parsed, StreamError):  # not kept: what is raised keeps where it was
+            raise parsed.error
+        kept.keep(key, parsed, len(raw))
         return parsed

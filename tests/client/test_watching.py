@@ -85,13 +85,19 @@ async def test_a_one_shot_watch_tells_one_change(world: MemoryCluster) -> None:
         assert changes[0].zxid == zxid + 1
 
 
-def watching(members: FakeMembers, **options: int | None) -> ChangeStream:
-    delivery = CallDelivery(
+def delivery_over(members: FakeMembers) -> CallDelivery:
+    return CallDelivery(
         members,
         endpoints=(A, B),
         clock=LoopClock(asyncio.get_running_loop()),
         retry=RetryPolicy(seed=2),
     )
+
+
+def watching(
+    members: FakeMembers, delivery: CallDelivery | None = None, **options: int | None
+) -> ChangeStream:
+    delivery = delivery_over(members) if delivery is None else delivery
     return ChangeStream(
         delivery,
         [WatchSelector("/a")],
@@ -128,6 +134,33 @@ def test_what_a_second_member_repeats_is_not_told_twice() -> None:
         assert [(await anext(stream)).zxid for _ in range(3)] == [6, 7, 21]
         assert [each.body.get("from_zxid") for each in members.seen] == [None, 6, 20]
         assert {each.endpoint for each in members.seen} == {A, B}
+
+    run(scenario())
+
+
+def test_watches_that_have_fallen_behind_read_each_line_once_for_all() -> None:
+    """Each reads several in a row, before the next one reads the same; a long one is not kept."""
+
+    async def scenario() -> None:
+        def said() -> FakeStream:
+            stream = FakeStream().say(type="watching", zxid=5)
+            for zxid in range(6, 12):
+                stream.say(**change(zxid))
+            for zxid in (12, 13):
+                stream.say(**{**change(zxid), "unknown": "x" * 5_000})
+            return stream
+
+        members = FakeMembers(lambda seen: None, lambda seen: said())
+        delivery = delivery_over(members)
+        first, second = [watching(members, delivery) for _ in range(2)]
+
+        read = [await anext(first) for _ in range(8)]
+        read_later = [await anext(second) for _ in range(8)]
+
+        assert [each.zxid for each in read] == [each.zxid for each in read_later] == [*range(6, 14)]
+        are_shared = [one is other for one, other in zip(read, read_later, strict=True)]
+        assert are_shared == [True] * 6 + [False, False]
+        assert len(delivery.recent_lines.said) <= 32
 
     run(scenario())
 

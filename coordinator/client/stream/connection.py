@@ -406,6 +406,13 @@ class ResponseLines(LinesRead):
         if self._wakened is not None:
             self._connected.wake(self._wakened)
 
+    def on_line(self, body: bytes) -> None:
+        """Take one line."""
+        self._lines.append(body)
+        waits = self._wakened
+        if waits is not None and not waits.is_done:
+            self._connected.wake(waits)
+
     def news(self) -> TaskWait:
         """Return what is awaited until something comes: first of all status and headers."""
         self._wakened = news = TaskWait(self._connected.loop)

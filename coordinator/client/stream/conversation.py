@@ -181,6 +181,12 @@ class Conversation:
                         headers = frame.headers
                         headers.setdefault("content-type", _PACKED)
                         waiter.on_answer(Response(frame.status, headers, frame.body))
+                elif type(frame) is frames.Line:
+                    waiter = waiting.get(frame.id)
+                    if waiter is None:
+                        self._check_given_up(frame.id)
+                    elif frame.body:
+                        waiter.on_line(frame.body)
                 else:
                     self._take_other(frame)
 
@@ -206,12 +212,6 @@ class Conversation:
 
     def _take_other(self, frame: frames.FromServer) -> None:
         match frame:
-            case frames.Line(number, body):
-                waiter = self.waiting.get(number)
-                if waiter is None:
-                    self._check_given_up(number)
-                elif body:
-                    waiter.on_line(body)
             case frames.Head(number, status, headers):
                 waiter = self.waiting.get(number)
                 if waiter is None:
