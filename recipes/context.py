@@ -67,7 +67,7 @@ class Holding(Generic[HeldT]):
 
     async def acquire(self, wait_ms: int | None) -> HeldT:
         """Wait for the grant; raises what ``obtain`` raises, DeadlockError when it is in use."""
-        held = await self._take(wait_ms)
+        held = await self._take(wait_ms, is_body=False)
         if self._entered:  # a body acquires again what it lost or gave back, and leaves that
             entered = self._entered[-1]
             entered.grant, entered.loss = grant_in(held), None
@@ -85,7 +85,12 @@ class Holding(Generic[HeldT]):
     async def undo_acquire(self, held: HeldT | None) -> None:
         """Release what no caller has seen: it was interrupted as ``acquire`` returned."""
         if held is not None:
-            await self._release_on_the_way_out(grant_in(held), None)
+            grant = grant_in(held)
+            try:
+                await grant.give_back()
+            except CoordinatorError:
+                grant.keep_releasing()
+                raise
 
     async def release(self) -> bool:
         """Give back what is held; False when nothing was held any more."""
@@ -96,11 +101,9 @@ class Holding(Generic[HeldT]):
 
     # --- the two kinds of ``with``
 
-    async def enter(self, wait_ms: int | None) -> HeldT:
+    def enter(self, wait_ms: int | None) -> Coroutine[Any, Any, HeldT]:
         """Acquire, and begin a body that holds it."""
-        held = await self._take(wait_ms)
-        self._entered.append(EnteredBody(self._caller, grant_in(held)))
-        return held
+        return self._take(wait_ms, is_body=True)
 
     async def undo_enter(self, held: HeldT) -> None:
         """End a body that never ran: its caller was interrupted as ``enter`` returned ``held``."""
@@ -121,11 +124,19 @@ class Holding(Generic[HeldT]):
         grant, interruption = entered.grant, entered.interruption
         is_ours = interruption is not None and interruption.end(error)
         # Checked before the release, after which it is not held either, but not lost.
-        is_ended = grant.is_released
-        is_lost = not is_ended and grant.is_lost
-        loss = (grant.loss() if is_lost else entered.loss) if self._is_to_stop else None
-        await self._release_on_the_way_out(grant, error)
-        if self._is_to_stop and loss is None and not is_ended and grant.hold.was_lost:
+        hold, is_to_stop = grant.hold, self._is_to_stop
+        is_ended = hold.is_released
+        loss = entered.loss if is_to_stop else None
+        if is_to_stop and not is_ended and hold.remaining_safe_ms() == 0:
+            loss = grant.loss()
+        try:
+            await hold.give_back()
+        except CoordinatorError as failure:
+            hold.keep_releasing()
+            if error is None:
+                raise
+            error.add_note(f"and {self._what} could not be released yet: {failure}")
+        if is_to_stop and loss is None and not is_ended and hold.was_lost:
             loss = grant.loss()  # the release has found that it was not held any more
         if interruption is not None and is_ours:
             raise interruption.loss() if loss is None else loss from error
@@ -134,31 +145,36 @@ class Holding(Generic[HeldT]):
 
     # --- acquiring
 
-    async def _take(self, wait_ms: int | None) -> HeldT:
+    async def _take(self, wait_ms: int | None, *, is_body: bool) -> HeldT:
         caller = current_owner()
         with self._guard:
             over = self._begin_to_take(caller)
         try:
             if over is not None:
-                await over.give_back()  # released, or lost for good: the object is free again
+                await over.give_back()  # lost for good: the object is free again
             held = await self._obtain(wait_ms)
         except BaseException:
             self._is_taken = False
             raise
-        self._held, self._grant, self._caller = held, grant_in(held), caller
+        grant = grant_in(held)
+        self._held, self._grant, self._caller = held, grant, caller
         self._outlived.pop(caller, None)
+        if is_body:
+            self._entered.append(EnteredBody(caller, grant))
         return held
 
     def _begin_to_take(self, caller: str) -> Grant[Any] | None:
-        """Take this object for ``caller``, or raise; return the grant that was over before."""
-        self._refuse_others(caller)
-        over = self._grant
-        if over is not None and over.is_lost:
-            self._grant, self._is_taken = None, False
-            if not over.is_released:
-                self._remember_loss(over, caller)
-        else:
-            over = None
+        """Take this object for ``caller``, or raise; return a lost grant that was not given back."""
+        if self._entered:
+            self._refuse_others(caller)
+        over, lost = self._grant, None
+        if over is not None:
+            is_released = over.hold.is_released
+            if is_released or over.is_lost:
+                self._grant, self._is_taken = None, False
+            if not is_released and self._grant is None:
+                lost = over
+                self._remember_loss(lost, caller)
         if self._is_taken:
             raise self._in_use(
                 f"holds grant {self._grant.grant_id} already"
@@ -166,11 +182,11 @@ class Holding(Generic[HeldT]):
                 else "is being acquired already"
             )
         self._is_taken = True
-        return over
+        return lost
 
     def _refuse_others(self, caller: str) -> None:
-        if self._entered and self._entered[-1].caller != caller:
-            entered = self._entered[-1]
+        entered = self._entered[-1]
+        if entered.caller != caller:
             raise self._in_use(f"is used by {entered.caller}, whose body holds {entered.grant!r}")
 
     def _in_use(self, found: str) -> DeadlockError:
@@ -187,15 +203,6 @@ class Holding(Generic[HeldT]):
             self._outlived[self._caller] = None
         while len(self._outlived) > _OUTLIVED_MAX:
             del self._outlived[next(iter(self._outlived))]
-
-    async def _release_on_the_way_out(self, grant: Grant[Any], error: BaseException | None) -> None:
-        try:
-            await grant.give_back()
-        except CoordinatorError as failure:
-            grant.keep_releasing()
-            if error is None:
-                raise
-            error.add_note(f"and {self._what} could not be released yet: {failure}")
 
 
 class Context(Contending, Generic[HeldT_co, ClientT]):
@@ -219,18 +226,19 @@ class Context(Contending, Generic[HeldT_co, ClientT]):
         self.client.begin(self._leave(error))
 
     async def __aenter__(self: Context[HeldT_co, AsyncClient]) -> HeldT_co:
-        expect_client(self.client, AsyncClient, "async with")
+        if not isinstance(self.client, AsyncClient):
+            expect_client(self.client, AsyncClient, "async with")
         held = await self._enter()
         self._interrupt_on_loss()
         return held
 
-    async def __aexit__(
+    def __aexit__(
         self: Context[HeldT_co, AsyncClient],
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> Literal[None]:
-        await self._leave(error)
+    ) -> Coroutine[Any, Any, None]:
+        return self._leave(error)
 
     def _enter(self) -> Coroutine[Any, Any, HeldT_co]:
         return self._holding.enter(self._wait_ms)

@@ -21,12 +21,12 @@ class Interruption:
         self._cancelling = task.cancelling()
         self._lost: list[Grant[Any]] = []
         """For which losses the task was cancelled; several if it acquired another grant since."""
-        self._stop = grant.on_lost(partial(self._fire, grant))
+        self._stop = grant.hold.on_lost(partial(self._fire, grant))
 
     def turn_to(self, grant: Grant[Any]) -> None:
         """Watch ``grant`` from now on, and the one before no more."""
         self._stop()
-        self._stop = grant.on_lost(partial(self._fire, grant))
+        self._stop = grant.hold.on_lost(partial(self._fire, grant))
 
     def _fire(self, grant: Grant[Any]) -> None:
         self._lost.append(grant)

@@ -138,11 +138,12 @@ class Options:
 
     def request(self, owner: str | None = None) -> AcquireRequest:
         """Return what to ask for now, in the name of ``owner``; None is ``owner_now``."""
-        named = self.owner_now() if owner is None else owner
-        host, pid = _this_process()
+        if owner is None:
+            owner = current_owner() if self.owner is None else self.owner
         last = self._last[0] if self._last else None
-        if last is None or last.owner != named or last.pid != pid or last.host != host:
-            last = self._request(owner=named, host=host, pid=pid)
+        if last is None or last.owner != owner or last.pid != os.getpid():
+            host, pid = _this_process()
+            last = self._request(owner=owner, host=host, pid=pid)
             self._last[:] = [last]
         return last
 
