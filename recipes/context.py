@@ -164,7 +164,7 @@ class Holding(Generic[HeldT]):
         return held
 
     def _begin_to_take(self, caller: str) -> Grant[Any] | None:
-        """Take this object for ``caller``, or raise; return a lost grant that was not given back."""
+        """Take this object for ``caller``, or raise; return a lost grant, if it is given back."""
         if self._entered:
             self._refuse_others(caller)
         over, lost = self._grant, None

@@ -33,7 +33,8 @@ def read_answer(endpoint: str, response: Response, parse: Callable[[Any], T]) ->
     """
     if response.status >= 400:
         raise problem_in(endpoint, response)
-    encoding = encoding_of(response.headers)
+    is_packed = response.headers.get("content-type") == _PACKED
+    encoding = Encoding.MSGPACK if is_packed else encoding_of(response.headers)
     if encoding is Encoding.MSGPACK and type(parse) is BodyReader:
         read_packed = packed_reader(parse.kind)
         if read_packed is not None:

@@ -113,6 +113,8 @@ class CallDelivery:
         self.random = retry.source()
         self.endpoints = Endpoints(endpoints, self.random.shuffle, is_patient=is_patient)
         self.index_seen = 0
+        self._index_said: str | None = None
+        """The index in the last answer: many reads are answered as of the same."""
         self.last_failure: UnavailableError | OutcomeUnknownError | None = None
         """What the latest attempt of any call came to; None when it was answered."""
         self.writes_begun = 0
@@ -190,7 +192,8 @@ class CallDelivery:
         if sent_ms is None:
             sent_ms = self.clock.monotonic_ms()
         try:
-            request = self._request(call, _server_ms(timeout_ms), ids)
+            authorization = self.credentials.authorization()
+            request = call.request(_server_ms(timeout_ms), ids, self._encoding, authorization)
             renewal = None if call.renews else self.renewal(sent_ms)
             if renewal is not None:
                 request = renewal.added_to(request)
@@ -198,7 +201,8 @@ class CallDelivery:
             self.acceptance.note(request, response.status, self.clock.monotonic_ms())
             if renewal is not None:
                 renewal.on_answer(response.headers)
-            self.note_index(response.headers)
+            if response.headers.get(_INDEX) != self._index_said:
+                self.note_index(response.headers)
             parsed = read_answer(endpoint, response, parse)
         except AuthFailedError as error:
             self.on_auth_failed(error, request, sent_ms)
@@ -225,12 +229,10 @@ class CallDelivery:
         arrive.
         """
         endpoint = self._endpoint(call)
-        request = self._request(call, _server_ms(timeout_ms) if is_bounded else None, ids)
+        server_ms = _server_ms(timeout_ms) if is_bounded else None
+        authorization = self.credentials.authorization()
+        request = call.request(server_ms, ids, self._encoding, authorization)
         return Streaming(self, endpoint, request, timeout_ms)
-
-    def _request(self, call: Call, timeout_ms: int | None, ids: RequestIds | None) -> Request:
-        """Return ``call`` as a request, with what it proves its identity by."""
-        return call.request(timeout_ms, ids, self._encoding, self.credentials.authorization())
 
     def renewal(self, now_ms: int) -> Renewal | None:
         """Return what makes the request that is sent now renew the session, if it should."""
@@ -336,7 +338,8 @@ class CallDelivery:
         failures: CallFailures | None = None
         forgotten = 0
         while (remaining_ms := deadline_ms - now_ms) > 0:
-            attempt_ms = self.attempt_ms(timeout_ms, remaining_ms)
+            # As ``attempt_ms``, which is a call more.
+            attempt_ms = min(remaining_ms, max(ATTEMPT_MS_MIN, timeout_ms // 3), ATTEMPT_MS_MAX)
             has_failed = False
             try:
                 return await self.attempt(call, parse, attempt_ms, ids, now_ms)
@@ -378,7 +381,7 @@ class CallDelivery:
 
     def note_index(self, headers: Mapping[str, str]) -> None:
         """Remember the log index that an answer carries."""
-        index = headers.get(_INDEX)
+        index = self._index_said = headers.get(_INDEX)
         if index is not None and index.isascii() and index.isdigit():
             seen = int(index)
             if seen > self.index_seen:

@@ -287,7 +287,9 @@ class FrameReader(Generic[FrameT]):
                 end = at + _LENGTH_BYTES + length
                 if end > available:
                     break
-                frames.append(decode(_part(buffer, at + _LENGTH_BYTES, end)))
+                # A copy of little is cheaper than a view of it.
+                source = buffer if length <= _COPIED_BYTES_MAX else memoryview(buffer)
+                frames.append(decode(source[at + _LENGTH_BYTES : end]))
                 at = end
         except BadArgumentsError as error:
             self._mistake = mistake = error
@@ -324,13 +326,6 @@ def from_client(frame_bytes_max: int = HELLO_BYTES_MAX) -> FrameReader[FromClien
 def from_server(frame_bytes_max: int) -> FrameReader[FromServer]:
     """Return the reader of a client."""
     return FrameReader(_FROM_SERVER, frame_bytes_max)
-
-
-def _part(buffer: bytes | bytearray, start: int, end: int) -> bytes | bytearray | memoryview:
-    """Return what lies between; a copy of little is cheaper than a view of it."""
-    if end - start <= _COPIED_BYTES_MAX:
-        return buffer[start:end]
-    return memoryview(buffer)[start:end]
 
 
 def _not_a_frame(error: ValueError | RecursionError) -> BadArgumentsError:
