@@ -1,4 +1,4 @@
-"""What the lines of streams said that were read last.
+"""The lines of streams that were read last, and what they say.
 
 Many watches of a client get the same line, each on a stream of its own. It is read once; what is
 read never changes, so they may share it. Several lines are kept, because a watch that has fallen
