@@ -29,7 +29,8 @@ def changed_since() -> list[str]:
         return []  # installed: what was compiled came with its source
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     changed: list[str] = []
-    for compiled in sorted(_PACKAGE.rglob(f"*{suffix}")):
+    packages = (_PACKAGE, _PACKAGE.with_name("recipes"))
+    for compiled in [each for package in packages for each in sorted(package.rglob(f"*{suffix}"))]:
         source = compiled.with_name(compiled.name.removesuffix(suffix) + ".py")
         if not source.exists() or source.stat().st_mtime > compiled.stat().st_mtime:
             changed.append(str(source.relative_to(_PACKAGE.parent)))

@@ -126,9 +126,8 @@ class Holding(Generic[HeldT]):
         # Checked before the release, after which it is not held either, but not lost.
         hold, is_to_stop = grant.hold, self._is_to_stop
         is_ended = hold.is_released
-        loss = entered.loss if is_to_stop else None
-        if is_to_stop and not is_ended and hold.remaining_safe_ms() == 0:
-            loss = grant.loss()
+        is_lost = not is_ended and hold.remaining_safe_ms() == 0
+        loss = (grant.loss() if is_lost else entered.loss) if is_to_stop else None
         try:
             await hold.give_back()
         except CoordinatorError as failure:
@@ -168,19 +167,14 @@ class Holding(Generic[HeldT]):
         if self._entered:
             self._refuse_others(caller)
         over, lost = self._grant, None
-        if over is not None:
-            is_released = over.hold.is_released
-            if is_released or over.is_lost:
-                self._grant, self._is_taken = None, False
-            if not is_released and self._grant is None:
+        if over is not None and (over.hold.is_released or over.is_lost):
+            self._grant, self._is_taken = None, False
+            if not over.hold.is_released:
                 lost = over
                 self._remember_loss(lost, caller)
         if self._is_taken:
-            raise self._in_use(
-                f"holds grant {self._grant.grant_id} already"
-                if self._grant
-                else "is being acquired already"
-            )
+            doing = f"holds grant {self._grant.grant_id}" if self._grant else "is being acquired"
+            raise self._in_use(f"{doing} already")
         self._is_taken = True
         return lost
 

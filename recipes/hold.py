@@ -15,6 +15,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any
 
 from coordinator.client import SessionState
@@ -118,15 +119,19 @@ class Hold(CallsBack):
                 return False
         try:
             return await self._given_back()
-        except asyncio.CancelledError:
-            await self._home.enter()
-            self.keep_releasing()  # its caller will not try again
-            raise
+        except asyncio.CancelledError as error:
+            cancelled = error
         except ClientClosedError:
             raise OutcomeUnknownError(
                 f"{self._grant_id}: the client was closed before it was known to be released; it "
                 f"ends with session {self._session.session_id} at the latest"
             ) from None
+        await self._home.enter()
+        self.keep_releasing()  # its caller will not try again
+        try:
+            raise cancelled
+        finally:
+            del cancelled  # its frames hold it: no cycle is left for the collector
 
     def keep_releasing(self) -> None:
         """Go on releasing in the background until it is known, or the session has ended.
@@ -158,13 +163,8 @@ class Hold(CallsBack):
         """Release; only one release is sent at a time, for two would take each other's for a loss.
 
         The others wait for what comes of it."""
-        while True:
-            with self._guard:
-                under_way = self._releasing
-                if under_way is None or under_way.is_done:
-                    mine = self._releasing = ReleaseUnderWay()
-                    break
-                result = under_way.result()
+        mine = ReleaseUnderWay()
+        while (result := self._begin(mine)) is not None:
             await self._home.enter()
             was_held = await asyncio.wrap_future(result)
             if was_held is not None:
@@ -172,17 +172,25 @@ class Hold(CallsBack):
             if self._is_released:
                 return not self._reason
         self._queue.begin_release(self._owner)
-        was_held, failure = None, None
         try:
-            was_held = await self._release_once()
+            mine.was_held = was_held = await self._release_once()
+            return was_held
         except Exception as error:
-            failure = error
+            mine.failure = error
             raise
         finally:
             self._queue.end_release(self._owner)
             with self._guard:
-                mine.end(was_held, failure)
-        return was_held
+                mine.end()
+
+    def _begin(self, release: ReleaseUnderWay) -> Future[bool | None] | None:
+        """Let ``release`` be the one under way; if another is, return what comes of that."""
+        with self._guard:
+            under_way = self._releasing
+            if under_way is None or under_way.is_done:
+                self._releasing = release
+                return None
+            return under_way.result()
 
     async def _release_once(self) -> bool:
         """Send one release, and act on its outcome."""
@@ -200,9 +208,12 @@ class Hold(CallsBack):
 
     async def _release_until_known(self) -> None:
         while not self._is_released and self.remaining_safe_ms() > 0:
+            has_failed = False
             try:
                 await self._given_back()
             except (UnavailableError, OutcomeUnknownError):
+                has_failed = True
+            if has_failed:
                 await asyncio.sleep(_AGAIN_S)
 
     def _retire(self) -> None:

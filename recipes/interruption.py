@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -51,15 +50,17 @@ def _stopped() -> None:
     """Nothing is watched any more."""
 
 
-@dataclass(slots=True)
 class EnteredBody:
     """A body under way: who entered it, the grant it leaves, and what stops it if that is lost."""
 
-    caller: str
-    grant: Grant[Any]
-    interruption: Interruption | None = None
-    loss: LockLostError | None = None
-    """Why the grant is lost, if its caller has acquired another one since."""
+    __slots__ = ("caller", "grant", "interruption", "loss")
+
+    def __init__(self, caller: str, grant: Grant[Any]) -> None:
+        self.caller = caller
+        self.grant = grant
+        self.interruption: Interruption | None = None
+        self.loss: LockLostError | None = None
+        """Why the grant is lost, if its caller has acquired another one since."""
 
 
 def grant_in(held: Any) -> Grant[Any]:

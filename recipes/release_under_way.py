@@ -8,10 +8,13 @@ from concurrent.futures import Future
 class ReleaseUnderWay:
     """A release under way, by the task or thread that asked for it; used under its hold's guard."""
 
-    __slots__ = ("_result", "is_done")
+    __slots__ = ("_result", "failure", "is_done", "was_held")
 
     def __init__(self) -> None:
         self.is_done = False
+        self.was_held: bool | None = None
+        """What came of it; None if its caller was cancelled."""
+        self.failure: Exception | None = None
         self._result: Future[bool | None] | None = None
 
     def result(self) -> Future[bool | None]:
@@ -23,12 +26,13 @@ class ReleaseUnderWay:
             self._result.set_running_or_notify_cancel()
         return self._result
 
-    def end(self, was_held: bool | None, failure: Exception | None) -> None:
-        """Note what came of it."""
+    def end(self) -> None:
+        """Say what came of it to who waits for it."""
         self.is_done = True
+        failure, self.failure = self.failure, None  # its frames hold this
         if self._result is None:
             return
         if failure is None:
-            self._result.set_result(was_held)
+            self._result.set_result(self.was_held)
         else:
             self._result.set_exception(failure)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from coordinator import build
+from tests.compiled_modules import ROOT, compiled_sources
 
-ROOT = Path(__file__).resolve().parent.parent
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 
 
@@ -59,14 +59,6 @@ def test_a_source_that_was_changed_since_is_named(
 def test_it_is_said_in_words() -> None:
     """As ``coordinator --version`` and a member that starts say it."""
     assert build.described().endswith(", compiled" if build.is_compiled() else ", not compiled")
-
-
-def compiled_sources() -> list[Path]:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["coordinator"][
-        "compiled"
-    ]
-    found = {path for pattern in settings["modules"] for path in ROOT.glob(pattern)}
-    return sorted(found - {ROOT / name for name in settings["interpreted"]})
 
 
 _ENDS_WITHOUT_A_WAIT = ("deadline", "scope", "timeout")
@@ -333,6 +325,10 @@ def rows():
 
 
 _RECURSIVE = {
+    "coordinator/client/stream/transport.py": {  # by way of a task
+        *("StreamTransport._on_leader", "StreamTransport._open", "StreamTransport._open_soon"),
+        *("StreamTransport._prefer", "StreamTransport._welcomed"),
+    },
     "coordinator/state/codec.py": {"_as_former"},  # operations in a multi are none themselves
     "coordinator/state/emptying.py": {"emptied"},  # that of a table, and a table has no tables
     "coordinator/state/rules.py": {"_text_of"},  # our own constants

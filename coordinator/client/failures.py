@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from coordinator.errors import (
     CoordinatorError,
     NoLeaderError,
@@ -12,17 +10,19 @@ from coordinator.errors import (
 )
 
 
-@dataclass(slots=True)
 class CallFailures:
     """What has gone wrong so far in one call; decides what is raised in the end."""
 
-    count: int = 0
-    began_ms: int | None = None
-    """When the first failure was looked at, for a first contact."""
-    is_nobody_there: bool = True
-    """Whether nobody was there, each time."""
-    unknown: OutcomeUnknownError | None = None
-    refused: UnavailableError | None = None
+    __slots__ = ("began_ms", "count", "is_nobody_there", "refused", "unknown")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.began_ms: int | None = None
+        """When the first failure was looked at, for a first contact."""
+        self.is_nobody_there = True
+        """Whether nobody was there, each time."""
+        self.unknown: OutcomeUnknownError | None = None
+        self.refused: UnavailableError | None = None
 
     def note(self, error: UnavailableError | OutcomeUnknownError) -> None:
         """Count a failed attempt, and keep what says most."""

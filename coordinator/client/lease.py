@@ -34,19 +34,19 @@ class Lease:
     """When the client gives up, on its monotonic clock."""
     interval_ms: int = field(init=False)
     """How often to send a heartbeat: three chances in each lease."""
+    ride_from_ms: int = field(init=False)
+    """From when on a request that is sent anyway should renew it, and so save a heartbeat."""
 
     def __post_init__(self) -> None:
         safe_until_ms = self.sent_ms + self.timeout_ms - self.margin_ms
         object.__setattr__(self, "safe_until_ms", safe_until_ms)
-        object.__setattr__(self, "interval_ms", max(1, self.timeout_ms // 3))
+        interval_ms = max(1, self.timeout_ms // 3)
+        object.__setattr__(self, "interval_ms", interval_ms)
+        object.__setattr__(self, "ride_from_ms", self.sent_ms + (interval_ms + 1) // 2)
 
     def is_due(self, now_ms: int) -> bool:
         """Whether it is time for a heartbeat."""
         return now_ms - self.sent_ms >= self.interval_ms
-
-    def may_ride(self, now_ms: int) -> bool:
-        """Whether a request that is sent now anyway should renew it, and so save a heartbeat."""
-        return 2 * (now_ms - self.sent_ms) >= self.interval_ms
 
     @property
     def attempt_ms(self) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -16,7 +17,7 @@ from coordinator import connect
 from coordinator.client import Client
 from coordinator.client.deputy import DeputyCall
 from coordinator.client.loop_thread import LoopThread
-from coordinator.client.stream.blocking_connection import BlockingConnection, BlockingLines
+from coordinator.client.stream.blocking import BlockingTransport
 from coordinator.client.transport import Request
 from coordinator.errors import (
     ConnectionLostError,
@@ -227,13 +228,18 @@ def test_what_an_attempt_may_have_left_is_withdrawn(
     client: Client, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer never arrives; it is certain afterwards that nothing is queued."""
-    open_lines = BlockingConnection.open_lines
+    stream = BlockingTransport.stream
 
-    def unheard(self: BlockingConnection, request: Request, timeout_ms: int) -> BlockingLines:
-        open_lines(self, request, timeout_ms).close()
+    @asynccontextmanager
+    async def unheard(
+        self: BlockingTransport, endpoint: str, request: Request, timeout_ms: int
+    ) -> AsyncIterator[None]:
+        async with stream(self, endpoint, request, timeout_ms):
+            pass
         raise ConnectionLostError("a test lost the answer")
+        yield
 
-    monkeypatch.setattr(BlockingConnection, "open_lines", unheard)
+    monkeypatch.setattr(BlockingTransport, "stream", unheard)
     waiting = threads.submit(Lock(client, "unheard", timeout=0.5).acquire)
 
     assert isinstance(waiting.exception(patient(20)), UnavailableError)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from coordinator.client.answers import encoding_of
@@ -60,23 +59,43 @@ class CallbackFailed(Exception):
         self.error = error
 
 
-@dataclass(slots=True)
 class AcquireAttempt:
     """What is known of one attempt to acquire.
 
     ``session`` is None until a member says that it was opened.
     """
 
-    ids: RequestIds
-    clock: Clock
-    deadline_ms: int | None
-    is_try: bool
-    session: Session | None = None
-    opening: OpeningSession | None = None
-    may_be_queued: bool = False
-    was_served: bool = False
-    """A member reported our position since the last failure."""
-    position: int | None = None
+    __slots__ = (
+        "clock",
+        "deadline_ms",
+        "ids",
+        "is_try",
+        "may_be_queued",
+        "opening",
+        "position",
+        "session",
+        "was_served",
+    )
+
+    def __init__(
+        self,
+        ids: RequestIds,
+        clock: Clock,
+        deadline_ms: int | None,
+        is_try: bool,
+        session: Session | None,
+        opening: OpeningSession | None,
+    ) -> None:
+        self.ids = ids
+        self.clock = clock
+        self.deadline_ms = deadline_ms
+        self.is_try = is_try
+        self.session = session
+        self.opening = opening
+        self.may_be_queued = False
+        self.was_served = False
+        """A member reported our position since the last failure."""
+        self.position: int | None = None
 
     def remaining_ms(self) -> int:
         """Return how long it may still take."""
@@ -94,8 +113,17 @@ class AcquireAttempt:
             return limit_ms
         return min(limit_ms, self.session.remaining_safe_ms() + 1)
 
-    def in_session(self) -> dict[str, Any]:
-        """Return what the request says of its session; it is sent now."""
+    def fields(self, known: dict[str, Any], remaining_ms: int) -> dict[str, Any]:
+        """Return what the request says, which is ``known`` but for this attempt; it is sent now."""
+        timeout_ms = 0 if self.is_try else min(remaining_ms, WAIT_MS_MAX)
+        return {
+            **known,
+            **self._in_session(),
+            "timeout_ms": timeout_ms,
+            "on_disconnect": "stay",
+        }
+
+    def _in_session(self) -> dict[str, Any]:
         if self.session is not None:
             return {"session_id": self.session.session_id}
         assert self.opening is not None, "an attempt has a session, or opens one"
@@ -129,11 +157,11 @@ class AcquireAttempt:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if self.session is None or working.done():
                 return await working
-            return await self.session.while_alive(_result(working))
+            return await self.session.while_alive(_result([working]))
         except BaseException as error:
             failure = error
         working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
+        await asyncio.gather(*[working], return_exceptions=True)
         try:
             raise failure
         finally:
@@ -235,8 +263,5 @@ async def _ended(stream: ResponseStream, delivery: CallDelivery) -> None:
         await delivery.line(stream, _END_MS_MAX)
 
 
-async def _result(task: asyncio.Task[T]) -> T:
-    try:
-        return await task
-    finally:
-        del task  # as above
+async def _result(task: list[asyncio.Task[T]]) -> T:
+    return await task.pop()  # no frame holds it, as above

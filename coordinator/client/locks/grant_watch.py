@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from coordinator.client.home import Home
 from coordinator.client.lease import margin_ms
@@ -26,14 +25,16 @@ _REMEMBERED_MAX = 10 * LOST_MAX
 _DOUBT = f"{LOST_MAX} or more grants of this session were taken at once; it may be one of them"
 
 
-@dataclass(slots=True)
 class _Watched:
-    fencing_token: int
-    until_ms: int = 0
-    """Until when the bounded hold is safe, 0 while no heartbeat has said so."""
-    loss_reason: str = ""
-    """Why it was lost; empty while it is not."""
-    on_lost: Callable[[str], None] | None = None
+    __slots__ = ("fencing_token", "loss_reason", "on_lost", "until_ms")
+
+    def __init__(self, fencing_token: int) -> None:
+        self.fencing_token = fencing_token
+        self.until_ms = 0
+        """Until when the bounded hold is safe, 0 while no heartbeat has said so."""
+        self.loss_reason = ""
+        """Why it was lost; empty while it is not."""
+        self.on_lost: Callable[[str], None] | None = None
 
 
 class GrantWatch:

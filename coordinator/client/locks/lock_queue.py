@@ -55,7 +55,6 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.model.acquire import Acquire, AcquireRequest, fields_of
-from coordinator.model.contention import WAIT_MS_MAX
 from coordinator.model.grants import (
     AbandonReply,
     GrantReply,
@@ -115,12 +114,12 @@ class LockQueue(HeldVerbs):
         self._known_fields: tuple[AcquireRequest | None, dict[str, Any]] = None, {}
         """The request that was sent last, and what its body says of it: mostly the next one's."""
 
-    async def acquire(
+    def acquire(
         self,
         request: AcquireRequest,
         wait_ms: int | None,
         on_position: Callable[[int], None] | None = None,
-    ) -> Acquired:
+    ) -> Coroutine[Any, Any, Acquired]:
         """Wait for the grant, for ``wait_ms`` in all (0: try once; None: without end).
 
         ``on_position(count)`` is called in the event loop with how many are before this
@@ -136,6 +135,14 @@ class LockQueue(HeldVerbs):
             SessionExpiredError: a member said that the session ended while waiting, or the grant
                 came when it could not be relied upon; nothing of the attempt is left.
         """
+        return self._acquire(request, wait_ms, on_position)
+
+    async def _acquire(
+        self,
+        request: AcquireRequest,
+        wait_ms: int | None,
+        on_position: Callable[[int], None] | None,
+    ) -> Acquired:
         if on_position is not None:
             await self._home.enter()  # it is called there
         clock, usual_ms = self._in_loop.clock, self._timeout_ms
@@ -205,7 +212,7 @@ class LockQueue(HeldVerbs):
                 session_id=session.session_id,
             )
 
-    async def release(self, grant: GrantReply) -> bool:
+    def release(self, grant: GrantReply) -> Coroutine[Any, Any, bool]:
         """Release ``grant``; False when it was not held any more. Idempotent.
 
         Of several locks acquired as one, releasing the grant of any of them releases all.
@@ -214,7 +221,7 @@ class LockQueue(HeldVerbs):
             UnavailableError: nothing was done; it may be tried again.
             OutcomeUnknownError: it may have been released.
         """
-        return await self._release(grant.lock, grant.grant_id)
+        return self._release(grant.lock, grant.grant_id)
 
     def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
         """Run ``work``, which removes what ``owner`` has in this queue, in the background.
@@ -343,6 +350,7 @@ class LockQueue(HeldVerbs):
                 failures.note(error)
             deadline_ms = delivery.clock.monotonic_ms() + attempt.remaining_ms()
             if not await delivery.pause(failures, deadline_ms):
+                self._check_session(attempt)
                 break
         if attempt.position is not None:
             raise LockTimeoutError(
@@ -411,17 +419,11 @@ class LockQueue(HeldVerbs):
         known = self._known_fields
         if known[0] is not request:
             known = self._known_fields = request, fields_of(request)
-        fields = {
-            **known[1],
-            **attempt.in_session(),
-            "timeout_ms": 0 if attempt.is_try else min(remaining_ms, WAIT_MS_MAX),
-            "on_disconnect": "stay",
-        }
-        body: Any = fields
+        body: Any = attempt.fields(known[1], remaining_ms)
         if len(self.names) > 1:
-            body = {**fields, "names": list(self.names)}
+            body["names"] = list(self.names)
         elif request.value is not None:  # data, which is written otherwise in JSON
-            body = Acquire(**fields)
+            body = Acquire(**body)
         return Call("POST", self._target, body, accept=accept)
 
     # --- leaving nothing behind
@@ -448,10 +450,8 @@ class LockQueue(HeldVerbs):
             return
         session, kind, message = attempt.session, OutcomeUnknownError, error.message
         if isinstance(error, OutcomeUnknownError):
-            kind, message = (
-                type(error),
-                f"{self._title}: not acquired, no member said more: {message}",
-            )
+            kind = type(error)
+            message = f"{self._title}: not acquired, no member said more: {message}"
         elif session is not None and not session.is_unheard:
             session.check()
         ends = "its session" if session is None else f"session {session.session_id}"

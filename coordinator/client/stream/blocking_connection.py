@@ -308,7 +308,8 @@ class BlockingConnection:
             while data and (left_ms := until_ms - self._clock.monotonic_ms()) > 0:
                 selector.select(left_ms / 1000)
                 try:
-                    data = data[self._socket.send(data, _DONT_WAIT) :]
+                    sent = self._socket.send(data, _DONT_WAIT)
+                    data = data[sent:]
                 except BlockingIOError:
                     pass
                 except OSError as error:
