@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from coordinator.model.events import Event
+from coordinator.model.events import Change
 from coordinator.state.tree import Values
 
 
@@ -15,6 +15,11 @@ class KeptValues(Struct, frozen=True, gc=False):
     """The values of one change, two for each of its events."""
 
     wall_ms: int
-    events: tuple[Event, ...]
+    change: Change
     values: Values
     bytes_count: int
+
+    @property
+    def zxid(self) -> int:
+        """The zxid of the change."""
+        return self.change.zxid

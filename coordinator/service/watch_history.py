@@ -6,15 +6,14 @@ as the log is applied; below ``floor_zxid`` the answer is CompactedError.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
 from coordinator.errors import CompactedError
 from coordinator.model.events import Change
-from coordinator.waiting import let_go
+from coordinator.service.recent import Recent
 
-# Rough cost in memory: a Change and its dict entry; an Event and its path beyond its characters.
+# Rough cost in memory: a Change and its place; an Event and its path beyond its characters.
 _CHANGE_BYTES: Final = 200
 _EVENT_BYTES: Final = 200
 
@@ -33,28 +32,26 @@ class History:
     def __init__(self, changes_max: int, bytes_max: int) -> None:
         self._changes_max = changes_max
         self._bytes_max = bytes_max
-        # In zxid order, because it is only appended to. Not a dict: after many deletions,
-        # finding its first key steps over the places of all deleted ones.
-        self._changes: OrderedDict[int, Change] = OrderedDict()
+        self._changes: Recent[Change] = Recent()
         self._bytes = 0
         self._last_zxid = 0
         self.floor_zxid = 0
 
     def restart(self, zxid: int) -> None:
         """Forget everything: the state is now the one of ``zxid``."""
-        known, self._changes = self._changes, OrderedDict()
-        let_go(known)
+        self._changes.clear()
         self._bytes = 0
         self._last_zxid = self.floor_zxid = zxid
 
     def append(self, change: Change) -> None:
         """Remember a change, and forget the oldest ones beyond the limits."""
         assert change.zxid > self._last_zxid, "changes arrive in zxid order"
-        self._changes[change.zxid] = change
+        self._changes.append(change)
         self._last_zxid = change.zxid
         self._bytes += change_bytes(change)
         while len(self._changes) > self._changes_max or self._bytes > self._bytes_max:
-            self.floor_zxid, oldest = self._changes.popitem(last=False)
+            oldest = self._changes.pop_first()
+            self.floor_zxid = oldest.zxid
             self._bytes -= change_bytes(oldest)
             if not self._changes:
                 break
@@ -70,7 +67,8 @@ class History:
 
     def after(self, zxid: int, zxids_max: int) -> Iterator[Change]:
         """Yield the changes within the ``zxids_max`` zxids that follow ``zxid``."""
-        for number in range(zxid + 1, min(zxid + zxids_max, self._last_zxid) + 1):
-            change = self._changes.get(number)
-            if change is not None:
-                yield change
+        changes = self._changes
+        first = changes.place_after(zxid)
+        last = changes.place_after(zxid + zxids_max)
+        # A list: what is added or forgotten meanwhile moves the places.
+        yield from [changes.at(place) for place in range(first, last)]

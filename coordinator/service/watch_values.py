@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -20,8 +19,8 @@ from msgspec.structs import replace
 from coordinator.errors import CompactedError
 from coordinator.model.events import Change, Event
 from coordinator.service.kept_values import KeptValues
+from coordinator.service.recent import Recent
 from coordinator.state.tree import Values
-from coordinator.waiting import let_go
 
 CHANGE_BYTES_MAX: Final = 2 * 1024 * 1024 + 64 * 1024
 """The size of the values of one change, which is one line of a watch: one set of the largest
@@ -36,7 +35,7 @@ class ValuesHistory:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._kept: OrderedDict[int, KeptValues] = OrderedDict()
+        self._kept: Recent[KeptValues] = Recent()
         self._bytes = 0
         self.floor_zxid = 0
         """The values of all changes after it are kept."""
@@ -48,8 +47,7 @@ class ValuesHistory:
 
     def restart(self, zxid: int) -> None:
         """Forget everything up to ``zxid``."""
-        kept, self._kept = self._kept, OrderedDict()
-        let_go(kept)
+        self._kept.clear()
         self._bytes = 0
         self.floor_zxid = zxid
 
@@ -62,10 +60,11 @@ class ValuesHistory:
         if count > min(CHANGE_BYTES_MAX, self._bytes_max):
             self.restart(change.zxid)
             return
-        self._kept[change.zxid] = KeptValues(wall_ms, change.events, values, count)
+        self._kept.append(KeptValues(wall_ms, change, values, count))
         self._bytes += count
         while self._bytes > self._bytes_max:
-            self.floor_zxid, oldest = self._kept.popitem(last=False)
+            oldest = self._kept.pop_first()
+            self.floor_zxid = oldest.zxid
             self._bytes -= oldest.bytes_count
 
     def refuse_compacted(self, from_zxid: int) -> None:
@@ -91,7 +90,7 @@ class ValuesHistory:
         events: list[Event] = []
         at = 0
         for event in change.events:
-            while kept.events[at] is not event:
+            while kept.change.events[at] is not event:
                 at += 1
             if may_read(event.path):
                 after, before = kept.values[2 * at : 2 * at + 2]
