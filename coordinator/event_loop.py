@@ -8,6 +8,7 @@ ready.
 2. What is left to before the loop waits runs when nothing else is to be done, or after ``LATE_MS``
    between two passes of a loop that is never idle. Nobody waits for it.
 3. A pass that follows at once does not ask the system, if it was asked less than ``ASKED_MS`` ago.
+4. To leave a call to the next pass takes two calls of Python functions where asyncio makes five.
 
 On any other loop the end of a pass is the next pass, and so is the time before it waits.
 ``member_loop`` makes such a one on a Python whose asyncio does not have what is looked at here.
@@ -19,7 +20,9 @@ import asyncio
 import logging
 import selectors
 from collections.abc import Callable
-from typing import Any
+from contextvars import Context
+from functools import partial
+from typing import Any, TypeVarTuple
 
 from coordinator.clock import loop_seconds
 
@@ -30,10 +33,12 @@ LATE_MS = 5.0
 _WAIT_S_MAX = 3_600.0
 """The longest wait, if nothing is due: the loop then waits again."""
 
-_LOOKED_AT = ("_ready", "_scheduled", "_stopping")
-"""Attributes of asyncio's loop that are not documented: its calls, its timers, whether it ends."""
+_LOOKED_AT = ("_ready", "_scheduled", "_stopping", "_closed", "_debug")
+"""Attributes of asyncio's loop that are not documented: its calls, its timers, whether it ends, is
+closed, or is to find mistakes."""
 
 Call = Callable[[], None]
+_Arguments = TypeVarTuple("_Arguments")
 
 logger = logging.getLogger(__name__)
 
@@ -105,8 +110,24 @@ class MemberLoop(asyncio.SelectorEventLoop):
         self.call_before_wait = self._ending.leave
         """Leaves a call to when the loop would wait, if it is not left there already."""
         super().__init__(self._ending)
+        # Asked by each task, future and handle: without a call of a Python function.
+        vars(self)["get_debug"] = partial(getattr, self, "_debug")
 
     time = staticmethod(loop_seconds)  # the same clock, without a call of a Python function
+
+    def call_soon(
+        self,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        """As asyncio's, which makes two more calls of Python functions."""
+        loop: Any = self
+        if loop._closed or loop._debug:
+            return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        loop._ready.append(handle)
+        return handle
 
     def take_back(self, call: Call) -> None:
         """Do not run a call at the end of this pass: for nothing else it would not wait."""

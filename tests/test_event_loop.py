@@ -6,6 +6,7 @@ import asyncio
 import select
 import socket
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import pytest
@@ -37,7 +38,10 @@ def test_asyncio_has_what_the_loop_looks_at() -> None:
     assert loop._scheduled[0] is timer
     assert timer.when() > loop.time()
     assert loop._stopping is False
+    assert loop._closed is False
+    assert loop._debug is False
     loop.close()
+    assert loop._closed is True
 
 
 def test_without_it_a_member_runs_on_the_loop_of_asyncio(
@@ -334,3 +338,38 @@ def count_asked() -> Callable[[Coroutine[Any, Any, None]], int]:
             return loop.count - before
 
     return run_it
+
+
+def test_a_call_for_the_next_pass_is_that_of_asyncio() -> None:
+    """In its order, cancelled or not, with its context; of a closed loop it is refused."""
+    seen: list[object] = []
+    name = ContextVar("name", default="outer")
+    inner = copy_context()
+    inner.run(name.set, "inner")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        name.set("mine")
+        loop.call_soon(lambda: seen.append(name.get()))
+        loop.call_soon(seen.append, "cancelled").cancel()
+        loop.call_soon(lambda: seen.append(name.get()), context=inner)
+        loop.call_soon(seen.append, "last")
+        await asyncio.sleep(0)
+
+    run(main())
+    assert seen == ["mine", "inner", "last"]
+    loop = MemberLoop()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        loop.call_soon(seen.append, "never")
+
+
+def test_the_loop_still_finds_mistakes_for_who_asks() -> None:
+    """As asyncio's does in its debug mode, which may be set at any time."""
+    loop = MemberLoop()
+    assert loop.get_debug() is False
+    loop.set_debug(True)
+    assert loop.get_debug() is True
+    with pytest.raises(TypeError, match="coroutines cannot be used"):
+        loop.call_soon(asyncio.sleep)
+    loop.close()
