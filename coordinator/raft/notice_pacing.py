@@ -18,6 +18,8 @@ class NoticePacing:
 
     A client that writes again as soon as it has its answer makes both follow each other; each
     follower is then woken once for each write instead of twice. One miss ends this for a while.
+
+    A commit behind which entries are under way already is told with theirs, in a round or so.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -32,11 +34,13 @@ class NoticePacing:
         """When the notices that are owed must leave, by the monotonic clock; None without any."""
         return None if self._owed_since_ms is None else self._owed_since_ms + NOTICE_DELAY_MS
 
-    def may_wait(self) -> bool:
-        """Return whether followers that lack the commit index may wait for another message."""
+    def may_wait(self, *, is_followed: bool = False) -> bool:
+        """Return whether followers that lack the commit index may wait for another message.
+
+        ``is_followed``: entries behind it are under way, so another commit comes soon."""
         now_ms = self._now_ms()
-        if self._followed_count < FOLLOWED_MIN:
-            self._notified_ms = now_ms
+        if self._followed_count < FOLLOWED_MIN and not is_followed:
+            self._notified_ms, self._owed_since_ms = now_ms, None
             return False
         if self._owed_since_ms is None:
             self._owed_since_ms = now_ms

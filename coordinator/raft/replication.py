@@ -194,7 +194,7 @@ class Replication:
                 owed.append(progress)
         if not owed:
             self._notices.note_nothing_owed()
-        elif not self._notices.may_wait():
+        elif not self._notices.may_wait(is_followed=commit_index < self._log[-1][1]):
             for progress in owed:
                 self._send_notice(progress, term, commit_index)
 

@@ -117,21 +117,24 @@ class Leader:
     def write(self, *, after_ms: int) -> None:
         """Log and send an entry; both acknowledge it, and a pass commits it."""
         self.now_ms += after_ms
+        self.acknowledge(self.write_ahead())
+
+    def write_ahead(self) -> int:
+        """Log and send an entry; return its index."""
         self.log.append((b"e", self.log[-1][1] + 1, 1))
         self.replication.send_entries(1, self.log[-2][1])
-        for member_id in self.replication.followers:
-            reply = Appended(
-                term=1,
-                epoch=self.replication.followers[member_id].epoch,
-                next_index=self.log[-1][1] + 1,
-                is_success=True,
-            )
-            self.replication.on_appended(member_id, reply, 1, self.log[-2][1])
-        self.commit()
+        return self.log[-1][1]
 
-    def commit(self) -> None:
-        """A pass: all that is logged is committed."""
-        self.replication.send_commit_index(1, self.log[-1][1])
+    def acknowledge(self, index: int) -> None:
+        """Both acknowledge all up to ``index``, and a pass commits it."""
+        for member_id, progress in self.replication.followers.items():
+            reply = Appended(term=1, epoch=progress.epoch, next_index=index + 1, is_success=True)
+            self.replication.on_appended(member_id, reply, 1, index - 1)
+        self.commit(index)
+
+    def commit(self, index: int | None = None) -> None:
+        """A pass: all that is logged is committed, or up to ``index``."""
+        self.replication.send_commit_index(1, self.log[-1][1] if index is None else index)
 
     def notices(self) -> list[tuple[str, int]]:
         """Return the commit notices since it was asked last."""
@@ -214,6 +217,38 @@ def test_an_answer_to_a_follower_carries_the_commit_index_to_it() -> None:
     leader.commit()
 
     assert leader.notices() == [("2", index)]
+
+
+def test_a_commit_behind_which_entries_are_under_way_is_told_with_theirs() -> None:
+    """Under load: each follower is woken once for an entry. The last commit is told at once."""
+    leader = Leader()
+    for _ in range(5):
+        first = leader.write_ahead()
+        second = leader.write_ahead()
+
+        leader.acknowledge(first)
+        assert leader.notices() == []
+        assert not leader.replication.must_notify(first)
+        leader.acknowledge(second)
+        assert leader.notices() == [("2", second), ("3", second)]
+        assert leader.replication.notice_due_ms is None
+
+
+def test_a_commit_does_not_wait_for_ever_for_what_is_under_way() -> None:
+    """The next entry may be acknowledged late, or by nobody."""
+    leader = Leader()
+    first, _ = leader.write_ahead(), leader.write_ahead()
+    leader.acknowledge(first)
+    assert leader.replication.notice_due_ms == leader.now_ms + NOTICE_DELAY_MS
+
+    leader.now_ms += NOTICE_DELAY_MS - 1
+    leader.commit(first)
+    assert leader.notices() == []
+    leader.now_ms += 1
+    leader.commit(first)
+
+    assert leader.notices() == [("2", first), ("3", first)]
+    assert leader.replication.notice_due_ms is None
 
 
 def test_a_follower_that_acknowledges_late_is_not_left_waiting() -> None:
