@@ -18,6 +18,7 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.errors import NoLeaderError, NoSpaceError, OutcomeUnknownError, ShuttingDownError
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
+from coordinator.raft.time_limit import TimeLimit
 from coordinator.waiting import SharedAnswer, Waiters
 
 _INDEX_BYTES_MAX = 9
@@ -35,7 +36,7 @@ class ReadIndex:
         self, member_id: str, *, timeout_ms: int, ask: Ask, wake: Callable[[], None]
     ) -> None:
         self._member_id = member_id
-        self._timeout_ms = timeout_ms
+        self._limit = TimeLimit(timeout_ms / 1000)
         self._ask = ask
         self._wake = wake
         self._waiters = Waiters()
@@ -52,11 +53,17 @@ class ReadIndex:
 
         ``running`` returns the member's consensus, or raises ShuttingDownError."""
         try:
-            async with asyncio.timeout(self._timeout_ms / 1000):
+            with self._limit():
                 while True:
                     try:
-                        index = await self._index_or_later(running)
-                        await self.wait_applied(running(), index)
+                        consensus = running()
+                        if consensus.is_leader_ready:
+                            index = await self._joined(consensus).wait()
+                        else:
+                            index = await self._index_or_later(running)
+                        consensus = running()
+                        if consensus.core.applied_index < index:
+                            await self.wait_applied(consensus, index)
                         return index
                     except (NoLeaderError, OutcomeUnknownError):
                         pass  # a read may be asked again
@@ -97,9 +104,14 @@ class ReadIndex:
     async def _join_round(self, consensus: Consensus) -> int:
         if not consensus.is_leader_ready:
             raise NoLeaderError(f"member {self._member_id} does not lead")
-        joined = consensus.rounds.join()
-        self._wake()
-        return await joined.wait()
+        return await self._joined(consensus).wait()
+
+    def _joined(self, consensus: Consensus) -> SharedAnswer[int]:
+        """Return the next round of this leader."""
+        rounds = consensus.rounds
+        if rounds.joining is None:  # who is first has woken this member
+            self._wake()
+        return rounds.join()
 
     async def _with_others(self, shared: asyncio.Future[int]) -> int:
         """Return what becomes of ``shared``, which is not done."""

@@ -180,7 +180,7 @@ class Reads:
             NoLeaderError: not fresh enough by the deadline.
         """
         self._leadership.refuse_when_stopping()
-        consistency, started_ms = mode.consistency.value, self._clock.monotonic_ms()
+        consistency, started_ms = mode.consistency._value_, self._clock.monotonic_ms()
         self._counted(consistency).inc()
         if mode.consistency is Consistency.STALE:
             return self._engine.contact_age_ms()
