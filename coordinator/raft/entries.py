@@ -72,6 +72,7 @@ class Proposals:
         """Whether more waits than this pass takes."""
         self._logged: dict[int, tuple[list[Waiter], int, int]] = {}
         self._logged_count = self._logged_bytes = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def queue_length(self) -> int:
@@ -105,7 +106,9 @@ class Proposals:
                 "nothing was proposed, try again",
                 proposals_in_flight=in_flight,
             )
-        waiter: Waiter = asyncio.Future(loop=asyncio.get_running_loop())
+        if self._loop is None:  # to ask asyncio each time asks the system for the process
+            self._loop = asyncio.get_running_loop()
+        waiter: Waiter = asyncio.Future(loop=self._loop)
         self._queue.append((command, waiter))
         self._queued_bytes += len(command)
         return waiter

@@ -114,7 +114,7 @@ class Handovers:
             raise NoLeaderError(f"member {me} does not lead", leader_id=consensus.leader_id)
         if self.is_stopping:
             raise ShuttingDownError(f"member {me} is stopping; try another one")
-        if self.is_under_way:
+        if self._current is not None:
             raise NoLeaderError(f"member {me} hands its leadership over; try again")
 
     def step(self, consensus: Consensus, in_flight: int, *, is_overtaken: bool) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
@@ -133,10 +134,9 @@ class PySyncObjEngine:
 
     # The life of a member.
 
-    @property
-    def member_id(self) -> str:
-        """The id of this member."""
-        return self._member_id
+    # Read several times for each request: without a call of a Python function.
+    member_id: str = cast(str, property(attrgetter("_member_id")))
+    """The id of this member."""
 
     async def start(self, replica: Replica) -> None:
         """Load what is on disk and join the cluster; StorageError, ConfigError."""
@@ -299,7 +299,10 @@ class PySyncObjEngine:
         """Order, commit and apply ``command``; see ``Engine`` for what it raises."""
         self._handovers.refuse_unless_leading(self._running())
         waiter = self._entries.propose(command)
-        self._run_loop.wake_soon() if is_patient else self._wake()
+        if is_patient:
+            self._run_loop.wake_soon()
+        elif not self._run_loop.is_woken:  # of many in one pass of the loop the first one wakes
+            self._wake()
         return await waiter
 
     async def read_barrier(self) -> int:

@@ -121,7 +121,7 @@ class AccessService:
     @property
     def is_on(self) -> bool:
         """Whether rights are checked, as far as this member has come."""
-        return self._table.is_on
+        return self._replica.machine.access.is_on
 
     # --- who asks
 

@@ -62,11 +62,13 @@ class Deadline:
         return self._is_expired
 
     async def __aenter__(self) -> Deadline:
-        self._task = task = asyncio.current_task()
+        timers = self._timers  # asked for its loop, the system is asked for the process, too
+        loop = asyncio.get_running_loop() if timers is None else timers.running_loop()
+        self._task = task = asyncio.current_task(loop)
         assert task is not None, "a deadline bounds what a task does"
         self._cancelling = task.cancelling()
-        if self._timers is not None:
-            self._timer = self._timers.at(self._at_ms, self.cut)
+        if timers is not None:
+            self._timer = timers.at(self._at_ms, self.cut)
         return self
 
     async def __aexit__(self, kind: Any, error: BaseException | None, _traceback: Any) -> None:
@@ -173,6 +175,13 @@ class Timers:
         """When it was last looked for what is due."""
         self._is_ticking = False
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def running_loop(self) -> asyncio.AbstractEventLoop:
+        """Return the member's loop; asyncio asks the system for the process each time."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def at(self, at_ms: int, callback: Callable[[], None]) -> Timer:
         """Call ``callback`` once the clock has reached ``at_ms``; never from within this call."""
@@ -254,7 +263,7 @@ class Timers:
         remaining_ms = (first + 1) * _GRAIN_MS - self.clock.monotonic_ms()
         wait_ms = min(max(remaining_ms, 1), _LOOK_AGAIN_MS_MAX)
         self._look_bucket = first
-        self._look = asyncio.get_running_loop().call_later(wait_ms / 1000, self._look_now)
+        self._look = self.running_loop().call_later(wait_ms / 1000, self._look_now)
 
     def _look_now(self) -> None:
         self._look = None

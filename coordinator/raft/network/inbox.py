@@ -91,7 +91,8 @@ class Inbox:
         """Take what only says again what its sender said last, as heartbeats do, by a short way."""
         if isinstance(message, (say.Append, say.CommitNotice)):
             is_repeat = (
-                self._passes.may_repeat()
+                not self._is_news(message)
+                and self._passes.may_repeat()
                 and self._incarnations.hears(member_id)
                 and self._consensus.take_repeat(member_id, message)
             )
@@ -103,6 +104,12 @@ class Inbox:
             and self._incarnations.hears(member_id)
             and self._consensus.take_repeat(member_id, message)
         )
+
+    def _is_news(self, message: say.Append | say.CommitNotice) -> bool:
+        """Whether it brings entries or a commit: under load most do, and that is soon seen."""
+        if isinstance(message, say.Append):
+            return bool(message.entries)
+        return message.commit_index > self._consensus.core.commit_index
 
     def _take(self, member_id: str, message: Message) -> None:
         if why := self._why_not_believed(member_id, message):

@@ -300,7 +300,7 @@ class _Waiting:
         self._beginning: Timer | None = timers.at(begin_ms, self._begin)
         self._latest: tuple[int, str] | None = None
         """The position that is not reported yet, and the session that waits."""
-        self._woken = asyncio.Event()
+        self._woken: asyncio.Event | None = None  # most need not wait
         self._is_sending = self._is_ending = False
         self.error: Exception | None = None
 
@@ -309,7 +309,7 @@ class _Waiting:
         self._latest = position, session_id
         if self._task is None:
             self._begin()
-        else:
+        elif self._woken is not None:
             self._woken.set()
 
     async def end(self) -> None:
@@ -334,13 +334,14 @@ class _Waiting:
         if self._beginning is not None:
             self._beginning.cancel()
             self._beginning = None
-        self._task = asyncio.get_running_loop().create_task(self._send_lines())
+        self._woken = woken = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._send_lines(woken))
 
-    async def _send_lines(self) -> None:
+    async def _send_lines(self, woken: asyncio.Event) -> None:
         try:
             while not self._is_ending:
                 latest, self._latest = self._latest, None
-                self._woken.clear()
+                woken.clear()
                 self._is_sending = True
                 if latest is None:
                     await self._stream.keep_alive()
@@ -349,15 +350,15 @@ class _Waiting:
                     await self._stream.send(to_body(line, self._stream.encoding))
                 self._is_sending = False
                 if not self._is_ending:
-                    await self._something()
+                    await self._something(woken)
         except Exception as error:
             self.error = error
             self._on_lost()
 
-    async def _something(self) -> None:
+    async def _something(self, woken: asyncio.Event) -> None:
         """Wait for something to tell, or until a line must say that the member lives."""
         try:
             async with asyncio.timeout(KEEP_ALIVE_S):
-                await self._woken.wait()
+                await woken.wait()
         except TimeoutError:
             pass
