@@ -24,10 +24,10 @@ acknowledged number, and clients are ordered by use.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, Final
+from typing import Final
 
 from coordinator.errors import BadArgumentsError, RequestForgottenError, SessionExpiredError
 from coordinator.model.limits import MachineLimits
@@ -35,15 +35,14 @@ from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.commands import RequestId
 from coordinator.state.emptying import emptied
 from coordinator.state.limits import DROPPED_AT_ONCE
-from coordinator.state.outcomes import Entered, GuardedDone, MultiDone, Outcome, ReadDone
+from coordinator.state.outcomes import Outcome
 from coordinator.state.recency_map import RecencyMap
+from coordinator.state.remembered import kept_of, recalled, remembered_bytes_of
 from coordinator.state.sessions import SessionRecord
 
 CLIENT_ID: Final = re.compile(r"[!-~]{1,64}")
 _UNBOUND: Final = -1
 """In place of the last use, for an ended session that bound no client."""
-_OUTCOME_BYTES: Final = 512
-_RESULT_BYTES: Final = 256
 
 
 @dataclass(slots=True)
@@ -51,13 +50,13 @@ class ClientRecord:
     """The record of one client.
 
     ``highest`` is the highest number it used. The outcomes of numbers up to ``forgotten`` are below
-    the window or were dropped for room.
+    the window or were dropped for room. Outcomes are kept as bytes (``remembered``).
     """
 
     highest: int = 0
     forgotten: int = 0
     last_index: int = 0
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    outcomes: dict[int, bytes] = field(default_factory=dict)
     remembered_bytes: int = 0
     generation: int = 0
     owner: str = ""
@@ -164,9 +163,11 @@ class RequestTable:
             return None
         if number < 1:
             raise _bad_request(request)
-        outcome = record.outcomes.get(number)
+        kept = record.outcomes.get(number)
+        if kept is not None:
+            return recalled(kept)
         lowest = record.forgotten
-        if outcome is None and number <= lowest:
+        if number <= lowest:
             raise RequestForgottenError(
                 f"request {number} of client {client_id}: expected a number above {lowest}; "
                 "older outcomes are not kept",
@@ -174,7 +175,7 @@ class RequestTable:
                 number=number,
                 highest=record.highest,
             )
-        return outcome
+        return None
 
     def _check_new(self, request: RequestId, session: SessionRecord | None) -> None:
         client_id = request.client_id
@@ -215,11 +216,9 @@ class RequestTable:
         outcomes = record.outcomes
         if number > record.highest:
             self._slide(record, number)
-        if outcome.events or not outcome.is_repeat:
-            outcome = Outcome(outcome.zxid, outcome.result, outcome.refusal, (), True)
-        old = outcomes.get(number)
-        grown = outcome_bytes(outcome) - (0 if old is None else outcome_bytes(old))
-        outcomes[number] = outcome
+        kept, old = kept_of(outcome), outcomes.get(number)
+        grown = remembered_bytes_of(kept) - (0 if old is None else remembered_bytes_of(old))
+        outcomes[number] = kept
         record.remembered_bytes += grown
         self._remembered_bytes += grown
         self._drop_clients(client_id)
@@ -252,9 +251,9 @@ class RequestTable:
         outcomes = record.outcomes
         forgotten = max(record.forgotten, highest - self.limits.request_window)
         for number in range(record.forgotten + 1, min(forgotten, record.highest) + 1):
-            outcome = outcomes.pop(number, None)
-            if outcome is not None:
-                size = outcome_bytes(outcome)
+            kept = outcomes.pop(number, None)
+            if kept is not None:
+                size = remembered_bytes_of(kept)
                 record.remembered_bytes -= size
                 self._remembered_bytes -= size
         record.highest = highest
@@ -375,40 +374,6 @@ class ReleasedTable:
     def capture(self) -> tuple[Collection[tuple[str, int]], CaptureHold]:
         """Return the released grants as they are now, the oldest first, and what keeps them so."""
         return self._released.capture()
-
-
-def remembered_bytes_of(outcomes: Iterable[Outcome]) -> int:
-    """Return what these outcomes count against ``remembered_bytes_max``."""
-    return sum(outcome_bytes(outcome) for outcome in outcomes)
-
-
-def outcome_bytes(outcome: Outcome) -> int:
-    """Return a fixed estimate of the memory of a remembered outcome."""
-    result = outcome.result
-    size = _SIZES.get(type(result))
-    return _OUTCOME_BYTES + (_RESULT_BYTES if size is None else size(result))
-
-
-def _results_bytes(done: MultiDone | GuardedDone) -> int:
-    total = 0
-    for each in done.results:
-        total += _RESULT_BYTES + len(each.path)
-        if type(each) is ReadDone:
-            total += len(each.data)
-    return total
-
-
-def _entered_bytes(entered: Entered) -> int:
-    paths_bytes = sum([len(each.path) for each in entered.contenders])
-    return _RESULT_BYTES * max(len(entered.contenders), 1) + paths_bytes
-
-
-_SIZES: Final[dict[type, Callable[[Any], int]]] = {
-    MultiDone: _results_bytes,
-    GuardedDone: _results_bytes,
-    Entered: _entered_bytes,
-}
-"""What results count that hold others; each of the rest counts the same."""
 
 
 def _bad_request(request: RequestId) -> BadArgumentsError:

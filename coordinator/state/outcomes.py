@@ -1,7 +1,7 @@
 """The outcome of a command: a result or a refusal, the zxid after it, and its events.
 
 An outcome is part of the replicated history: the same command after the same history has the same
-outcome on every member.
+outcome on every member. Results have tags, by which ``remembered`` tells them apart.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from coordinator.model.operations import ZnodeResult as ZnodeResult
 from coordinator.model.znodes import Stat as Stat
 
 
-class MultiDone(Struct, frozen=True, gc=False):
+class MultiDone(Struct, frozen=True, gc=False, tag_field="op", tag="multi"):
     results: tuple[ZnodeResult, ...]
 
 
-class GuardedDone(Struct, frozen=True, gc=False):
+class GuardedDone(Struct, frozen=True, gc=False, tag_field="op", tag="guarded"):
     """``is_then`` says which branch ran."""
 
     is_then: bool
     results: tuple[ZnodeResult, ...]
 
 
-class SessionOpened(Struct, frozen=True, gc=False):
+class SessionOpened(Struct, frozen=True, gc=False, tag_field="op", tag="open_session"):
     session_id: str
     timeout_ms: int
 
 
-class SessionEnded(Struct, frozen=True, gc=False):
+class SessionEnded(Struct, frozen=True, gc=False, tag_field="op", tag="end_session"):
     """``was_open`` is False if this ended nothing: the session had ended before, or never existed.
 
     ``is_void`` marks an expiry proposed in an older term: it was ignored, and the session may be
@@ -50,29 +50,29 @@ class SessionEnded(Struct, frozen=True, gc=False):
     is_void: bool = False
 
 
-class SessionFinished(Struct, frozen=True, gc=False):
+class SessionFinished(Struct, frozen=True, gc=False, tag_field="op", tag="finish_session"):
     """``left`` counts the ephemerals of an ended session that are still to be deleted."""
 
     session_id: str
     left: int
 
 
-class Released(Struct, frozen=True, gc=False):
+class Released(Struct, frozen=True, gc=False, tag_field="op", tag="release"):
     path: str
     czxid: int
 
 
-class Abandoned(Struct, frozen=True, gc=False):
+class Abandoned(Struct, frozen=True, gc=False, tag_field="op", tag="abandon"):
     """``deleted_path`` is the contender that was removed, None when there was none."""
 
     deleted_path: str | None
 
 
-class Reaped(Struct, frozen=True, gc=False):
+class Reaped(Struct, frozen=True, gc=False, tag_field="op", tag="reap"):
     was_deleted: bool
 
 
-class Entered(Struct, frozen=True, gc=False):
+class Entered(Struct, frozen=True, gc=False, tag_field="op", tag="enter"):
     """The result of entering: the contenders, in the order of the directories.
 
     ``position`` is the greatest number of contenders before one of them, 0 when ``is_granted``.
@@ -86,12 +86,12 @@ class Entered(Struct, frozen=True, gc=False):
     is_entered: bool = True
 
 
-class Downgraded(Struct, frozen=True, gc=False):
+class Downgraded(Struct, frozen=True, gc=False, tag_field="op", tag="downgrade"):
     path: str
     czxid: int
 
 
-class Resized(Struct, frozen=True, gc=False):
+class Resized(Struct, frozen=True, gc=False, tag_field="op", tag="resize"):
     """``size_before`` is None if the semaphore was new."""
 
     directory: str
@@ -99,12 +99,12 @@ class Resized(Struct, frozen=True, gc=False):
     size_before: int | None
 
 
-class Noted(Struct, frozen=True, gc=False):
+class Noted(Struct, frozen=True, gc=False, tag_field="op", tag="note"):
     path: str
     czxid: int
 
 
-class HoldExtended(Struct, frozen=True, gc=False):
+class HoldExtended(Struct, frozen=True, gc=False, tag_field="op", tag="extend_hold"):
     """The hold ends at most ``max_hold_ms`` after this, its extension number ``extensions``."""
 
     path: str
@@ -113,7 +113,7 @@ class HoldExtended(Struct, frozen=True, gc=False):
     extensions: int
 
 
-class Revoked(Struct, frozen=True, gc=False):
+class Revoked(Struct, frozen=True, gc=False, tag_field="op", tag="revoke"):
     """``paths`` are all contenders that were removed: those of one multi-lock go together."""
 
     path: str
@@ -122,7 +122,7 @@ class Revoked(Struct, frozen=True, gc=False):
     was_holder: bool
 
 
-class HoldEnded(Struct, frozen=True, gc=False):
+class HoldEnded(Struct, frozen=True, gc=False, tag_field="op", tag="end_hold"):
     """``was_held`` is False when the command was void."""
 
     path: str
@@ -130,7 +130,7 @@ class HoldEnded(Struct, frozen=True, gc=False):
     was_held: bool
 
 
-class Reopened(Struct, frozen=True, gc=False):
+class Reopened(Struct, frozen=True, gc=False, tag_field="op", tag="reopen"):
     """``was_closed`` is False when the command was void."""
 
     path: str
@@ -138,24 +138,24 @@ class Reopened(Struct, frozen=True, gc=False):
     was_closed: bool
 
 
-class GrantsFinished(Struct, frozen=True, gc=False):
+class GrantsFinished(Struct, frozen=True, gc=False, tag_field="op", tag="finish_grants"):
     """``left`` counts the queues in which contenders are still to be granted."""
 
     left: int
 
 
-class LimitsSet(Struct, frozen=True, gc=False):
+class LimitsSet(Struct, frozen=True, gc=False, tag_field="op", tag="set_limits"):
     """``version`` counts the changes; ``changes`` are (name, before, now), in a defined order."""
 
     version: int
     changes: tuple[tuple[str, int, int], ...]
 
 
-class CredentialRenewed(Struct, frozen=True, gc=False):
+class CredentialRenewed(Struct, frozen=True, gc=False, tag_field="op", tag="renew_credential"):
     session_id: str
 
 
-class AccessChanged(Struct, frozen=True, gc=False):
+class AccessChanged(Struct, frozen=True, gc=False, tag_field="op", tag="change_access"):
     """``revision`` counts the changes of access rights; ``what`` names the command and its object.
 
     ``was_changed`` is False if all was so already.
@@ -227,3 +227,11 @@ class Outcome(Struct, frozen=True, gc=False, array_like=True):
             raise self.refusal.to_error()
         assert self.result is not None, "an outcome has a result or a refusal"
         return self.result
+
+
+class Remembered(Struct, frozen=True, gc=False, array_like=True):
+    """What is kept of an outcome for a repeated request; see ``remembered``."""
+
+    zxid: int
+    result: Result | None
+    refusal: Refusal | None

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from coordinator.model import access as model_access
 from coordinator.model import limits as model_limits
-from coordinator.state import dedup, limits, paths, sessions, tree
+from coordinator.state import dedup, limits, paths, remembered, sessions, tree
 from coordinator.state.access import operations as access_operations
 from coordinator.state.access import quotas as access_quotas
 from coordinator.state.access import table as access_table
@@ -48,7 +48,8 @@ _DECIDING: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
     ("access", access_table, ("_SHOWN_CHARACTERS_MAX",)),
     ("contenders", release, ("_SHOWN_DIRECTORIES_MAX",)),
     ("deadlock", deadlock, ("CYCLE_SHOWN_MAX", "_SCANNED_EACH")),
-    ("dedup", dedup, ("CLIENT_ID", "_OUTCOME_BYTES", "_RESULT_BYTES")),
+    ("dedup", dedup, ("CLIENT_ID",)),
+    ("dedup", remembered, ("_OUTCOME_BYTES", "_RESULT_BYTES")),
     ("grants", grant_history, ("_GRANT_BYTES",)),
     ("limits", limits, ("DROPPED_AT_ONCE", "BY_CHARACTERS_MAX", "RULES_MAX")),
     ("limits", model_limits, ("_NAME_SHOWN_MAX",)),

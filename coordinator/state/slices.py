@@ -7,15 +7,15 @@ together cover the whole state, but not at one moment.
 1. The digest reads memory, not the history of commands. So it finds a value that was corrupted, and
    an index (names of children, ephemerals, idle znodes, queues) that does not match its source.
 2. A slice is bounded by ``items_max`` and ``bytes_max`` and exceeds them by at most one item. An
-   item of each part counts by what it costs. Long data are cut; of a remembered read longer than
-   ``CUT_BYTES`` both ends are digested.
+   item of each part counts by what it costs. Long data and long outcomes are read in pieces of
+   ``CUT_BYTES``.
 3. A cursor is a place in an order that all members share; its item may have been deleted. Tables
    ordered by use are read from the latest item on: an item used meanwhile moves to the part that
    was read already, and no other item moves past the cursor.
 4. What exists only in one process (generations of captures, undo lists) is left out.
-5. Znodes, grants and outcomes are encoded as the objects they are, not as rows made of them, which
-   would cost three times as much. So equal ones are made in one way only, by an entry as by a
-   snapshot.
+5. Znodes and grants are encoded as the objects they are, not as rows made of them, which would
+   cost three times as much. So equal ones are made in one way only, by an entry as by a snapshot.
+   Remembered outcomes are bytes already (``remembered``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from coordinator.state.slice_room import (
 )
 from coordinator.state.tree import Tree
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """Raise it when a slice's content or end changes: only slices of one format are compared."""
 ITEMS_MAX: Final = 4_000
 """What the items of a slice may count."""

@@ -11,11 +11,12 @@ then 32 raw bytes, the SHA-256 of everything before.
    as its pieces are drawn.
 2. Decoding returns a capture only if the stream is complete and its digest is right. Any damage is
    a ValueError before anything is replaced.
-3. Formats 1 to 5 are still read. Format 5 has no quotas, and its znodes are nobody's. Format 4 has
-   no access rights: they are off. Format 3 has no limits: the defaults hold (``limits``). Format 2
-   does not record whose request was repeated. Format 1 has no rows of locks (``locks`` is None). A
-   member that restores such a snapshot and one that replays the same log may differ in the mark of
-   a repeated request, and in nothing else.
+3. Formats 1 to 7 are still read. In format 7 outcomes are rows of rows; now they are as they are
+   kept in memory. Format 6 has no extensions of holds. Format 5 has no quotas, and its znodes are
+   nobody's. Format 4 has no access rights: they are off. Format 3 has no limits: the defaults hold
+   (``limits``). Format 2 does not record whose request was repeated. Format 1 has no rows of locks
+   (``locks`` is None). A member that restores such a snapshot and one that replays the same log may
+   differ in the mark of a repeated request, and in nothing else.
 4. Members with the same history write the same bytes. ``digest_of`` covers the same rows, with
    znodes and locks sorted by path and without the applied index.
 """
@@ -39,7 +40,7 @@ from coordinator.state.access.encoding import (
 )
 from coordinator.state.access.table import AccessCapture
 from coordinator.state.capture_hold import CaptureHold
-from coordinator.state.dedup import ClientRecord, RequestsCapture, remembered_bytes_of
+from coordinator.state.dedup import ClientRecord, RequestsCapture
 from coordinator.state.large_map import LargeMap
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.locks.contender import (
@@ -50,8 +51,9 @@ from coordinator.state.locks.contender import (
     Ending,
     LocksCapture,
 )
-from coordinator.state.outcome_codec import outcome_of, outcome_row
+from coordinator.state.outcome_codec import outcome_of
 from coordinator.state.packing import pack, unpack_rows
+from coordinator.state.remembered import check_kept, kept_of, total_bytes_of
 from coordinator.state.sessions import SessionRecord
 from coordinator.state.shapes import (
     BOOL,
@@ -77,9 +79,10 @@ from coordinator.state.znode import ChildChanges, DataChanges, Tenure, ZnodeReco
 from coordinator.state.znode_changes import fields_of, tenure_of
 
 MAGIC: Final = "coordinator-state"
-FORMAT: Final = 7
+FORMAT: Final = 8
 _ACCESS_FORMAT: Final = 5
 _QUOTAS_FORMAT: Final = 6
+_KEPT_FORMAT: Final = 8
 PIECE_BYTES: Final = 64 * 1024
 _DIGEST_BYTES: Final = 32
 
@@ -174,8 +177,7 @@ def _rows(
                 client_id, record.highest, record.forgotten, record.last_index,
                 len(record.outcomes), record.owner,
             )  # fmt: skip
-            for number, outcome in record.outcomes.items():
-                yield (number, outcome_row(outcome))
+            yield from record.outcomes.items()
     yield from requests.ended
     yield from capture.released
     yield from _lock_rows(locks)
@@ -225,6 +227,7 @@ _header_shapes: Final = {
     4: shape("snapshot header", STR, *(INT,) * 18),
     5: _header_shape,
     6: _header_shape,
+    7: _header_shape,
     FORMAT: _header_shape,
 }
 _leaving_shape: Final = shape("session that is leaving", STR, ROW)
@@ -243,7 +246,8 @@ _former_client_shape: Final = shape("client", STR, INT, INT, INT, INT)
 _client_shape: Final = shape("client", STR, INT, INT, INT, INT, STR)
 _revoked_shape: Final = shape("credential that was revoked", ROW, ROW)
 _access_shape: Final = shape("access rights", BOOL, INT, INT)
-_remembered_shape: Final = shape("remembered outcome", INT, ROW)
+_former_remembered_shape: Final = shape("remembered outcome", INT, ROW)
+_remembered_shape: Final = shape("remembered outcome", INT, BYTES)
 _pair_shape: Final = shape("pair", STR, INT)
 _CONTENDER_2: Final = (
     STR, INT, INT, INT, MAYBE_STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT, INT, INT,
@@ -254,6 +258,7 @@ _contender_shapes: Final = {
     4: shape("contender", *_CONTENDER_2, BOOL),
     5: shape("contender", *_CONTENDER_2, BOOL),
     6: shape("contender", *_CONTENDER_2, BOOL, STR),
+    7: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
     FORMAT: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
 }
 _closing_shape: Final = shape("lock-delay", STR, INT, INT)
@@ -432,12 +437,17 @@ def _client_of(rows: Iterator[Row], number: int) -> tuple[str, ClientRecord]:
     client_id, highest, forgotten, last_index, count = values[:5]
     if number < 4:  # what fell out of the window was not written down as forgotten
         forgotten = max(forgotten, highest - UNSET.request_window)
-    outcomes = {}
+    outcomes: dict[int, bytes] = {}
     for _ in range(count):
-        request_number, outcome = _remembered_shape(_next(rows))
-        outcomes[request_number] = outcome_of(outcome, number)
+        if number < _KEPT_FORMAT:
+            request_number, outcome = _former_remembered_shape(_next(rows))
+            outcomes[request_number] = kept_of(outcome_of(outcome, number))
+        else:
+            request_number, kept = _remembered_shape(_next(rows))
+            check_kept(kept)
+            outcomes[request_number] = kept
     return client_id, ClientRecord(
-        highest, forgotten, last_index, outcomes, remembered_bytes_of(outcomes.values()),
+        highest, forgotten, last_index, outcomes, total_bytes_of(outcomes.values()),
         owner="" if is_former else values[5],
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Enter, Kind, RequestId, SetData
 from coordinator.state.machine import StateMachine
 from coordinator.state.packing import pack
+from coordinator.state.remembered import kept_of, recalled
 from coordinator.state.slices import BYTES_MAX, FORMAT
 from tests.service.fake_cluster import STEP_MS, World, cluster, counted, soon
 from tests.state.values import changed
@@ -82,8 +83,8 @@ def contender(machine: StateMachine) -> None:
 
 def remembered_outcome(machine: StateMachine) -> None:
     record = machine._requests._free["client"]
-    first = record.outcomes[1]
-    record.outcomes[1] = changed(first, zxid=first.zxid + 1)
+    first = recalled(record.outcomes[1])
+    record.outcomes[1] = kept_of(changed(first, zxid=first.zxid + 1))
 
 
 def counter(machine: StateMachine) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from coordinator.state.remembered import kept_of, recalled
 from tests.raft.storage.simulated_disk import SimulatedDisk
 from tests.simulation.members import SimulatedMember
 
@@ -70,9 +71,11 @@ def remembered_outcome(machine: Any) -> Still | None:
     """What a request came to that nobody repeats any more."""
     table = machine._requests
     for client_id, record in {**table.free, **table.bound}.items():
-        for number, outcome in record.outcomes.items():
+        for number, kept in record.outcomes.items():
             if number < record.highest - 1:
-                planted = record.outcomes[number] = structs.replace(outcome, zxid=outcome.zxid + 1)
+                outcome = recalled(kept)
+                planted = kept_of(structs.replace(outcome, zxid=outcome.zxid + 1))
+                record.outcomes[number] = planted
                 return partial(_is_remembered, table, client_id, number, planted)
     return None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
@@ -25,6 +26,8 @@ from coordinator.state.commands import (
 from coordinator.state.locks.contender import Ending
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
+from tests.state.rich_state import rich_machine, rich_machine_with_rights
+from tests.state.test_slices import slices_of
 
 
 def small_machine() -> StateMachine:
@@ -353,6 +356,25 @@ def test_a_snapshot_of_format_2_is_still_read() -> None:
 
     assert machine.locks.standing("/locks/a/lock-0000000000").is_holder
     assert not any(each.is_repeated for each in machine.locks.contenders("/locks/a"))
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("snapshot_format_7.bin", rich_machine),
+        ("snapshot_format_7_with_rights.bin", rich_machine_with_rights),
+    ],
+)
+def test_a_snapshot_of_format_7_is_still_read(
+    name: str, make: Callable[[], StateMachine]
+) -> None:
+    """Its outcomes are rows of rows; what they are kept as is the same, to the byte."""
+    machine = StateMachine()
+
+    machine.restore([(Path(__file__).parent / name).read_bytes()])
+
+    assert list(machine.snapshot()) == list(make().snapshot())
+    assert slices_of(machine) == slices_of(make())
 
 
 def test_a_snapshot_says_whose_request_was_repeated() -> None:

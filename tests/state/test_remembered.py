@@ -1,0 +1,111 @@
+"""Remembered outcomes are kept as bytes: what is recalled of them is what came about."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgpack  # type: ignore[import-untyped]
+import pytest
+from hypothesis import HealthCheck, given, settings
+from msgspec import Struct
+from msgspec.structs import fields, replace
+
+from coordinator.state.commands import Command
+from coordinator.state.machine import StateMachine
+from coordinator.state.outcomes import (
+    Created,
+    DataSet,
+    Deleted,
+    Entered,
+    GuardedDone,
+    LimitsSet,
+    MultiDone,
+    Outcome,
+    ReadDone,
+    Refusal,
+    Result,
+    Revoked,
+    Stat,
+)
+from coordinator.state.remembered import SIZE_BYTES, check_kept, kept_of, recalled
+from tests.state.strategies import SMALL_LIMITS, histories
+
+STAT = Stat(1, 2, 3, 4_000, 5_000, 6, 7, 8, "s1", 9, 10, "ttl", 11)
+PARTS: dict[type, Any] = {
+    Created: Created("/a", STAT),
+    DataSet: DataSet("/a", STAT),
+    MultiDone: MultiDone(
+        (Created("/a", STAT), DataSet("/a", STAT), Deleted("/a", 2), ReadDone("/a", b"\xff", None))
+    ),
+    GuardedDone: GuardedDone(True, (ReadDone("/a", b"x", STAT),)),
+    Entered: Entered((Created("/locks/a/lock-1", STAT),), is_granted=True, position=0),
+    LimitsSet: LimitsSet(1, (("znodes_max", 1, 2),)),
+    Revoked: Revoked("/locks/a/lock-1", 5, ("/locks/a/lock-1", "/locks/b/lock-1"), True),
+}
+
+
+def one_of(kind: type[Struct]) -> Any:
+    """Return a result of this class."""
+    if kind in PARTS:
+        return PARTS[kind]
+    words = {"str": "text", "int": 5, "bool": True, "str | None": None, "int | None": 3}
+    words["Positive"] = 1
+    return kind(**{each.name: words[str(kind.__annotations__[each.name])] for each in fields(kind)})
+
+
+@pytest.mark.parametrize("kind", get_args(Result), ids=lambda kind: kind.__name__)
+def test_a_result_of_each_kind_is_recalled(kind: type[Struct]) -> None:
+    """With its class and all of its values."""
+    outcome = Outcome(7, one_of(kind), None, (), True)
+
+    kept = kept_of(outcome)
+
+    assert recalled(kept) == outcome
+    assert type(recalled(kept).result) is kind
+    check_kept(kept)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{}, {"path": "/a", "index": 1, "is": True, "no": None, "data": b"\xff"},
+     {"paths": ("/a", "/b")}, {"cycle": ({"owner": "t1", "path": "/a"}, {"owner": "t2"})}],
+)  # fmt: skip
+def test_a_refusal_is_recalled_with_its_facts(facts: dict[str, Any]) -> None:
+    """Rows are rows again, so an answer that is given twice is the same twice."""
+    outcome = Outcome(7, None, Refusal("NoNode", "no such znode", facts), (), True)
+
+    assert recalled(kept_of(outcome)) == outcome
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories)
+def test_whatever_comes_about_is_recalled(history: list[Command]) -> None:
+    """But for its events and grants, which were delivered the first time."""
+    machine = StateMachine(SMALL_LIMITS)
+    for index, command in enumerate(history, 1):
+        outcome = machine.apply(command, index, 1)
+        first = replace(outcome, events=(), is_repeat=True, granted=())
+        assert recalled(kept_of(outcome)) == first
+
+
+KEPT = kept_of(Outcome(7, Deleted("/a", 1)))
+BODY = msgpack.unpackb(KEPT[SIZE_BYTES:])
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        b"", KEPT[:-1], KEPT + b"x", b"\0" + KEPT[1:3] + b"\x7f" + KEPT[4:],
+        KEPT[:SIZE_BYTES] + msgpack.packb([7, None, None]),
+        KEPT[:SIZE_BYTES] + msgpack.packb([7, BODY[1], ["NoNode", "no", {}]]),
+        KEPT[:SIZE_BYTES] + msgpack.packb([7, {"op": "no such"}, None]),
+        KEPT[:SIZE_BYTES] + msgpack.packb(["7", BODY[1], None]),
+        KEPT[:SIZE_BYTES] + msgpack.packb([7, {**BODY[1], "more": 1}, None]),
+        KEPT[:SIZE_BYTES] + msgpack.packb([7, None, {"code": "", "message": "", "fields": 5}]),
+    ],
+)  # fmt: skip
+def test_bytes_that_are_no_outcome_are_refused(kept: bytes) -> None:
+    """A snapshot of another member may have anything in it; apply must not find it later."""
+    check_kept(KEPT)
+    with pytest.raises(ValueError, match="expected"):
+        check_kept(kept)
