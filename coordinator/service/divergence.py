@@ -12,6 +12,8 @@ again and again, also while nothing is written.
    changed that, it is unknown which member is right: every member that is asked stops answering.
 4. A leader asks a member that does not answer for at most ``UNANSWERED_MAX`` slices.
 5. A cluster of one compares nothing.
+6. What it costs is bounded, whatever the size of the state: one slice in ``SLICE_EVERY_MS``. So a
+   round of a large state takes this for each of its slices.
 """
 
 from __future__ import annotations
@@ -38,17 +40,18 @@ DIGEST_KIND = "digest"
 VERDICT_KIND = "differs"
 
 SLICE_EVERY_MS = 50
-"""How often slices are looked for; each costs every member a millisecond or two."""
+"""Slices do not follow each other more quickly; each costs every member a millisecond or two."""
 ROUND_MS_MIN = 1_000
 """A small state is compared once in this time, not more often."""
 _CALM_ROUND_MS = 5_000
 """Nor more often than this if nothing was written since it began, and for a second after that."""
 _ROUND_MS = 7_000
-"""How long a round of a larger one takes: the state may have grown when it ends."""
-_FIRST_ROUND_MS_MAX = 8_000
-"""How long the first round of a term takes at most, if there need not be more slices at a look than
-``_AT_ONE_LOOK_MAX``."""
-_AT_ONE_LOOK_MAX = 8
+"""How long a round of a larger one takes, up to 140 slices: the state may have grown when it
+ends."""
+_MADE_UP_MS = 500
+"""What was not compared in this time, since a member was busy, is compared as soon as may be; what
+was due before makes the round longer."""
+_AT_ONE_LOOK_MAX = 4
 _SMALL = 4
 """So many slices follow each other as soon as they may."""
 ANSWER_MS = 2_000
@@ -151,14 +154,16 @@ class Divergence:
         self._again: OrderedDict[Cursor, None] = OrderedDict()
         """Slices that are compared again before the round goes on."""
         self._is_taking = False
-        self._looked_ms = 0
-        """When the last look began a slice."""
+        self._due_ms = 0
+        """When the next slice is due."""
         self._left_count = 0
         """Slices that still follow the one that is being taken, before the next look."""
         self._missed_count = 0
         self._round_began_ms = 0
         self._round_began_at = 0
         """The index at which this round began, or the one before it."""
+        self._round_ended_ms = 0
+        """When the last whole round ended; 0: none has, in this term."""
         self._taken_count = self._expected_count = 0
         """Slices of this round by now, and of the whole of the last one; 0: not known yet."""
         self._doubts: dict[Cursor, int] = {}
@@ -180,7 +185,11 @@ class Divergence:
             self._begin(leadership.term)
         if self._is_taking:
             return None
-        self._left_count = self._at_one_look(now_ms) - 1
+        self._due_ms = max(self._due_ms, now_ms - _MADE_UP_MS)
+        if now_ms < self._due_ms and not self._again:
+            return self._due_ms
+        late_count = (now_ms - self._due_ms) // self._interval_ms()
+        self._left_count = min(max(late_count, 0), _AT_ONE_LOOK_MAX - 1)
         return self._begin_slice(leadership.term, now_ms)
 
     def _begin_slice(self, term: int, now_ms: int) -> int | None:
@@ -194,53 +203,38 @@ class Divergence:
             if last_index == self._round_began_at and now_ms < calm_until_ms:
                 return calm_until_ms
             self._round_began_ms, self._round_began_at = now_ms, last_index
+            self._due_ms, self._left_count = now_ms, 0
         others = tuple(self._engine.status().is_reachable)
         if not others:
             return None
         self._is_taking = True
+        self._due_ms += self._interval_ms()
         comparing = self._compare(term, cursor, others, is_again=is_again)
         self._tasks.spawn(comparing, "compare states")
-        return self._next_ms()
+        return self._due_ms
+
+    def _interval_ms(self) -> int:
+        """Return how long after one slice the next one is due.
+
+        The slices of a round are spread over it. The first round of a term, and what a state has
+        grown by since the last one, is as quick as may be."""
+        if self._expected_count <= _SMALL or self._taken_count >= self._expected_count:
+            return SLICE_EVERY_MS
+        return max(_ROUND_MS // self._slice_count(), SLICE_EVERY_MS)
 
     def _slice_count(self) -> int:
         """Return how many slices a round has: as many as the last one, or what can be said now of a
         state that has grown since then."""
         return max(self._expected_count, self._replica.machine.slice_count)
 
-    def _at_one_look(self, now_ms: int) -> int:
-        """Return how many slices follow each other, so that the round ends in time."""
-        since_ms, self._looked_ms = now_ms - self._looked_ms, now_ms  # a busy member looks late
-        if self._is_paced:
-            if not self._taken_count:
-                return 1  # the round begins with it
-            due = (now_ms - self._round_began_ms) * self._slice_count() // _ROUND_MS + 1
-            return min(max(due - self._taken_count, 1), _AT_ONE_LOOK_MAX)
-        count = max(self._slice_count(), self._taken_count)
-        needed = -(-count * max(since_ms, SLICE_EVERY_MS) // _FIRST_ROUND_MS_MAX)
-        return min(max(needed, 1), _AT_ONE_LOOK_MAX)
-
-    @property
-    def _is_paced(self) -> bool:
-        """Whether the slices of this round are spread over it.
-
-        The first round of a term, and what a state has grown by since the last one, is as quick as
-        can be."""
-        return self._expected_count > _SMALL and self._taken_count < self._expected_count
-
-    def _next_ms(self) -> int | None:
-        """Return when the slice after the one that begins now is due, None: as soon as may be."""
-        if not self._is_paced:
-            return None
-        following = self._taken_count + self._left_count + 1
-        return self._round_began_ms + following * _ROUND_MS // self._slice_count()
-
     def _begin(self, term: int) -> None:
         self._term = term
         self._cursor = Cursor()
         self._is_taking = False
         self._missed_count = 0
-        self._looked_ms = self._clock.monotonic_ms()
-        self._round_began_ms, self._round_began_at = self._looked_ms - ROUND_MS_MIN, 0
+        self._due_ms = now_ms = self._clock.monotonic_ms()
+        self._round_began_ms, self._round_began_at = now_ms - ROUND_MS_MIN, 0
+        self._round_ended_ms = 0
         self._taken_count = self._expected_count = 0
         self._again.clear()
         self._doubts.clear()
@@ -287,6 +281,9 @@ class Divergence:
             self._expected_count, self._taken_count = self._taken_count, 0
             self._cursor = Cursor()
             self._metrics.state_rounds.inc()
+            former_ms, self._round_ended_ms = self._round_ended_ms, self._clock.monotonic_ms()
+            if former_ms:
+                self._metrics.state_round_seconds.set((self._round_ended_ms - former_ms) / 1000)
         else:
             self._cursor = own.following
 

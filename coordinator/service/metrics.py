@@ -138,6 +138,10 @@ class Metrics:
         self.state_rounds = self._counter(
             "state_rounds", "Times this leader has gone through the whole state, comparing it."
         )
+        self.state_round_seconds = self._gauge(
+            "state_round_seconds",
+            "Between the ends of this leader's last two rounds: so long may a difference last.",
+        )
         self.has_diverged = self._gauge(
             "has_diverged", "1 when this member stopped answering because states differ."
         )

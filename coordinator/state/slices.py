@@ -12,8 +12,10 @@ together cover the whole state, but not at one moment.
 3. A cursor is a place in an order that all members share; its item may have been deleted. Tables
    ordered by use are read from the latest item on: an item used meanwhile moves to the part that
    was read already, and no other item moves past the cursor.
-4. What exists only in one process (generations of captures, undo lists) is left out.
-5. Znodes and grants are encoded as the objects they are, not as rows made of them, which would
+4. Each slice has the counters, too: an entry that came to something else on one member, such as
+   another zxid or size, is seen in the next slice, whatever part that reads.
+5. What exists only in one process (generations of captures, undo lists) is left out.
+6. Znodes and grants are encoded as the objects they are, not as rows made of them, which would
    cost three times as much. So equal ones are made in one way only, by an entry as by a snapshot.
    Remembered outcomes are bytes already (``remembered``).
 """
@@ -114,6 +116,9 @@ def slice_at(
     pieces: list[bytes] = []
     described: list[str] = []
     following: Cursor | None = cursor
+    if cursor.part:
+        pieces.append(digest_of(_counters(whole)))
+        described.append(_PARTS[0][0])
     while following is not None and not room.is_spent:
         part = following.part
         name, read = _PARTS[part]
@@ -155,21 +160,27 @@ def _described(name: str, first: Any, last: Any) -> str:
 
 
 def _read_counters(whole: Whole, _cursor: Cursor, room: SliceRoom) -> Cursor | None:
-    limits, requests, locks = whole.limits, whole.requests, whole.locks
-    sessions, released = whole.sessions, whole.released
+    limits, requests, sessions = whole.limits, whole.requests, whole.sessions
     room.take(
         (
-            whole.zxid, whole.applied_index, whole.tree.counts(), len(sessions),
-            sessions.counts(),
-            requests.counts(), len(released), locks.counts(), locks.history.counts(),
-            limits.version, limits.changed_by, limits.changed_ms, limits.rules,
+            _counters(whole), limits.version, limits.changed_by, limits.changed_ms, limits.rules,
             limits.limits.items(), sessions.limits.items(), requests.limits.items(),
-            released.count_max, tuple(sessions.leaving.items()), tuple(sessions.revoked.items()),
-            whole.access.counts(),
+            whole.released.count_max, tuple(sessions.leaving.items()),
+            tuple(sessions.revoked.items()),
         ),
         0, _ROW_ITEMS,
     )  # fmt: skip
     return None
+
+
+def _counters(whole: Whole) -> tuple[Any, ...]:
+    """Return what is counted: a few microseconds, at any size."""
+    sessions, locks = whole.sessions, whole.locks
+    return (
+        whole.zxid, whole.applied_index, whole.tree.counts(), len(sessions), sessions.counts(),
+        whole.requests.counts(), len(whole.released), locks.counts(), locks.history.counts(),
+        whole.access.counts(),
+    )  # fmt: skip
 
 
 # --- the tree, with what is kept beside its znodes

@@ -198,8 +198,8 @@ class Tree:
 
     def marks_of(self, run: list[str], znodes: list[ZnodeRecord]) -> list[int]:
         """Return the ``index_marks`` of each znode."""
-        owners = [znode.ephemeral_owner for znode in znodes]
-        if owners.count(None) == len(owners) and not self._idle.has_any(run):
+        tenures = [znode.tenure for znode in znodes]
+        if tenures.count(None) == len(tenures) and not self._idle.has_any(run):
             return [0] * len(run)
         return [self.index_marks(path, znode) for path, znode in zip(run, znodes, strict=True)]
 
