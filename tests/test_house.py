@@ -264,7 +264,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.state.locks.records",
         "coordinator.state.outcomes",
         "coordinator.state.packing",
-        "coordinator.state.slice_records",
+        "coordinator.state.remembered",
         "coordinator.state.slice_room",
         "coordinator.state.slices",
         "coordinator.state.znode",

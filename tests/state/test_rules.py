@@ -33,7 +33,6 @@ DECIDES_NOTHING = {
     "large_map": "in which dicts a table is kept, also while it is written; nothing can see it",
     "recency_map": "as large_map",
     "slices": "how states are compared; the format has a number of its own",
-    "slice_records": "as slices",
     "slice_room": "as slices",
     "tree_walk": "as slices",
     "locks.grant_history._ENDED_ZXID": "an accessor",
