@@ -30,17 +30,25 @@ from coordinator.state.outcomes import (
 from coordinator.state.remembered import SIZE_BYTES, check_kept, kept_of, recalled
 from tests.state.strategies import SMALL_LIMITS, histories
 
-STAT = Stat(1, 2, 3, 4_000, 5_000, 6, 7, 8, "s1", 9, 10, "ttl", 11)
+STAT = Stat(
+    czxid=1, mzxid=2, pzxid=3, ctime_ms=4_000, mtime_ms=5_000, version=6, cversion=7, aversion=8,
+    ephemeral_owner="s1", data_length=9, num_children=10, mode="ttl", ttl_ms=11,
+)  # fmt: skip
 PARTS: dict[type, Any] = {
     Created: Created("/a", STAT),
     DataSet: DataSet("/a", STAT),
     MultiDone: MultiDone(
-        (Created("/a", STAT), DataSet("/a", STAT), Deleted("/a", 2), ReadDone("/a", b"\xff", None))
+        (
+            Created("/a", STAT), DataSet("/a", STAT), Deleted("/a", 2),
+            ReadDone("/a", data=b"\xff", stat=None),
+        )
     ),
-    GuardedDone: GuardedDone(True, (ReadDone("/a", b"x", STAT),)),
+    GuardedDone: GuardedDone(True, (ReadDone("/a", data=b"x", stat=STAT),)),
     Entered: Entered((Created("/locks/a/lock-1", STAT),), is_granted=True, position=0),
-    LimitsSet: LimitsSet(1, (("znodes_max", 1, 2),)),
-    Revoked: Revoked("/locks/a/lock-1", 5, ("/locks/a/lock-1", "/locks/b/lock-1"), True),
+    LimitsSet: LimitsSet(1, changes=(("znodes_max", 1, 2),)),
+    Revoked: Revoked(
+        "/locks/a/lock-1", czxid=5, paths=("/locks/a/lock-1", "/locks/b/lock-1"), was_holder=True
+    ),
 }
 
 
@@ -56,7 +64,7 @@ def one_of(kind: type[Struct]) -> Any:
 @pytest.mark.parametrize("kind", get_args(Result), ids=lambda kind: kind.__name__)
 def test_a_result_of_each_kind_is_recalled(kind: type[Struct]) -> None:
     """With its class and all of its values."""
-    outcome = Outcome(7, one_of(kind), None, (), True)
+    outcome = Outcome(7, result=one_of(kind), is_repeat=True)
 
     kept = kept_of(outcome)
 
@@ -72,7 +80,8 @@ def test_a_result_of_each_kind_is_recalled(kind: type[Struct]) -> None:
 )  # fmt: skip
 def test_a_refusal_is_recalled_with_its_facts(facts: dict[str, Any]) -> None:
     """Rows are rows again, so an answer that is given twice is the same twice."""
-    outcome = Outcome(7, None, Refusal("NoNode", "no such znode", facts), (), True)
+    refusal = Refusal("NoNode", message="no such znode", fields=facts)
+    outcome = Outcome(7, refusal=refusal, is_repeat=True)
 
     assert recalled(kept_of(outcome)) == outcome
 
