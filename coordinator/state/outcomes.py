@@ -194,6 +194,28 @@ Result = (
 )
 
 
+class ManyKept(Struct, frozen=True, gc=False, tag_field="op", tag="multi"):
+    """What is kept of a ``MultiDone``. A path alone was created with the Stat before it."""
+
+    results: tuple[str | ZnodeResult, ...]
+
+
+class BranchKept(Struct, frozen=True, gc=False, tag_field="op", tag="guarded"):
+    """What is kept of a ``GuardedDone``, in the same way."""
+
+    is_then: bool
+    results: tuple[str | ZnodeResult, ...]
+
+
+Kept = (
+    Created | DataSet | Deleted | Checked | ManyKept | BranchKept | SessionOpened | SessionEnded
+    | SessionFinished | Released | Abandoned | Reaped | Entered | Downgraded | Resized | Noted
+    | HoldExtended | Revoked | HoldEnded | Reopened | GrantsFinished | LimitsSet
+    | CredentialRenewed | AccessChanged
+)  # fmt: skip
+"""As ``Result``, but for what holds many results."""
+
+
 class Refusal(Struct, frozen=True):
     """A refusal as values: the error's code, its message and its facts."""
 
@@ -233,5 +255,5 @@ class Remembered(Struct, frozen=True, gc=False, array_like=True):
     """What is kept of an outcome for a repeated request; see ``remembered``."""
 
     zxid: int
-    result: Result | None
+    result: Kept | None
     refusal: Refusal | None

@@ -15,13 +15,18 @@ from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
 from coordinator.state.outcomes import (
+    BranchKept,
+    Created,
     Entered,
     GuardedDone,
+    ManyKept,
     MultiDone,
     Outcome,
     ReadDone,
     Refusal,
     Remembered,
+    Stat,
+    ZnodeResult,
 )
 
 SIZE_BYTES: Final = 4
@@ -33,19 +38,63 @@ _decoded: Final = Decoder(Remembered).decode
 
 def kept_of(outcome: Outcome) -> bytes:
     """Return the bytes that are kept of an outcome: all but its events and grants."""
-    result = outcome.result
-    size = _SIZES.get(type(result))
-    counted = _PLAIN if size is None else _size_bytes(_OUTCOME_BYTES + size(result))
-    return counted + _encoded((outcome.zxid, result, outcome.refusal))
+    result: Any = outcome.result
+    kind = type(result)
+    size = _SIZES.get(kind)
+    if size is None:
+        return _PLAIN + _encoded((outcome.zxid, result, outcome.refusal))
+    counted = _size_bytes(_OUTCOME_BYTES + size(result))
+    if kind is MultiDone:
+        result = ManyKept(_shortened(result.results))
+    elif kind is GuardedDone:
+        result = BranchKept(result.is_then, _shortened(result.results))
+    return counted + _encoded((outcome.zxid, result, None))
 
 
 def recalled(kept: bytes) -> Outcome:
     """Return the outcome again, as one that is repeated."""
     found = _decoded(memoryview(kept)[SIZE_BYTES:])
-    refusal = found.refusal
+    result: Any = found.result
+    kind, refusal = type(result), found.refusal
+    if kind is ManyKept:
+        result = MultiDone(_whole(result.results))
+    elif kind is BranchKept:
+        result = GuardedDone(result.is_then, _whole(result.results))
     if refusal is not None:
         refusal = Refusal(refusal.code, refusal.message, _facts(refusal.fields))
-    return Outcome(found.zxid, found.result, refusal, (), True)
+    return Outcome(found.zxid, result, refusal, (), True)
+
+
+def _shortened(results: tuple[ZnodeResult, ...]) -> tuple[str | ZnodeResult, ...]:
+    """Leave out the Stat of what was created with the same one as the result before it: a request
+    may create a thousand."""
+    found: list[str | ZnodeResult] = []
+    stat: Stat | None = None
+    for each in results:
+        if type(each) is not Created:
+            stat = None
+        elif each.stat == stat:
+            found.append(each.path)
+            continue
+        else:
+            stat = each.stat
+        found.append(each)
+    return tuple(found)
+
+
+def _whole(results: tuple[str | ZnodeResult, ...]) -> tuple[ZnodeResult, ...]:
+    """Return what ``_shortened`` was given; raises ValueError for what it does not return."""
+    found: list[ZnodeResult] = []
+    stat: Stat | None = None
+    for each in results:
+        if isinstance(each, str):
+            if stat is None:
+                raise ValueError("expected a Stat before a path")
+            found.append(Created(each, stat))
+            continue
+        stat = each.stat if type(each) is Created else None
+        found.append(each)
+    return tuple(found)
 
 
 def remembered_bytes_of(kept: bytes) -> int:

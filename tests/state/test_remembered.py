@@ -34,12 +34,14 @@ STAT = Stat(
     czxid=1, mzxid=2, pzxid=3, ctime_ms=4_000, mtime_ms=5_000, version=6, cversion=7, aversion=8,
     ephemeral_owner="s1", data_length=9, num_children=10, mode="ttl", ttl_ms=11,
 )  # fmt: skip
+OTHER = STAT._replace(version=5)
 PARTS: dict[type, Any] = {
     Created: Created("/a", STAT),
     DataSet: DataSet("/a", STAT),
     MultiDone: MultiDone(
         (
-            Created("/a", STAT), DataSet("/a", STAT), Deleted("/a", 2),
+            Created("/a", STAT), Created("/b", STAT), DataSet("/a", STAT), Created("/c", STAT),
+            Created("/d", STAT), Created("/e", OTHER), Created("/f", STAT), Deleted("/a", 2),
             ReadDone("/a", data=b"\xff", stat=None),
         )
     ),
@@ -108,6 +110,7 @@ BODY = msgpack.unpackb(KEPT[SIZE_BYTES:])
         KEPT[:SIZE_BYTES] + msgpack.packb([7, None, None]),
         KEPT[:SIZE_BYTES] + msgpack.packb([7, BODY[1], ["NoNode", "no", {}]]),
         KEPT[:SIZE_BYTES] + msgpack.packb([7, {"op": "no such"}, None]),
+        KEPT[:SIZE_BYTES] + msgpack.packb([7, {"op": "multi", "results": ["/a"]}, None]),
         KEPT[:SIZE_BYTES] + msgpack.packb(["7", BODY[1], None]),
         KEPT[:SIZE_BYTES] + msgpack.packb([7, {**BODY[1], "more": 1}, None]),
         KEPT[:SIZE_BYTES] + msgpack.packb([7, None, {"code": "", "message": "", "fields": 5}]),
@@ -118,3 +121,12 @@ def test_bytes_that_are_no_outcome_are_refused(kept: bytes) -> None:
     check_kept(KEPT)
     with pytest.raises(ValueError, match="expected"):
         check_kept(kept)
+
+
+def test_many_that_were_created_together_take_little_more_than_their_paths() -> None:
+    """A client may create a thousand in each of its last 128 requests."""
+    paths = [f"/jobs/{number:020}" for number in range(1_000)]
+
+    kept = kept_of(Outcome(7, MultiDone(tuple([Created(path, STAT) for path in paths]))))
+
+    assert len(kept) < 30 * len(paths)
