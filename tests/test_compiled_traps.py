@@ -128,3 +128,92 @@ wrong = data[send(data) :]
 wrong = data[: (end := 3)]
 """
     assert calls_in_slices(ast.parse(source)) == [3, 4]
+
+
+def read_as_they_are_not(tree: ast.Module) -> list[str]:
+    """Return the records of a module of which it makes a decoder."""
+    records = {
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and "Struct" in map(ast.unparse, node.bases)
+    }
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] == "Decoder"
+        and records & {ast.unparse(each) for each in node.args}
+    ]
+
+
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_compiled_module_decodes_into_a_record_of_its_own(path: Path) -> None:
+    """mypyc keeps ``type`` of an annotation that is no plain class: a member refused each answer of
+    the leader to heartbeats, since it had ``dict`` where it wanted ``type``."""
+    assert read_as_they_are_not(ast.parse(path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_decoder_of_a_record_is_found() -> None:
+    source = """
+class Answer(Struct):
+    names: dict[str, int] | None = None
+
+reader, other = Decoder(Answer), msgspec.json.Decoder(list[int])
+"""
+    assert read_as_they_are_not(ast.parse(source)) == ["Decoder(Answer)"]
+
+
+def referred_to_weakly(tree: ast.AST) -> list[int]:
+    """Return the lines where an object refers to itself weakly."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] in ("finalize", "ref", "WeakMethod")
+        and any(ast.unparse(each).partition(".")[0] == "self" for each in node.args[:1])
+    ]
+
+
+@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_compiled_object_refers_to_itself_weakly(path: Path) -> None:
+    """It cannot be done: a member stopped when its thread for slow disks was to begin."""
+    assert referred_to_weakly(ast.parse(path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_weak_reference_to_oneself_is_found() -> None:
+    source = "end = weakref.finalize(self, desk.end)\nfine = finalize(desk, desk.end)\n"
+    assert referred_to_weakly(ast.parse(source)) == [1]
+
+
+def test_nothing_interpreted_inherits_from_a_compiled_class() -> None:
+    """It could not be made: members stopped at their start, when elections, which inherit from the
+    queues of locks, were left interpreted."""
+    compiled = {path: ast.parse(path.read_text(encoding="utf-8")) for path in compiled_sources()}
+    plain = ("NamedTuple", "Protocol", "Enum", "Struct", "Error", "Exception")
+    native = {
+        (".".join(path.relative_to(ROOT).with_suffix("").parts), node.name)
+        for path, tree in compiled.items()
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and not any(ast.unparse(each).partition("[")[0].endswith(plain) for each in node.bases)
+    }
+    assert native
+    found = []
+    for path in (ROOT / "coordinator").rglob("*.py"):
+        if path in compiled:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        imported = {
+            (node.module, each.name): each.asname or each.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for each in node.names
+        }
+        names = {name for at, name in imported.items() if at in native}
+        found += [
+            f"{path.relative_to(ROOT)}: {node.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ClassDef)
+            and names & {ast.unparse(each).partition("[")[0] for each in node.bases}
+        ]
+    assert found == []
