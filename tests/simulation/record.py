@@ -378,6 +378,17 @@ class Record:
             parts += 1
         return parts
 
+    def last_part_in(self, index: int, zxid: int) -> int:
+        """Return the last part of the entry at ``index`` that a state with ``zxid`` has in it.
+
+        Of the last entry that a cluster keeps when it begins again, a member of the former life has
+        not what was held with it.
+        """
+        part = -1
+        while (known := self._places.get((index, part + 1))) and known.outcome.zxid <= zxid:
+            part += 1
+        return part
+
     def note_leader(self, member_id: str, term: int) -> None:
         self.tally.elections += 1
         known = self._leaders.setdefault(term, member_id)
@@ -435,9 +446,8 @@ class ObservedReplica:
 
     def _note_restored(self) -> None:
         machine = self._replica.machine
-        # Whether the snapshot's last entry had several parts is not known here; all are in it.
-        parts = self._record.parts_at(machine.applied_index)
-        self._place = (machine.applied_index, parts - 1)
+        index = machine.applied_index
+        self._place = (index, self._record.last_part_in(index, machine.zxid))
         self._record.tally.snapshots_installed += 1
         self._record.trace.add(self._who, f"restored at {self._place}")
         self._record.restored_zxids.add(machine.zxid)
