@@ -29,19 +29,23 @@ class SnapshotDue:
         self._bytes_max = raft.snapshot_every_bytes
         self._head_start_bytes = int(head_start * raft.snapshot_every_bytes)
         self._bytes_since = self._head_start_bytes
+        self._bytes_before = 0
+        self._entries_since = 0
         self._size_bytes = 0
 
     def note_applied(self, entry_bytes: int) -> None:
         """Count an entry."""
         self._bytes_since += entry_bytes
+        self._entries_since += 1
 
     def note_begun(self) -> None:
         """A snapshot is being made: what is applied from now on counts for the next one."""
-        self._bytes_since = 0
+        self._bytes_before = self._bytes_since
+        self._bytes_since = self._entries_since = 0
 
     def note_given_up(self) -> None:
-        """It was not made, and stays due."""
-        self._bytes_since = self._bytes_max
+        """It was not made, and stays due: what counted for it counts for the next one, too."""
+        self._bytes_since += self._bytes_before
 
     def note_made(self, size_bytes: int) -> None:
         """It was made, of this size."""
@@ -51,6 +55,12 @@ class SnapshotDue:
         """The state is that of a snapshot of this size."""
         self._size_bytes = size_bytes
         self._bytes_since = self._head_start_bytes
+        self._entries_since = 0
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the next one is due before the one that is being made is there."""
+        return self.is_due(self._entries_since)
 
     def is_due(self, entries: int) -> bool:
         """Whether the next one is, ``entries`` after the last one."""

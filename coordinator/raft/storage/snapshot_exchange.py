@@ -199,7 +199,7 @@ class SnapshotExchange:
                 dirty_bytes = 0
                 for number, piece in enumerate(pieces):
                     if number:
-                        await asyncio.sleep(0 if self.due.is_due(0) else PIECE_EVERY_MS / 1000)
+                        await asyncio.sleep(0 if self.due.is_late else PIECE_EVERY_MS / 1000)
                     writer.write(piece)
                     dirty_bytes += len(piece)
                     if dirty_bytes >= DIRTY_BYTES_MAX:
@@ -235,14 +235,17 @@ class SnapshotExchange:
 
     async def _in_thread(self, call: Callable[[], Result]) -> Result:
         """Return what it returns; if this is cancelled, the call ends before."""
+        calling = asyncio.ensure_future(self._run_blocking(call))
         cancelled: asyncio.CancelledError | None = None
         try:
-            calling = asyncio.ensure_future(self._run_blocking(call))
-            try:
-                return await asyncio.shield(calling)
-            except asyncio.CancelledError as error:
-                cancelled = error
-            await asyncio.wait((calling,))  # the file must not be closed under the thread
+            while not calling.done():  # the file must not be closed under the thread
+                try:
+                    await asyncio.wait((calling,))
+                except asyncio.CancelledError as error:
+                    cancelled = error
+            if cancelled is None:
+                return calling.result()
+            calling.exception()  # nobody asks for it any more
             raise cancelled
         finally:
             cancelled = None  # its frames hold it: no cycle is left for the collector

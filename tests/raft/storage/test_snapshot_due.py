@@ -34,12 +34,29 @@ def test_by_entries_or_bytes_and_for_a_large_state_by_a_part_of_it(
     assert due.is_due(entries) is is_due
 
 
-def test_one_that_found_no_room_stays_due() -> None:
+@pytest.mark.parametrize("size", [0, 400_000])
+def test_one_that_found_no_room_stays_due(size: int) -> None:
     due = SnapshotDue(RAFT)
+    due.note_made(size)
+    due.note_applied(100_000)
+    assert due.is_due(1)
     due.note_begun()
     assert not due.is_due(1)
+    due.note_applied(1)
     due.note_given_up()
     assert due.is_due(1)
+
+
+def test_it_is_late_by_small_entries_as_by_bytes() -> None:
+    due = SnapshotDue(RAFT)
+    due.note_applied(100_000)
+    due.note_made(400_000)
+    due.note_begun()
+    for _ in range(390):
+        due.note_applied(60)
+    assert not due.is_late
+    due.note_applied(60)
+    assert due.is_late
 
 
 @pytest.mark.parametrize(("head_start", "left"), [(0.0, 30_000), (1 / 3, 20_000), (2 / 3, 10_000)])

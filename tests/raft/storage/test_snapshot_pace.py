@@ -112,6 +112,8 @@ async def test_one_given_up_while_the_disk_works_is_dropped_when_it_is_done() ->
     await asyncio.to_thread(started.wait, 10)
     stopping = asyncio.ensure_future(exchange.stop())
     await asyncio.sleep(0.05)
+    exchange._making.cancel()  # once more
+    await asyncio.sleep(0.05)
     assert store.written_out == []
     may_end.set()
     await stopping
