@@ -287,9 +287,13 @@ class FrameReader(Generic[FrameT]):
                 end = at + _LENGTH_BYTES + length
                 if end > available:
                     break
-                # A copy of little is cheaper than a view of it.
-                source = buffer if length <= _COPIED_BYTES_MAX else memoryview(buffer)
-                frames.append(decode(source[at + _LENGTH_BYTES : end]))
+                # A copy of little is cheaper than a view. No name keeps the view: what a mistake
+                # is raised with would keep it, too, and the buffer could not grow any more.
+                begin = at + _LENGTH_BYTES
+                is_little = length <= _COPIED_BYTES_MAX
+                frames.append(
+                    decode(buffer[begin:end] if is_little else memoryview(buffer)[begin:end])
+                )
                 at = end
         except BadArgumentsError as error:
             self._mistake = mistake = error

@@ -160,6 +160,18 @@ def test_what_was_whole_before_a_mistake_is_read() -> None:
         reading.take()
 
 
+def test_bytes_that_come_behind_a_long_mistake_are_taken() -> None:
+    """Nothing of it holds the buffer, though the mistake is kept to be raised again."""
+    reading = frames.from_client(1 << 20)
+    bad = (20_000).to_bytes(4, "big") + bytes.fromhex("92 63") + bytes(19_998)
+    for part in (bad[:9_000], bad[9_000:15_000], bad[15_000:]):
+        reading.feed(part)
+    for _ in range(2):
+        with pytest.raises(BadArgumentsError):
+            reading.take()
+        reading.feed(b"more")
+
+
 def test_a_long_frame_in_many_pieces() -> None:
     """A frame near its limit arrives in pieces, beside short ones; one byte more is refused."""
     body = bytes(range(256)) * 1000
