@@ -1,7 +1,7 @@
 """One time limit of many callers: those who begin within ``GRAIN_S`` share a timer.
 
 ``asyncio.timeout`` sets a timer for each, which is a quarter of what a read costs. Nobody is cut
-off early, and nobody later than ``GRAIN_S`` after the time.
+off early, and nobody later than ``GRAIN_S`` after the time, except that many are cut off in turns.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 from typing import Any
+
+from coordinator.waiting import in_turns
 
 GRAIN_S = 0.02
 
@@ -25,9 +27,8 @@ class _Batch:
         self.timer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
-        """Cut off who is still there, in their order."""
-        for each in list(self.limited):
-            each.cut()
+        """Cut off who is still there, in their order, so many in a pass that others can work."""
+        in_turns(list(self.limited), Limited.cut)
 
 
 class TimeLimit:

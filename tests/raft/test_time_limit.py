@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.raft.time_limit import GRAIN_S, Limited, TimeLimit
+from coordinator.waiting import AT_ONCE
 from tests.raft.simulated_loop import run
 
 LIMIT_S = 1.0
@@ -39,6 +40,31 @@ def test_each_is_cut_off_when_its_time_is_over_and_hardly_later() -> None:
                 assert at == pytest.approx(began + LIMIT_S / 2, abs=0.002)
             else:
                 assert began + LIMIT_S - 0.002 <= -at <= began + LIMIT_S + GRAIN_S + 0.002
+
+    run(main())
+
+
+def test_many_are_cut_off_in_turns() -> None:
+    """Two thousand reads without a quorum end at once: heartbeats do not wait for all of them."""
+
+    async def main() -> None:
+        limit, loop = TimeLimit(LIMIT_S), asyncio.get_running_loop()
+        ended = [0]
+
+        async def one() -> None:
+            with pytest.raises(TimeoutError), limit():
+                await asyncio.sleep(9)
+            ended[-1] += 1
+
+        def begin_pass() -> None:
+            ended.append(0)
+            if sum(ended) < 2_000:
+                loop.call_soon(begin_pass)
+
+        limited = [loop.create_task(one()) for _ in range(2_000)]
+        loop.call_at(loop.time() + GRAIN_S + LIMIT_S, begin_pass)
+        await asyncio.gather(*limited)
+        assert max(ended) <= AT_ONCE, "others have their turn between so many"
 
     run(main())
 
