@@ -166,6 +166,8 @@ class Divergence:
         """When the last whole round ended; 0: none has, in this term."""
         self._taken_count = self._expected_count = 0
         """Slices of this round by now, and of the whole of the last one; 0: not known yet."""
+        self._estimated_count = 0
+        """How many slices the state said it has when the last round ended."""
         self._doubts: dict[Cursor, int] = {}
         """Since when the comparison of a slice has been undecided."""
         self.need_look_by: NeedBy = never_mind
@@ -223,9 +225,10 @@ class Divergence:
         return max(_ROUND_MS // self._slice_count(), SLICE_EVERY_MS)
 
     def _slice_count(self) -> int:
-        """Return how many slices a round has: as many as the last one, or what can be said now of a
-        state that has grown since then."""
-        return max(self._expected_count, self._replica.machine.slice_count)
+        """Return how many slices a round has: as many as the last one, and what the state has grown
+        by since then, about."""
+        grown_by = self._replica.machine.slice_count - self._estimated_count
+        return self._expected_count + max(grown_by, 0)
 
     def _begin(self, term: int) -> None:
         self._term = term
@@ -235,7 +238,7 @@ class Divergence:
         self._due_ms = now_ms = self._clock.monotonic_ms()
         self._round_began_ms, self._round_began_at = now_ms - ROUND_MS_MIN, 0
         self._round_ended_ms = 0
-        self._taken_count = self._expected_count = 0
+        self._taken_count = self._expected_count = self._estimated_count = 0
         self._again.clear()
         self._doubts.clear()
         self._unanswered.clear()
@@ -279,6 +282,7 @@ class Divergence:
         self._taken_count += 1
         if own.following is None:
             self._expected_count, self._taken_count = self._taken_count, 0
+            self._estimated_count = self._replica.machine.slice_count
             self._cursor = Cursor()
             self._metrics.state_rounds.inc()
             former_ms, self._round_ended_ms = self._round_ended_ms, self._clock.monotonic_ms()

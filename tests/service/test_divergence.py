@@ -20,7 +20,15 @@ from coordinator.service.divergence import (
     judge,
 )
 from coordinator.service.reads import LINEARIZABLE, STALE
-from coordinator.state.commands import Create, CreateMode, Enter, Kind, RequestId, SetData
+from coordinator.state.commands import (
+    Create,
+    CreateMode,
+    Enter,
+    Kind,
+    Multi,
+    RequestId,
+    SetData,
+)
 from coordinator.state.machine import StateMachine
 from coordinator.state.packing import pack
 from coordinator.state.remembered import kept_of, recalled
@@ -261,6 +269,23 @@ async def test_a_very_large_state_costs_no_more_in_a_second() -> None:
         assert count == 3, "240 slices each"
         round_s = counted(world.leader, "state_round_seconds")
         assert 0.9 * round_s <= 240 * SLICE_EVERY_MS / 1_000 <= 1.1 * round_s
+
+
+async def test_a_round_of_small_znodes_takes_its_seven_seconds() -> None:
+    """The state says beforehand that it has more slices than it turns out to have."""
+    async with cluster(3) as world:
+        for folder in range(16):
+            paths = [f"/f{folder}", *[f"/f{folder}/{number}" for number in range(999)]]
+            await world.leader.proposer.submit(
+                Multi(tuple([Create(path, bytes(100)) for path in paths])),
+                request=None,
+                deadline_ms=world.deadline(),
+            )
+
+        await world.advance(25_000)
+
+        assert machine_of(world, "1").slice_count > 9
+        assert 6.5 <= counted(world.leader, "state_round_seconds") <= 7.5
 
 
 async def test_a_busy_member_makes_up_for_a_little_and_not_for_more() -> None:
