@@ -12,8 +12,8 @@ again and again, also while nothing is written.
    changed that, it is unknown which member is right: every member that is asked stops answering.
 4. A leader asks a member that does not answer for at most ``UNANSWERED_MAX`` slices.
 5. A cluster of one compares nothing.
-6. What it costs is bounded, whatever the size of the state: one slice in ``SLICE_EVERY_MS``. So a
-   round of a large state takes this for each of its slices.
+6. What it costs is bounded, whatever the size of the state: one slice in ``SLICE_EVERY_MS``, and
+   what a stop of half a second has left. So a round of a large state takes this for each slice.
 """
 
 from __future__ import annotations
@@ -173,6 +173,7 @@ class Divergence:
         self.need_look_by: NeedBy = never_mind
         context.engine.on_request(DIGEST_KIND, self._on_digest_request, is_alone=True)
         context.engine.on_request(VERDICT_KIND, self._on_verdict_request)
+        context.engine.on_role_change(lambda _role, _term: self._note_round(0))
 
     # --- the leader
 
@@ -210,7 +211,8 @@ class Divergence:
         if not others:
             return None
         self._is_taking = True
-        self._due_ms += self._interval_ms()
+        # One that is asked again is beside the pace of the round: members answer for ten seconds.
+        self._due_ms += SLICE_EVERY_MS if is_again else self._interval_ms()
         comparing = self._compare(term, cursor, others, is_again=is_again)
         self._tasks.spawn(comparing, "compare states")
         return self._due_ms
@@ -237,7 +239,7 @@ class Divergence:
         self._missed_count = 0
         self._due_ms = now_ms = self._clock.monotonic_ms()
         self._round_began_ms, self._round_began_at = now_ms - ROUND_MS_MIN, 0
-        self._round_ended_ms = 0
+        self._note_round(0)
         self._taken_count = self._expected_count = self._estimated_count = 0
         self._again.clear()
         self._doubts.clear()
@@ -285,11 +287,16 @@ class Divergence:
             self._estimated_count = self._replica.machine.slice_count
             self._cursor = Cursor()
             self._metrics.state_rounds.inc()
-            former_ms, self._round_ended_ms = self._round_ended_ms, self._clock.monotonic_ms()
-            if former_ms:
-                self._metrics.state_round_seconds.set((self._round_ended_ms - former_ms) / 1000)
+            self._note_round(self._clock.monotonic_ms())
         else:
             self._cursor = own.following
+
+    def _note_round(self, ended_ms: int) -> None:
+        """Note the end of a round; 0: this member compares nothing, or begins again."""
+        former_ms, self._round_ended_ms = self._round_ended_ms, ended_ms
+        if former_ms:
+            took_ms = ended_ms - former_ms if ended_ms else 0
+            self._metrics.state_round_seconds.set(took_ms / 1000)
 
     def _compare_again(self, cursor: Cursor) -> None:
         self._again[cursor] = None

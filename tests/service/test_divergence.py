@@ -228,6 +228,31 @@ async def test_a_difference_in_a_large_state_is_found_as_soon_as_a_small_one() -
         assert stopped == ["2"]
 
 
+async def test_slices_that_are_asked_again_do_not_make_the_round_longer() -> None:
+    """Under load a member has often passed the index, up to three times for each slice."""
+    async with cluster(3) as world:
+        for number in range(6):
+            await world.leader.proposer.submit(
+                Create(f"/n{number}", bytes(BYTES_MAX)), request=None, deadline_ms=world.deadline()
+            )
+        busy, number = world.engines["2"], 0
+        answer = busy._handlers[DIGEST_KIND]
+
+        async def often_past_it(member_id: str, payload: bytes) -> bytes:
+            nonlocal number
+            number += 1
+            return await answer(member_id, payload) if number % 4 == 0 else b""
+
+        busy.on_request(DIGEST_KIND, often_past_it)
+        await world.advance(10_000)
+        rounds = counted(world.leader, "state_rounds_total")
+
+        await world.advance(30_000)
+
+        assert counted(world.leader, "state_slices_missed_total") > 30
+        assert counted(world.leader, "state_rounds_total") - rounds >= 3
+
+
 async def test_what_is_counted_wrongly_is_found_in_the_next_slice() -> None:
     """As after an entry that came to something else on one member; the round is far from over."""
     async with cluster(3) as world:
@@ -286,6 +311,10 @@ async def test_a_round_of_small_znodes_takes_its_seven_seconds() -> None:
 
         assert machine_of(world, "1").slice_count > 9
         assert 6.5 <= counted(world.leader, "state_round_seconds") <= 7.5
+        former = world.leader
+        world.elect("2")
+        await world.advance(1_000)
+        assert counted(former, "state_round_seconds") == 0
 
 
 async def test_a_busy_member_makes_up_for_a_little_and_not_for_more() -> None:
