@@ -211,8 +211,10 @@ class Divergence:
         if not others:
             return None
         self._is_taking = True
-        # One that is asked again is beside the pace of the round: members answer for ten seconds.
-        self._due_ms += SLICE_EVERY_MS if is_again else self._interval_ms()
+        interval_ms = self._interval_ms()
+        if not is_again or interval_ms == SLICE_EVERY_MS:
+            self._due_ms += interval_ms  # one that is asked again does not make a round longer,
+            # but that of a large state, which costs as much as it may already
         comparing = self._compare(term, cursor, others, is_again=is_again)
         self._tasks.spawn(comparing, "compare states")
         return self._due_ms

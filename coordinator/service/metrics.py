@@ -140,7 +140,8 @@ class Metrics:
         )
         self.state_round_seconds = self._gauge(
             "state_round_seconds",
-            "Between the ends of this leader's last two rounds: so long may a difference last.",
+            "Between the ends of this leader's last two rounds: so long may a difference last"
+            " while members answer.",
         )
         self.has_diverged = self._gauge(
             "has_diverged", "1 when this member stopped answering because states differ."

@@ -228,10 +228,13 @@ async def test_a_difference_in_a_large_state_is_found_as_soon_as_a_small_one() -
         assert stopped == ["2"]
 
 
-async def test_slices_that_are_asked_again_do_not_make_the_round_longer() -> None:
+@pytest.mark.parametrize(("count", "asked_times"), [(6, 4), (50, 2)])
+async def test_slices_that_are_asked_again_do_not_make_the_round_longer(
+    count: int, asked_times: int
+) -> None:
     """Under load a member has often passed the index, up to three times for each slice."""
     async with cluster(3) as world:
-        for number in range(6):
+        for number in range(count):
             await world.leader.proposer.submit(
                 Create(f"/n{number}", bytes(BYTES_MAX)), request=None, deadline_ms=world.deadline()
             )
@@ -241,7 +244,7 @@ async def test_slices_that_are_asked_again_do_not_make_the_round_longer() -> Non
         async def often_past_it(member_id: str, payload: bytes) -> bytes:
             nonlocal number
             number += 1
-            return await answer(member_id, payload) if number % 4 == 0 else b""
+            return await answer(member_id, payload) if number % asked_times == 0 else b""
 
         busy.on_request(DIGEST_KIND, often_past_it)
         await world.advance(10_000)
