@@ -9,7 +9,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	echo "$$candidate"; break; fi; done)
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
-.PHONY: help run test compiled-tests check all-tests lint house bench bench-peers bench-peers-tools compiled pure wheels simulate job-days ledger mutants mutate faults faults-tools \
+.PHONY: help run test compiled-tests check lint house bench bench-peers bench-peers-tools compiled pure wheels simulate job-days ledger mutants mutate faults faults-tools \
 	lock sbom pin-base guard-servers guard-object-store fuzz openapi-tools promtool clean
 .DEFAULT_GOAL := help
 
@@ -17,7 +17,6 @@ help:
 	@echo "make run     start three members on this machine, data kept in ./data; Ctrl-C stops them"
 	@echo "make test    ruff, mypy --strict and the fast test suite"
 	@echo "make check   what takes longer: a hundred worlds, stories, real clusters and servers"
-	@echo "make all-tests   both, in one run"
 	@echo "make lint    ruff and mypy --strict alone"
 	@echo "make house   figures of the source: sizes, imports, duplicates, the ways of a write and a lock"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"
@@ -51,13 +50,6 @@ PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope
 test: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory -j2 lint compiled-tests
 	@$(PYTEST) -m "not slow and not check"
-
-# Both in one run, as .ci/run does it: hundreds of tests mostly wait, and meanwhile worlds work, which
-# have no deadline and run at a low priority.
-all-tests: WORKERS = 4
-all-tests: $(VENV)/.installed-dev
-	@$(MAKE) --no-print-directory -j2 lint compiled-tests
-	@$(PYTEST) -m "not slow"
 
 # Where no test has run yet: one process compiles everything, while mypy works on another core, rather
 # than every worker for itself.
