@@ -194,26 +194,66 @@ Result = (
 )
 
 
+StatKept = tuple[
+    int, int, int, int, int, int, int, int, str | None, int, int, str, int | None
+]  # fmt: skip
+"""The fields of a ``Stat``, in order, without its bounds: those are of what clients send and read.
+A command may have any number in it, and what it came to must be recalled."""
+
+
+class CreatedKept(Struct, frozen=True, gc=False, tag_field="op", tag="create"):
+    """What is kept of a ``Created``; it and those below are written as what they are kept of."""
+
+    path: str
+    stat: StatKept
+
+
+class DataSetKept(Struct, frozen=True, gc=False, tag_field="op", tag="set"):
+    path: str
+    stat: StatKept
+
+
+class DeletedKept(Struct, frozen=True, gc=False, tag_field="op", tag="delete"):
+    path: str
+    deleted_count: int
+
+
+class ReadDoneKept(Struct, frozen=True, gc=False, tag_field="op", tag="read"):
+    path: str
+    data: bytes
+    stat: StatKept | None
+
+
+class EnteredKept(Struct, frozen=True, gc=False, tag_field="op", tag="enter"):
+    contenders: tuple[CreatedKept, ...]
+    is_granted: bool
+    position: int
+    is_entered: bool
+
+
+ZnodeKept = CreatedKept | DataSetKept | DeletedKept | Checked | ReadDoneKept
+
+
 class ManyKept(Struct, frozen=True, gc=False, tag_field="op", tag="multi"):
     """What is kept of a ``MultiDone``. A path alone was created with the Stat before it."""
 
-    results: tuple[str | ZnodeResult, ...]
+    results: tuple[str | ZnodeKept, ...]
 
 
 class BranchKept(Struct, frozen=True, gc=False, tag_field="op", tag="guarded"):
     """What is kept of a ``GuardedDone``, in the same way."""
 
     is_then: bool
-    results: tuple[str | ZnodeResult, ...]
+    results: tuple[str | ZnodeKept, ...]
 
 
 Kept = (
-    Created | DataSet | Deleted | Checked | ManyKept | BranchKept | SessionOpened | SessionEnded
-    | SessionFinished | Released | Abandoned | Reaped | Entered | Downgraded | Resized | Noted
-    | HoldExtended | Revoked | HoldEnded | Reopened | GrantsFinished | LimitsSet
+    CreatedKept | DataSetKept | DeletedKept | Checked | ManyKept | BranchKept | SessionOpened
+    | SessionEnded | SessionFinished | Released | Abandoned | Reaped | EnteredKept | Downgraded
+    | Resized | Noted | HoldExtended | Revoked | HoldEnded | Reopened | GrantsFinished | LimitsSet
     | CredentialRenewed | AccessChanged
 )  # fmt: skip
-"""As ``Result``, but for what holds many results."""
+"""As ``Result``, but for what has bounds or holds many results."""
 
 
 class Refusal(Struct, frozen=True):

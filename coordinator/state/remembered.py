@@ -1,9 +1,9 @@
 """A remembered outcome, kept as bytes: it is encoded once, when it comes about.
 
 So a hundred thousand of them take a third of the memory, a snapshot writes them as they are, and
-members compare them by hashing. The bytes are in every snapshot, so their format is that of the
-snapshot: what the outcome counts against ``remembered_bytes_max`` (``SIZE_BYTES``), and a
-``Remembered`` in msgpack. Equal outcomes have equal bytes.
+members compare them by hashing. The bytes are in every snapshot, so their
+format is that of the snapshot: what the outcome counts (``SIZE_BYTES``), and a ``Remembered`` in
+msgpack. Equal outcomes have equal bytes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,25 @@ from msgspec.msgpack import Decoder, Encoder
 
 from coordinator.state.outcomes import (
     BranchKept,
+    Checked,
     Created,
+    CreatedKept,
+    DataSet,
+    DataSetKept,
+    Deleted,
+    DeletedKept,
     Entered,
+    EnteredKept,
     GuardedDone,
     ManyKept,
     MultiDone,
     Outcome,
     ReadDone,
+    ReadDoneKept,
     Refusal,
     Remembered,
     Stat,
+    ZnodeKept,
     ZnodeResult,
 )
 
@@ -55,17 +64,16 @@ def recalled(kept: bytes) -> Outcome:
     """Return the outcome again, as one that is repeated."""
     found = _decoded(memoryview(kept)[SIZE_BYTES:])
     result: Any = found.result
-    kind, refusal = type(result), found.refusal
-    if kind is ManyKept:
-        result = MultiDone(_whole(result.results))
-    elif kind is BranchKept:
-        result = GuardedDone(result.is_then, _whole(result.results))
+    refusal = found.refusal
+    whole = _WHOLE.get(type(result))
+    if whole is not None:
+        result = whole(result)
     if refusal is not None:
         refusal = Refusal(refusal.code, refusal.message, _facts(refusal.fields))
     return Outcome(found.zxid, result, refusal, (), True)
 
 
-def _shortened(results: tuple[ZnodeResult, ...]) -> tuple[str | ZnodeResult, ...]:
+def _shortened(results: tuple[ZnodeResult, ...]) -> tuple[Any, ...]:
     """Leave out the Stat of what was created with the same one as the result before it: a request
     may create a thousand."""
     found: list[str | ZnodeResult] = []
@@ -82,7 +90,7 @@ def _shortened(results: tuple[ZnodeResult, ...]) -> tuple[str | ZnodeResult, ...
     return tuple(found)
 
 
-def _whole(results: tuple[str | ZnodeResult, ...]) -> tuple[ZnodeResult, ...]:
+def _lengthened(results: tuple[str | ZnodeKept, ...]) -> tuple[ZnodeResult, ...]:
     """Return what ``_shortened`` was given; raises ValueError for what it does not return."""
     found: list[ZnodeResult] = []
     stat: Stat | None = None
@@ -91,10 +99,36 @@ def _whole(results: tuple[str | ZnodeResult, ...]) -> tuple[ZnodeResult, ...]:
             if stat is None:
                 raise ValueError("expected a Stat before a path")
             found.append(Created(each, stat))
-            continue
-        stat = each.stat if type(each) is Created else None
-        found.append(each)
+        elif type(each) is CreatedKept:
+            stat = _stat_of(each.stat)
+            found.append(Created(each.path, stat))
+        else:
+            stat = None
+            found.append(each if type(each) is Checked else _WHOLE[type(each)](each))
     return tuple(found)
+
+
+def _read_done_of(kept: ReadDoneKept) -> ReadDone:
+    stat = kept.stat
+    return ReadDone(kept.path, kept.data, None if stat is None else _stat_of(stat))
+
+
+def _entered_of(kept: EnteredKept) -> Entered:
+    contenders = tuple([Created(each.path, _stat_of(each.stat)) for each in kept.contenders])
+    return Entered(contenders, kept.is_granted, kept.position, kept.is_entered)
+
+
+_stat_of: Final[Callable[[Any], Stat]] = Stat._make
+_WHOLE: Final[dict[type, Callable[[Any], Any]]] = {
+    CreatedKept: lambda kept: Created(kept.path, _stat_of(kept.stat)),
+    DataSetKept: lambda kept: DataSet(kept.path, _stat_of(kept.stat)),
+    DeletedKept: lambda kept: Deleted(kept.path, kept.deleted_count),
+    ReadDoneKept: _read_done_of,
+    EnteredKept: _entered_of,
+    ManyKept: lambda kept: MultiDone(_lengthened(kept.results)),
+    BranchKept: lambda kept: GuardedDone(kept.is_then, _lengthened(kept.results)),
+}
+"""What results are made of that are kept as something else."""
 
 
 def remembered_bytes_of(kept: bytes) -> int:

@@ -7,11 +7,27 @@ from typing import Any, get_args
 import msgpack  # type: ignore[import-untyped]
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import fields, replace
 
-from coordinator.state.commands import Command
+from coordinator.state.codec import decode_command, encode_command
+from coordinator.state.commands import (
+    Command,
+    Create,
+    CreateMode,
+    Delete,
+    Enter,
+    Kind,
+    Multi,
+    OpenSession,
+    Operation,
+    Read,
+    RequestId,
+    SetData,
+)
 from coordinator.state.machine import StateMachine
+from coordinator.state.outcome_codec import outcome_of, outcome_row
 from coordinator.state.outcomes import (
     Created,
     DataSet,
@@ -28,7 +44,10 @@ from coordinator.state.outcomes import (
     Stat,
 )
 from coordinator.state.remembered import SIZE_BYTES, check_kept, kept_of, recalled
+from coordinator.state.snapshot import encode_snapshot
+from coordinator.state.znode import DataChanges
 from tests.state.strategies import SMALL_LIMITS, histories
+from tests.state.values import changed, names_of
 
 STAT = Stat(
     czxid=1, mzxid=2, pzxid=3, ctime_ms=4_000, mtime_ms=5_000, version=6, cversion=7, aversion=8,
@@ -88,15 +107,90 @@ def test_a_refusal_is_recalled_with_its_facts(facts: dict[str, Any]) -> None:
     assert recalled(kept_of(outcome)) == outcome
 
 
+def with_numbers(value: Any, number: int) -> Any:
+    """Return a value with this in place of each number."""
+    if type(value) is int:
+        return number
+    if type(value) is Stat:
+        return Stat._make([with_numbers(each, number) for each in value])
+    if type(value) is tuple:
+        return tuple([with_numbers(each, number) for each in value])
+    if isinstance(value, Struct):
+        return replace(
+            value, **{name: with_numbers(getattr(value, name), number) for name in names_of(value)}
+        )
+    return value
+
+
+@pytest.mark.parametrize("number", [-(2**63), -5, 2**31, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("kind", get_args(Result), ids=lambda kind: kind.__name__)
+def test_a_result_with_any_number_is_recalled(kind: type[Struct], number: int) -> None:
+    """What clients may send is bounded; commands are not, nor what they come to. A snapshot of
+    format 7 may have all of it, too."""
+    outcome = Outcome(number, result=with_numbers(one_of(kind), number), is_repeat=True)
+    assert outcome_of(outcome_row(outcome), 7) == outcome
+
+    kept = kept_of(outcome)
+
+    assert repr(recalled(kept)) == repr(outcome), "of the same types, too"
+    check_kept(kept)
+
+
+TTL = Create("/ttl", data=b"", mode=CreateMode.TTL, ttl_ms=2**63)
+MANY = Multi((Create("/b"), Create("/c"), SetData("/a", b"new"), Read("/a"), Delete("/c")))
+ENTER = Enter(("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b"who")
+
+
+@pytest.mark.parametrize("operation", [Create("/b"), TTL, MANY, SetData("/a", b"new"), ENTER])
+@pytest.mark.parametrize("wall_ms", [-(2**63), -5, 7, 2**63, 2**64 - 1])
+def test_what_a_command_comes_to_is_said_again_whatever_its_numbers(
+    operation: Operation, wall_ms: int
+) -> None:
+    """By the machine that ran it, and by one that is restored from its snapshot."""
+    machine, restored = StateMachine(), StateMachine()
+    machine.apply(Command(OpenSession("s1", 10_000), wall_ms), 1, 1)
+    machine.apply(Command(Create("/a"), wall_ms), 2, 1)
+    command = Command(operation, wall_ms=wall_ms, request=RequestId("c1", 1))
+    assert decode_command(encode_command(command)) == command
+
+    first = machine.apply(command, 3, 1)
+    restored.restore(machine.snapshot())
+
+    assert first.refusal is None
+    for each in (machine, restored):
+        again = each.apply(command, 4, 1)
+        assert again == changed(first, events=(), granted=(), is_repeat=True)
+
+
+def test_a_set_beyond_the_greatest_version_is_said_again() -> None:
+    """Once a member failed by it, at each of its starts."""
+    machine, restored = StateMachine(), StateMachine()
+    machine.apply(Command(Create("/a"), 0), 1, 1)
+    capture = machine._capture()
+    znodes = dict(capture.znodes)
+    znodes["/a"] = changed(znodes["/a"], writes=DataChanges(1, mtime_ms=0, version=2**31 - 1))
+    machine.restore(encode_snapshot(changed(capture, znodes=znodes)))
+    command = Command(SetData("/a", b"new"), wall_ms=0, request=RequestId("c1", 1))
+
+    first = machine.apply(command, 2, 1).unwrap()
+    restored.restore(machine.snapshot())
+
+    assert type(first) is DataSet
+    assert first.stat.version == 2**31
+    assert [each.apply(command, 3, 1).unwrap() for each in (machine, restored)] == [first, first]
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(histories)
-def test_whatever_comes_about_is_recalled(history: list[Command]) -> None:
+@given(histories, st.sampled_from([None, None, -5, 2**63]))
+def test_whatever_comes_about_is_recalled(history: list[Command], wall_ms: int | None) -> None:
     """But for its events and grants, which were delivered the first time."""
     machine = StateMachine(SMALL_LIMITS)
     for index, command in enumerate(history, 1):
-        outcome = machine.apply(command, index, 1)
+        dated = command if wall_ms is None else changed(command, wall_ms=wall_ms)
+        outcome = machine.apply(dated, index, 1)
         first = replace(outcome, events=(), is_repeat=True, granted=())
         assert recalled(kept_of(outcome)) == first
+        check_kept(kept_of(outcome))
 
 
 KEPT = kept_of(Outcome(7, Deleted("/a", 1)))
