@@ -5,7 +5,7 @@ Format 1 is still read, from snapshots and older members: it has no grants.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from coordinator.model.events import Event, EventType
@@ -155,25 +155,30 @@ _outcome_shape: Final = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL, R
 _outcome_1_shape: Final = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL)
 _refusal_shape: Final = shape("refusal", STR, STR, MAP)
 _event_shape: Final = shape("event", INT, STR, INT, INT, MAYBE_STR)
-_FACTS: Final = (str, int, bool, bytes, type(None))
+_FACTS: Final[frozenset[type]] = frozenset((str, int, bool, bytes, type(None)))
 
 
 def _decode_refusal(row: Row) -> Refusal:
     code, message, facts = _refusal_shape(row)
-    _check_facts(facts)
+    check_facts(facts)
     return Refusal(code, message, facts)
 
 
-def _check_facts(facts: dict[Any, Any]) -> None:
-    """Facts are primitives, or rows of primitives, or rows of maps of primitives."""
+def check_facts(facts: Mapping[Any, Any]) -> None:
+    """Facts are primitives, or rows of primitives, or rows of maps of primitives; raises ValueError
+    for others."""
     for name, fact in facts.items():
-        plain = [name]
+        if type(name) is str and type(fact) in _FACTS:
+            continue
+        names: list[Any] = [name]
+        plain: list[Any] = []
         for each in fact if type(fact) is tuple else (fact,):
             if type(each) is dict and type(fact) is tuple:
-                plain += [*each, *each.values()]
+                names += each
+                plain += each.values()
             else:
                 plain.append(each)
-        if type(name) is not str or not all(type(each) in _FACTS for each in plain):
+        if {*map(type, names)} != {str} or not _FACTS.issuperset(map(type, plain)):
             raise ValueError(f"expected a plain fact, found {described(fact)}")
 
 

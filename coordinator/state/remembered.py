@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
+from coordinator.state.outcome_codec import check_facts
 from coordinator.state.outcomes import (
     BranchKept,
     Checked,
@@ -145,11 +146,14 @@ def check_kept(kept: bytes) -> None:
     """Check bytes from outside; raises ValueError unless an outcome is kept like that."""
     try:
         found = recalled(kept)
-    except (MsgspecError, TypeError) as error:
+        if found.refusal is not None:
+            check_facts(found.refusal.fields)
+        again = kept_of(found)
+    except (MsgspecError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(f"expected a remembered outcome: {error}") from None
     if (found.result is None) == (found.refusal is None):
         raise ValueError("expected a result or a refusal, found both or none")
-    if kept_of(found) != kept:
+    if again != kept:
         raise ValueError("expected a remembered outcome as it is written, found it otherwise")
 
 

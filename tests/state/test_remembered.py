@@ -217,6 +217,38 @@ def test_bytes_that_are_no_outcome_are_refused(kept: bytes) -> None:
         check_kept(kept)
 
 
+NESTED = b"\x91" * 5_000 + b"\x90"
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        NESTED, msgpack.packb(1.5), msgpack.packb(float("nan")),
+        msgpack.packb(msgpack.Timestamp(1)), msgpack.packb(msgpack.ExtType(5, b"x")),
+        msgpack.packb([["/a"]]), msgpack.packb({"a": 1}), msgpack.packb([{1: "a"}]),
+        msgpack.packb([{"a": ["b"]}]),
+    ],
+    ids=["nested", "float", "nan", "time", "extension", "rows", "map", "number", "row in a map"],
+)  # fmt: skip
+def test_a_fact_that_no_refusal_has_is_refused(fact: bytes) -> None:
+    """As it is in an answer. A row of 5,000 rows within each other is damage like any other."""
+    refusal = {"code": "NoNode", "message": "no", "fields": {"path": None}}
+    kept = kept_of(Outcome(7, refusal=Refusal("NoNode", "no", fields={"path": None})))
+    assert kept[SIZE_BYTES:] == msgpack.packb([7, None, refusal])
+    check_kept(kept)
+
+    with pytest.raises(ValueError, match="expected"):
+        check_kept(kept[:-1] + fact)
+
+
+def test_rows_within_rows_where_nothing_is_expected_are_refused() -> None:
+    more = BODY[1] | {"more": 0}
+    kept = KEPT[:SIZE_BYTES] + msgpack.packb([7, more, None])
+
+    with pytest.raises(ValueError, match="expected"):
+        check_kept(kept.replace(b"\xa4more\x00", b"\xa4more" + NESTED))
+
+
 def test_many_that_were_created_together_take_little_more_than_their_paths() -> None:
     """A client may create a thousand in each of its last 128 requests."""
     paths = [f"/jobs/{number:020}" for number in range(1_000)]
