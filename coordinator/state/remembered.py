@@ -1,7 +1,8 @@
 """A remembered outcome, kept as bytes: it is encoded once, when it comes about.
 
 So a hundred thousand of them take a third of the memory, a snapshot writes them as they are, and
-members compare them by hashing. The bytes are in every snapshot, so their
+members compare them by hashing. What was read is no longer shared with its znode, but in them
+again; all of it counts against ``remembered_bytes_max``. The bytes are in every snapshot, so their
 format is that of the snapshot: what the outcome counts (``SIZE_BYTES``), and a ``Remembered`` in
 msgpack. Equal outcomes have equal bytes.
 """
