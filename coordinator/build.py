@@ -1,8 +1,9 @@
 """The build that runs: Python as it is, or with modules compiled from the same source.
 
-Both do the same; the compiled one is faster. ``make compiled`` and the compiled wheel make it
-(``setup.py``). In a checkout the source may have changed since: then the older one runs, and this
-says so.
+Both give the same results; the compiled one is faster. What programs import is not compiled, so it
+is seen, subclassed and mocked alike; inner objects cannot be patched where they are. ``make
+compiled`` and the compiled wheel make it (``setup.py``). In a checkout the source may have changed
+since: then the older one runs, and this says so.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Generic
 
 from coordinator.client import Client, ClientT, both, expect_client
 from coordinator.errors import (
@@ -207,7 +207,7 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
 
     release = both(_release, begins_here=True)
 
-    def give_back(self) -> Coroutine[Any, Any, bool]:
+    async def give_back(self) -> bool:
         """Release, inside a recipe's coroutine; goes on even if the caller is cancelled.
 
         The grant counts as held until the cluster has said that it is not (redis-py 3847).
@@ -215,7 +215,7 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
         Raises:
             OutcomeUnknownError, UnavailableError: as ``release``.
         """
-        return self.hold.give_back()
+        return await self.hold.give_back()
 
     def keep_releasing(self) -> None:
         """Go on releasing in the background until it is known, or the session has ended."""

@@ -6,48 +6,106 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Iterator
-from operator import attrgetter
+import re
+import types
 from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock, create_autospec
 
 import pytest
 
+from coordinator.client import Session
+from coordinator.client.locks import Acquired, LockQueue
 from tests.compiled_modules import ROOT, compiled_sources
 
-
-def documented(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the functions and classes of a module that are no coroutine functions, and their
-    docstrings."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        inner = node.body if isinstance(node, ast.ClassDef) else ()
-        for each in (node, *inner):
-            if isinstance(each, ast.ClassDef | ast.FunctionDef) and not any(
-                ast.unparse(mark) in ("overload", "cache", "final")
-                or ".setter" in ast.unparse(mark)
-                for mark in each.decorator_list
-            ):
-                name = each.name if each is node else f"{node.name}.{each.name}"
-                yield name, ast.get_docstring(each) or ""
+PACKAGES = [
+    "coordinator",
+    "coordinator.client",
+    "coordinator.client.locks",
+    "coordinator.errors",
+    "coordinator.testing",
+    "recipes",
+]
+"""Whose names users import."""
 
 
-@pytest.mark.parametrize("name", ["client/session", "client/locks/lock_queue", "clock"])
-def test_what_is_compiled_has_its_docstrings(name: str) -> None:
-    """``setup.py`` puts them into what mypyc has written. Coroutine functions have no place for
-    one, so verbs of public classes are plain functions that return their coroutines."""
-    path = ROOT / "coordinator" / f"{name}.py"
-    assert path in compiled_sources()
-    module = importlib.import_module(f"coordinator.{name.replace('/', '.')}")
-    said = [(each, text) for each, text in documented(path) if text]
+def named_in(package: str) -> list[tuple[str, Any]]:
+    """Return the classes and functions that a package exports."""
+    module = importlib.import_module(package)
+    names = getattr(module, "__all__", [each for each in vars(module) if not each.startswith("_")])
+    found = [(name, getattr(module, name)) for name in names]
+    return [(name, each) for name, each in found if callable(each) and hasattr(each, "__module__")]
 
-    assert said
-    assert [(each, inspect.getdoc(attrgetter(each)(module))) for each, _ in said] == said
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_that_users_name_is_compiled(package: str) -> None:
+    """A compiled class cannot be subclassed, patched or referred to weakly, a compiled function has
+    no types; awaited twice, a compiled coroutine returned None, also after an error."""
+    compiled = {dotted(path) for path in compiled_sources()}
+    named = named_in(package)
+
+    assert named
+    assert [
+        name
+        for name, each in named
+        for base in (each.__mro__ if isinstance(each, type) else [each])
+        if base.__module__ in compiled or isinstance(each, types.BuiltinFunctionType)
+    ] == []
+
+
+def waiting_verbs(each: Any) -> dict[str, Any]:
+    """Return the public functions of a class, or a function itself, of which something is awaited.
+
+    ``call`` and ``begin`` return what they are given."""
+    verbs = inspect.getmembers(each, inspect.isroutine) if isinstance(each, type) else [("", each)]
+    return {
+        name: verb
+        for name, verb in verbs
+        if not name.startswith("_")
+        and name not in ("begin", "call")
+        and (
+            inspect.iscoroutinefunction(verb)
+            or str(getattr(verb, "__annotations__", {}).get("return")).startswith("Coroutine[")
+        )
+    }
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_verbs_that_wait_are_coroutine_functions(package: str) -> None:
+    """So Python warns of one that nobody awaits, and refuses one that is awaited twice."""
+    assert [
+        f"{name}.{verb}"
+        for name, each in named_in(package)
+        for verb, function in waiting_verbs(each).items()
+        if not inspect.iscoroutinefunction(function)
+    ] == []
+
+
+@pytest.mark.parametrize("kind", [Session, LockQueue, Acquired])
+def test_verbs_of_mocks_are_awaited(kind: type) -> None:
+    """``create_autospec`` makes an AsyncMock of a coroutine function alone."""
+    mocked, verbs = create_autospec(kind, instance=True), waiting_verbs(kind)
+
+    assert verbs
+    assert all(isinstance(getattr(mocked, name), AsyncMock) for name in verbs)
+
+
+def test_the_page_counts_what_is_compiled() -> None:
+    """A number that nobody compares is wrong after the next change."""
+    said = re.search(r"compiles (\d+) modules", (ROOT / "docs/performance.md").read_text())
+    assert said is not None
+    assert int(said[1]) == len(compiled_sources())
+
+
+def dotted(path: Path) -> str:
+    """Return the name of a module."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
 _MAY_BE_READ = {
-    "coordinator/client/locks/lock_queue.py": {"turn"},  # the try never comes to its end
     "coordinator/service/proposals.py": {"mark"},  # an int, before it and in it
     "coordinator/wire/routes/acquire.py": {"grant", "is_granting"},  # None at its end, too
-    "coordinator/wire/routes/answering.py": {"operation_id", "renewal", "status"},  # as turn
+    "coordinator/wire/routes/answering.py": {"operation_id", "renewal", "status"},  # set, or raised
     "coordinator/wire/routes/door.py": {"body"},  # bytes, before it and in it
 }
 """What a ``finally`` may read, since its type is the same wherever the ``try`` is left."""
@@ -191,7 +249,7 @@ def test_nothing_interpreted_inherits_from_a_compiled_class() -> None:
     compiled = {path: ast.parse(path.read_text(encoding="utf-8")) for path in compiled_sources()}
     plain = ("NamedTuple", "Protocol", "Enum", "Struct", "Error", "Exception")
     native = {
-        (".".join(path.relative_to(ROOT).with_suffix("").parts), node.name)
+        (dotted(path), node.name)
         for path, tree in compiled.items()
         for node in tree.body
         if isinstance(node, ast.ClassDef)
@@ -199,7 +257,8 @@ def test_nothing_interpreted_inherits_from_a_compiled_class() -> None:
     }
     assert native
     found = []
-    for path in (ROOT / "coordinator").rglob("*.py"):
+    folders = ("coordinator", "recipes", "examples", "tests", "bench")
+    for path in [each for folder in folders for each in (ROOT / folder).rglob("*.py")]:
         if path in compiled:
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))

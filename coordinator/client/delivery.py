@@ -113,7 +113,7 @@ class CallDelivery:
         self.random = retry.source()
         self.endpoints = Endpoints(endpoints, self.random.shuffle, is_patient=is_patient)
         self.index_seen = 0
-        self._index_said: str | None = None
+        self._index_said: tuple[str | None, int] = None, 0
         """The index in the last answer: many reads are answered as of the same."""
         self.last_failure: UnavailableError | OutcomeUnknownError | None = None
         """What the latest attempt of any call came to; None when it was answered."""
@@ -201,7 +201,8 @@ class CallDelivery:
             self.acceptance.note(request, response.status, self.clock.monotonic_ms())
             if renewal is not None:
                 renewal.on_answer(response.headers)
-            if response.headers.get(_INDEX) != self._index_said:
+            said, seen = self._index_said
+            if response.headers.get(_INDEX) != said or seen > self.index_seen:
                 self.note_index(response.headers)
             parsed = read_answer(endpoint, response, parse)
         except AuthFailedError as error:
@@ -380,13 +381,14 @@ class CallDelivery:
             pass  # the floor stays 0, which is true, and at worst forgotten sooner
 
     def note_index(self, headers: Mapping[str, str]) -> None:
-        """Remember the log index that an answer carries."""
-        index = self._index_said = headers.get(_INDEX)
-        if index is not None and index.isascii() and index.isdigit():
-            seen = int(index)
-            if seen > self.index_seen:
-                self.index_seen = seen
-                self.endpoints.were_met = True
+        """Remember the log index that an answer carries; threads may overtake each other here."""
+        index = headers.get(_INDEX)
+        is_number = index is not None and index.isascii() and index.isdigit()
+        seen = int(index) if index is not None and is_number else 0
+        self._index_said = index, seen
+        if seen > self.index_seen:
+            self.index_seen = seen
+            self.endpoints.were_met = True
 
 
 class Streaming:

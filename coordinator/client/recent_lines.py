@@ -32,4 +32,7 @@ class RecentLines:
             self._long = key
         kept[key] = said
         if len(kept) > _COUNT_MAX:
-            kept.pop(next(iter(kept)))
+            oldest = next(iter(kept))
+            kept.pop(oldest)
+            if oldest == self._long:
+                self._long = None  # it is the line itself

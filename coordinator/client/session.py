@@ -172,16 +172,13 @@ class Session:
 
         return stop
 
-    def while_alive(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``, but no longer than this session lives.
 
         Raises:
             SessionExpiredError: the session ended first.
             What ``work`` raises.
         """
-        return self._while_alive(work)
-
-    async def _while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         if not self.home.is_here:
             return await self._while_alive_here(work)
         try:
@@ -215,7 +212,7 @@ class Session:
         if error.fields.get("session_id") == self.session_id:
             self._end(SessionState.LOST, f"the member says: {error.message}")
 
-    def renew(self, timeout_ms: int) -> Coroutine[Any, Any, int]:
+    async def renew(self, timeout_ms: int) -> int:
         """Send a heartbeat now; return the safe time it leaves, in ms.
 
         The lease has its full length from now on. Heartbeats do this by themselves, so it is only
@@ -225,9 +222,6 @@ class Session:
             SessionExpiredError: the session has ended, or cannot be relied upon any more.
             UnavailableError: no member answered in time; the session is as it was.
         """
-        return self._renew_now(timeout_ms)
-
-    async def _renew_now(self, timeout_ms: int) -> int:
         self.check()
         sent_ms = self._clock.monotonic_ms()
         call = self._heartbeat()
@@ -240,11 +234,8 @@ class Session:
         self.check()
         return self.remaining_safe_ms()
 
-    def close(self, timeout_ms: int) -> Coroutine[Any, Any, bool]:
+    async def close(self, timeout_ms: int) -> bool:
         """End the session at the server, releasing all it owns; False when that is not known."""
-        return self._close(timeout_ms)
-
-    async def _close(self, timeout_ms: int) -> bool:
         was_lost = self.is_lost
         self._end(SessionState.CLOSED, f"session {self.session_id} was closed by its client")
         self._heartbeats.cancel()
@@ -258,16 +249,13 @@ class Session:
         """Whether it ended because its client was not well."""
         return bool(self._failure)
 
-    def fail(self, failure: str, timeout_ms: int) -> Coroutine[Any, Any, bool]:
+    async def fail(self, failure: str, timeout_ms: int) -> bool:
         """End the session because its client is not well, for the reason ``failure``.
 
         It is lost at once, and its holders are notified. When they have stopped, it is ended at the
         server as a loss: lock-delays apply, and the history keeps the reason. False when that
         is not known, or when it had ended before.
         """
-        return self._fail(failure, timeout_ms)
-
-    async def _fail(self, failure: str, timeout_ms: int) -> bool:
         with self._guard:
             if self._state in _ENDED:
                 return False

@@ -373,3 +373,18 @@ def test_all_waiting_is_bounded_even_when_every_member_hangs() -> None:
         assert all(isinstance(each, CoordinatorError) for each in results)
 
     run(scenario())
+
+
+def test_an_index_that_another_thread_overwrote_is_noted_again() -> None:
+    """Two threads note answers at once: the lower index may be written last."""
+
+    async def scenario() -> None:
+        delivery = deliver(script(*[answer({"ok": True}, index=12)] * 2))
+        await delivery.read(READ, lambda body: body, 10_000)
+        delivery.index_seen = 10
+
+        await delivery.read(READ, lambda body: body, 10_000)
+
+        assert delivery.index_seen == 12
+
+    run(scenario())

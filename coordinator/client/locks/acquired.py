@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from coordinator.client.session import Session
 from coordinator.errors import OutcomeUnknownError, UnavailableError
@@ -64,16 +63,13 @@ class Acquired:
             return remaining_ms
         return min(remaining_ms, watch.hold_remaining_ms(self.paths))
 
-    def watch(self, timeout_ms: int) -> Coroutine[Any, Any, None]:
+    async def watch(self, timeout_ms: int) -> None:
         """Return when it is known how long this grant is bounded, at once if it is not; watched.
 
         Raises:
             SessionExpiredError: the session has ended meanwhile.
             OutcomeUnknownError: no heartbeat confirmed the hold in ``timeout_ms``; it may be over.
         """
-        return self._watch(timeout_ms)
-
-    async def _watch(self, timeout_ms: int) -> None:
         watch, paths = self.session.grant_watch, self.paths
         if not self.is_bounded:
             return

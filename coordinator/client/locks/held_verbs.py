@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from coordinator.client.calls import Call, quoted
 from coordinator.client.delivery import CallDelivery
 from coordinator.errors import BadArgumentsError
@@ -34,7 +31,7 @@ class HeldVerbs:
     def _delivery(self) -> CallDelivery:
         raise NotImplementedError
 
-    def downgrade(self, grant: GrantReply) -> Coroutine[Any, Any, GrantReply]:
+    async def downgrade(self, grant: GrantReply) -> GrantReply:
         """Turn an exclusive grant into a shared one, at its place and with its token. Idempotent.
 
         Raises:
@@ -42,9 +39,6 @@ class HeldVerbs:
             BadArgumentsError: it is not a lock's, or not one that can be shared.
             UnavailableError, OutcomeUnknownError: as for ``release``.
         """
-        return self._downgrade(grant)
-
-    async def _downgrade(self, grant: GrantReply) -> GrantReply:
         self._refuse_election("be downgraded")
         call = Call(
             "POST", f"{self._base_of(grant.lock)}/grants/{quoted(grant.grant_id)}/downgrade"
@@ -52,7 +46,7 @@ class HeldVerbs:
         reply = await self._delivery.write(call, reader(AcquireReply), self._timeout_ms)
         return reply.grant
 
-    def note(self, grant: GrantReply, note: bytes) -> Coroutine[Any, Any, None]:
+    async def note(self, grant: GrantReply, note: bytes) -> None:
         """Leave ``note`` (up to 1 KiB) with the grant, for the next holder.
 
         Raises:
@@ -60,17 +54,12 @@ class HeldVerbs:
             BadArgumentsError: the note is too long, or the grant is not a lock's.
             UnavailableError, OutcomeUnknownError: as for ``release``.
         """
-        return self._note(grant, note)
-
-    async def _note(self, grant: GrantReply, note: bytes) -> None:
         self._refuse_election("leave a note")
         target = f"{self._base_of(grant.lock)}/grants/{quoted(grant.grant_id)}/note"
         call = Call("PUT", target, NoteRequest(note))
         await self._delivery.write(call, reader(NoteReply), self._timeout_ms)
 
-    def extend(
-        self, grant: GrantReply, *, by_ms: int = 0, to_ms: int = 0
-    ) -> Coroutine[Any, Any, int]:
+    async def extend(self, grant: GrantReply, *, by_ms: int = 0, to_ms: int = 0) -> int:
         """Let a bounded hold end ``by_ms`` later, or not before ``to_ms`` from now.
 
         Returns after how many ms from now it ends at the latest, unless the leader changes.
@@ -80,24 +69,18 @@ class HeldVerbs:
             BadArgumentsError: it has no bound, or is not a lock's; the time is out of its range.
             UnavailableError, OutcomeUnknownError: as for ``release``.
         """
-        return self._extend(grant, by_ms=by_ms, to_ms=to_ms)
-
-    async def _extend(self, grant: GrantReply, *, by_ms: int, to_ms: int) -> int:
         self._refuse_election("be extended")
         target = f"{self._base_of(grant.lock)}/grants/{quoted(grant.grant_id)}/extend"
         call = Call("POST", target, ExtendRequest(by_ms, to_ms))
         reply = await self._delivery.write(call, reader(ExtendReply), self._timeout_ms)
         return reply.max_hold_ms
 
-    def is_current(self, grant: GrantReply) -> Coroutine[Any, Any, tuple[bool, int]]:
+    async def is_current(self, grant: GrantReply) -> tuple[bool, int]:
         """Ask the cluster whether ``grant`` holds, and as of which zxid; the past when answered.
 
         Raises:
             UnavailableError: no member answered in time.
         """
-        return self._is_current(grant)
-
-    async def _is_current(self, grant: GrantReply) -> tuple[bool, int]:
         base = self._base_of(grant.lock)
         if self.is_election:
             view = await self._delivery.read(

@@ -114,12 +114,12 @@ class LockQueue(HeldVerbs):
         self._known_fields: tuple[AcquireRequest | None, dict[str, Any]] = None, {}
         """The request that was sent last, and what its body says of it: mostly the next one's."""
 
-    def acquire(
+    async def acquire(
         self,
         request: AcquireRequest,
         wait_ms: int | None,
         on_position: Callable[[int], None] | None = None,
-    ) -> Coroutine[Any, Any, Acquired]:
+    ) -> Acquired:
         """Wait for the grant, for ``wait_ms`` in all (0: try once; None: without end).
 
         ``on_position(count)`` is called in the event loop with how many are before this
@@ -135,14 +135,6 @@ class LockQueue(HeldVerbs):
             SessionExpiredError: a member said that the session ended while waiting, or the grant
                 came when it could not be relied upon; nothing of the attempt is left.
         """
-        return self._acquire(request, wait_ms, on_position)
-
-    async def _acquire(
-        self,
-        request: AcquireRequest,
-        wait_ms: int | None,
-        on_position: Callable[[int], None] | None,
-    ) -> Acquired:
         if on_position is not None:
             await self._home.enter()  # it is called there
         clock, usual_ms = self._in_loop.clock, self._timeout_ms
@@ -212,7 +204,7 @@ class LockQueue(HeldVerbs):
                 session_id=session.session_id,
             )
 
-    def release(self, grant: GrantReply) -> Coroutine[Any, Any, bool]:
+    async def release(self, grant: GrantReply) -> bool:
         """Release ``grant``; False when it was not held any more. Idempotent.
 
         Of several locks acquired as one, releasing the grant of any of them releases all.
@@ -221,7 +213,7 @@ class LockQueue(HeldVerbs):
             UnavailableError: nothing was done; it may be tried again.
             OutcomeUnknownError: it may have been released.
         """
-        return self._release(grant.lock, grant.grant_id)
+        return await self._release(grant.lock, grant.grant_id)
 
     def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
         """Run ``work``, which removes what ``owner`` has in this queue, in the background.
