@@ -32,7 +32,8 @@ PACKAGES = [
 def named_in(package: str) -> list[tuple[str, Any]]:
     """Return the classes and functions that a package exports."""
     module = importlib.import_module(package)
-    names = getattr(module, "__all__", [each for each in vars(module) if not each.startswith("_")])
+    own = [each for each in vars(module) if not each.startswith("_")]
+    names = getattr(module, "__all__", None) or getattr(module, "_HOMES", None) or own
     found = [(name, getattr(module, name)) for name in names]
     return [(name, each) for name, each in found if callable(each) and hasattr(each, "__module__")]
 
