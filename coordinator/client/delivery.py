@@ -339,8 +339,7 @@ class CallDelivery:
         failures: CallFailures | None = None
         forgotten = 0
         while (remaining_ms := deadline_ms - now_ms) > 0:
-            # As ``attempt_ms``, which is a call more.
-            attempt_ms = min(remaining_ms, max(ATTEMPT_MS_MIN, timeout_ms // 3), ATTEMPT_MS_MAX)
+            attempt_ms = self.attempt_ms(timeout_ms, remaining_ms)
             has_failed = False
             try:
                 return await self.attempt(call, parse, attempt_ms, ids, now_ms)
@@ -383,8 +382,7 @@ class CallDelivery:
     def note_index(self, headers: Mapping[str, str]) -> None:
         """Remember the log index that an answer carries; threads may overtake each other here."""
         index = headers.get(_INDEX)
-        is_number = index is not None and index.isascii() and index.isdigit()
-        seen = int(index) if index is not None and is_number else 0
+        seen = int(index) if index is not None and index.isascii() and index.isdigit() else 0
         self._index_said = index, seen
         if seen > self.index_seen:
             self.index_seen = seen

@@ -212,9 +212,9 @@ class Divergence:
             return None
         self._is_taking = True
         interval_ms = self._interval_ms()
+        # One that is asked again makes a round longer only if that costs as much as it may already.
         if not is_again or interval_ms == SLICE_EVERY_MS:
-            self._due_ms += interval_ms  # one that is asked again does not make a round longer,
-            # but that of a large state, which costs as much as it may already
+            self._due_ms += interval_ms
         comparing = self._compare(term, cursor, others, is_again=is_again)
         self._tasks.spawn(comparing, "compare states")
         return self._due_ms
@@ -241,7 +241,6 @@ class Divergence:
         self._missed_count = 0
         self._due_ms = now_ms = self._clock.monotonic_ms()
         self._round_began_ms, self._round_began_at = now_ms - ROUND_MS_MIN, 0
-        self._note_round(0)
         self._taken_count = self._expected_count = self._estimated_count = 0
         self._again.clear()
         self._doubts.clear()

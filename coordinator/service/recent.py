@@ -6,10 +6,13 @@ two pieces of memory, which are far from the processor by the time that they are
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import attrgetter
 from typing import Final, Generic, Protocol, TypeVar
 
 from coordinator.waiting import let_go
 
+_zxid: Final = attrgetter("zxid")
 _EMPTY_MAX: Final = 1024
 """So many places may be empty, however few are not."""
 
@@ -64,15 +67,7 @@ class Recent(Generic[T]):
         """Return the place of the first one with a zxid above ``zxid``; ``len`` if there is none.
 
         Places count from the oldest."""
-        low, high = self._first, len(self._kept)
-        while low < high:
-            middle = (low + high) // 2
-            each = self._kept[middle]
-            if each is not None and each.zxid > zxid:
-                high = middle
-            else:
-                low = middle + 1
-        return low - self._first
+        return bisect_right(self._kept, zxid, lo=self._first, key=_zxid) - self._first
 
     def at(self, place: int) -> T:
         """Return the one at a place."""

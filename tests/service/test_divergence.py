@@ -75,6 +75,16 @@ async def filled(world: World) -> None:
         await leader.proposer.submit(operation, request=request, deadline_ms=deadline)
 
 
+async def grown(world: World, numbers: range, folder: str = "/app", *, slices: int = 1) -> None:
+    """Create a znode of each number, whose data take so many slices."""
+    for number in numbers:
+        await world.leader.proposer.submit(
+            Create(f"{folder}/n{number}", bytes(slices * BYTES_MAX)),
+            request=None,
+            deadline_ms=world.deadline(),
+        )
+
+
 # --- what may be different: changed by hand in the live object
 
 
@@ -210,14 +220,9 @@ async def test_a_difference_in_a_large_state_is_found_as_soon_as_a_small_one() -
     """Also one that has just grown from ten slices to fifty: it waits for no slow round."""
     async with cluster(3) as world:
         await filled(world)
-        for number in range(50):
-            if number == 10:
-                await world.advance(5_000)
-            await world.leader.proposer.submit(
-                Create(f"/app/n{number}", bytes(BYTES_MAX)),
-                request=None,
-                deadline_ms=world.deadline(),
-            )
+        await grown(world, range(10))
+        await world.advance(5_000)
+        await grown(world, range(10, 50))
         rotten = machine_of(world, "2")._tree._znodes
         data = bytes(BYTES_MAX - 1) + b"x"
         rotten["/app/n9"] = structs.replace(rotten["/app/n9"], data=data)  # the last one
@@ -234,10 +239,7 @@ async def test_slices_that_are_asked_again_do_not_make_the_round_longer(
 ) -> None:
     """Under load a member has often passed the index, up to three times for each slice."""
     async with cluster(3) as world:
-        for number in range(count):
-            await world.leader.proposer.submit(
-                Create(f"/n{number}", bytes(BYTES_MAX)), request=None, deadline_ms=world.deadline()
-            )
+        await grown(world, range(count), "")
         busy, number = world.engines["2"], 0
         answer = busy._handlers[DIGEST_KIND]
 
@@ -260,12 +262,7 @@ async def test_what_is_counted_wrongly_is_found_in_the_next_slice() -> None:
     """As after an entry that came to something else on one member; the round is far from over."""
     async with cluster(3) as world:
         await filled(world)
-        for number in range(60):
-            await world.leader.proposer.submit(
-                Create(f"/app/n{number}", bytes(BYTES_MAX)),
-                request=None,
-                deadline_ms=world.deadline(),
-            )
+        await grown(world, range(60))
         await world.advance(20_000)
 
         machine_of(world, "2")._tree.data_bytes += 1
@@ -279,12 +276,7 @@ async def test_a_very_large_state_costs_no_more_in_a_second() -> None:
     """What has more slices than a round of seven seconds takes 50 ms for each, and says so."""
     async with cluster(3) as world:
         await filled(world)
-        for number in range(120):
-            await world.leader.proposer.submit(
-                Create(f"/app/n{number}", bytes(2 * BYTES_MAX)),
-                request=None,
-                deadline_ms=world.deadline(),
-            )
+        await grown(world, range(120), slices=2)
         await world.advance(30_000)
         rounds = counted(world.leader, "state_rounds_total")
         compared = counted(world.leader, "state_slices_compared_total")
@@ -324,12 +316,7 @@ async def test_a_busy_member_makes_up_for_a_little_and_not_for_more() -> None:
     """After a stop of ten seconds the round goes on at its pace, but for half a second of it."""
     async with cluster(3) as world:
         await filled(world)
-        for number in range(60):
-            await world.leader.proposer.submit(
-                Create(f"/app/n{number}", bytes(BYTES_MAX)),
-                request=None,
-                deadline_ms=world.deadline(),
-            )
+        await grown(world, range(60))
         await world.advance(20_000)
         world.clock.advance(10_000)
         before = counted(world.leader, "state_slices_compared_total")
