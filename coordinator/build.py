@@ -9,8 +9,10 @@ since: then the older one runs, and this says so.
 from __future__ import annotations
 
 import importlib.machinery
+import os
 import sys
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 
 _COMPILED = "coordinator.state.machine"
@@ -31,11 +33,14 @@ def changed_since() -> list[str]:
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     changed: list[str] = []
     packages = (_PACKAGE, _PACKAGE.with_name("recipes"))
-    for compiled in [each for package in packages for each in sorted(package.rglob(f"*{suffix}"))]:
-        source = compiled.with_name(compiled.name.removesuffix(suffix) + ".py")
-        if not source.exists() or source.stat().st_mtime > compiled.stat().st_mtime:
-            changed.append(str(source.relative_to(_PACKAGE.parent)))
-    return changed
+    for folder in [folder for package in packages for folder, _, _ in os.walk(package)]:
+        with os.scandir(folder) as found:
+            written = {each.name: each.stat().st_mtime for each in found if each.is_file()}
+        for name in [each for each in written if each.endswith(suffix)]:
+            source = f"{name.removesuffix(suffix)}.py"
+            if written.get(source, inf) > written[name]:
+                changed.append(str(Path(folder, source).relative_to(_PACKAGE.parent)))
+    return sorted(changed)
 
 
 def described() -> str:

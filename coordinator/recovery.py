@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from coordinator.audit.event import AuditEvent, Source
-from coordinator.audit.log import open_audit
+from coordinator.audit.opening import open_audit
 from coordinator.clock import SystemClock
 from coordinator.config import Config
 from coordinator.errors import StorageError

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from coordinator import build, log_lines
 from coordinator.audit.event import AuditEvent, Source
-from coordinator.audit.log import open_audit
+from coordinator.audit.opening import open_audit
 from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError

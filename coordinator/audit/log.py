@@ -17,19 +17,12 @@ import queue
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from coordinator.audit.chain import CONTINUED, Chain, ChainHead
 from coordinator.audit.event import FIGURES, AuditEvent, Source
-from coordinator.audit.targets import (
-    FileTarget,
-    Found,
-    StreamTarget,
-    SyslogTarget,
-    Target,
-)
+from coordinator.audit.targets import Found, Target
 from coordinator.clock import Clock
-from coordinator.config import AuditConfig, Config
+from coordinator.config import AuditConfig
 from coordinator.errors import ConfigError
 
 logger = logging.getLogger("coordinator.service")
@@ -248,21 +241,3 @@ class AuditLog:
                 self._on_failure(error, 0, None)
                 return False
         return True
-
-
-def open_audit(config: Config, clock: Clock) -> AuditLog | None:
-    """Return the audit log that ``config`` asks for, not started; None if it asks for none."""
-    audit, member_id = config.audit, config.member.member_id
-    target: Target
-    if audit.target == "file":
-        assert audit.file is not None, "checked with the configuration"
-        target = FileTarget(
-            Path(audit.file), bytes_max=audit.file_bytes_max, files_max=audit.files_max
-        )
-    elif audit.target == "stderr":
-        target = StreamTarget()
-    elif audit.target == "syslog":
-        target = SyslogTarget(audit.syslog_address, member_id)
-    else:
-        return None
-    return AuditLog(target, audit, clock, cluster=config.cluster.name, member_id=member_id)

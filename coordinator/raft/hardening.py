@@ -24,15 +24,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Protocol
 
-import pysyncobj.syncobj as library
-from pysyncobj.config import SyncObjConf
-from pysyncobj.node import Node
-from pysyncobj.transport import Transport
-from pysyncobj.version import VERSION
-
 from coordinator.raft.context import RaftContext
 from coordinator.raft.engine import InvariantError, Role
 from coordinator.raft.entries import Entries
+from coordinator.raft.library import library
 from coordinator.raft.network.messages import Appended, Message, VoteGrant, VoteRequest
 
 LIBRARY_VERSION = "0.3.17"
@@ -70,9 +65,10 @@ class Host(Protocol):
 
 def check_library() -> None:
     """Raise ImportError unless PySyncObj's source is the one this file was written for."""
-    if VERSION != LIBRARY_VERSION:
+    if library.VERSION != LIBRARY_VERSION:
         raise ImportError(
-            f"expected pysyncobj {LIBRARY_VERSION}, found {VERSION}: install the expected one"
+            f"expected pysyncobj {LIBRARY_VERSION}, found {library.VERSION}: install the expected"
+            " one"
         )
     found = hash_library(Path(library.__file__).parent)
     if found != LIBRARY_SHA256:
@@ -121,7 +117,7 @@ check_library()
 library.monotonicTime = partial(getattr, _driven_member, "now")
 
 
-class PeerNode(Node):  # type: ignore[misc]  # the library is untyped
+class PeerNode(library.Node):  # type: ignore[misc]  # the library is untyped
     """A member, as the library knows it; equal to itself only, so that hashing it costs nothing."""
 
     __eq__ = object.__eq__
@@ -130,7 +126,7 @@ class PeerNode(Node):  # type: ignore[misc]  # the library is untyped
     id = property(attrgetter("_id"))  # read in each pass: without a call of a Python function
 
 
-class _LibraryTransport(Transport):  # type: ignore[misc]  # the library is untyped
+class _LibraryTransport(library.Transport):  # type: ignore[misc]  # the library is untyped
     """The transport of the library: passes its messages to consensus."""
 
     core: HardenedSyncObj
@@ -183,7 +179,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         # The library's constructor evaluates every property of this class, looking for methods.
         self._SyncObj__newAppendEntriesTime = 0.0
         self._nodes = {other_id: PeerNode(other_id) for other_id in context.others}
-        conf = SyncObjConf(
+        conf = library.SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=True,
             appendEntriesPeriod=raft.heartbeat_interval_ms / 1000,

@@ -8,14 +8,15 @@ its name, up to the first colon or slash.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.process_collector import ProcessCollector
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Protocol, cast
 
 from coordinator.service.metric_texts import text_of
 from coordinator.service.tallies import Histogram, Histograms, Level, Levels, Tallies, Tally
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _HELD_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 600.0, 3600.0)
@@ -25,7 +26,19 @@ _COUNTED = "_total"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class _Facts(Collector):
+class _Source(Protocol):
+    """What prometheus_client calls a Collector, which is loaded at the first scrape."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the figures, for a scrape."""
+        ...
+
+    def describe(self) -> Iterator[Metric]:
+        """Return the names, or nothing."""
+        ...
+
+
+class _Facts:
     """Counters and gauges that are read at each scrape; the name says which it is."""
 
     def __init__(self, prefix: str, read: Callable[[], Mapping[str, float]]) -> None:
@@ -33,6 +46,8 @@ class _Facts(Collector):
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
         for short, value in sorted(self._read().items()):
             name = self._prefix + short
             if name.endswith(_COUNTED):
@@ -44,7 +59,7 @@ class _Facts(Collector):
         return iter(())
 
 
-class _LabelledFacts(Collector):
+class _LabelledFacts:
     """One gauge with a label, read at each scrape."""
 
     def __init__(
@@ -56,6 +71,8 @@ class _LabelledFacts(Collector):
         self._read = read
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
+        from prometheus_client.core import GaugeMetricFamily
+
         family = GaugeMetricFamily(self._name, self._text, labels=[self._label])
         for value, found in sorted(self._read().items()):
             family.add_metric([value], found)
@@ -69,8 +86,10 @@ class Metrics:
     """Counters and histograms of one member; created once and handed to its parts."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+        self._sources: list[_Source] = []
+        self._registry: CollectorRegistry | None = None
+        self.what_runs: Callable[[], tuple[str, str]] | None = None
+        """Says which version of this product and of Python runs."""
         self._led_term = 0
         self._count_requests()
         self._count_sessions()
@@ -78,7 +97,7 @@ class Metrics:
         self._count_locks()
 
     def _count_requests(self) -> None:
-        self.build = self._gauges(
+        self._build = self._gauges(
             "build_info", "Always 1; its labels say what runs here.", "version", "python"
         )
         self.leader_changes = self._counter(
@@ -186,13 +205,13 @@ class Metrics:
 
     def add_facts(self, prefix: str, read: Callable[[], Mapping[str, float]]) -> None:
         """Show what ``read`` returns, by name, at each scrape."""
-        self.registry.register(_Facts(f"coordinator_{prefix}", read))
+        self._add(_Facts(f"coordinator_{prefix}", read))
 
     def add_facts_by(
         self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
     ) -> None:
         """Show what ``read`` returns as one gauge, with a value for each value of ``label``."""
-        self.registry.register(_LabelledFacts(f"coordinator_{name}", text, label, read))
+        self._add(_LabelledFacts(f"coordinator_{name}", text, label, read))
 
     def note_leader(self, leader_id: str | None, term: int) -> None:
         """Count a leadership that this member has learned of."""
@@ -200,16 +219,38 @@ class Metrics:
             self._led_term = term
             self.leader_changes.inc()
 
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Everything, as prometheus_client reads it."""
+        from prometheus_client import CollectorRegistry
+        from prometheus_client.process_collector import ProcessCollector
+
+        if self._registry is None:
+            self._registry = CollectorRegistry()
+            ProcessCollector(registry=self._registry)
+            for each in self._sources:
+                self._registry.register(cast("Collector", each))
+        if self.what_runs is not None:
+            self._build.labels(*self.what_runs()).set(1)
+        return self._registry
+
     def render(self) -> bytes:
         """Return the text exposition of everything."""
+        from prometheus_client import generate_latest
+
         return generate_latest(self.registry)
+
+    def _add(self, source: _Source) -> None:
+        self._sources.append(source)
+        if self._registry is not None:
+            self._registry.register(cast("Collector", source))
 
     def _counter(self, name: str, text: str) -> Tally:
         return self._counters(name, text).labels()
 
     def _counters(self, name: str, text: str, *labels: str) -> Tallies:
         tallies = Tallies(f"coordinator_{name}", text, labels)
-        self.registry.register(tallies)
+        self._add(tallies)
         return tallies
 
     def _gauge(self, name: str, text: str) -> Level:
@@ -217,7 +258,7 @@ class Metrics:
 
     def _gauges(self, name: str, text: str, *labels: str) -> Levels:
         levels = Levels(f"coordinator_{name}", text, labels)
-        self.registry.register(levels)
+        self._add(levels)
         return levels
 
     def _histogram(self, name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
@@ -227,5 +268,5 @@ class Metrics:
         self, name: str, text: str, bounds: tuple[float, ...], *labels: str
     ) -> Histograms:
         histograms = Histograms(f"coordinator_{name}", text, labels, bounds)
-        self.registry.register(histograms)
+        self._add(histograms)
         return histograms

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from importlib import metadata
 
 from coordinator.config import Config, MemberAddress
 from coordinator.model.status import MemberInfo, Status
@@ -128,6 +127,8 @@ def _quorum(engine: EngineStatus) -> str:
 @cache
 def product_version() -> str:
     """Return the version of the installed product, or that it is a checkout."""
+    from importlib import metadata  # it takes long to load, and a start does not need it
+
     try:
         return metadata.version("coordinator")
     except metadata.PackageNotFoundError:

@@ -32,7 +32,7 @@ def served(member: Member, http_config: HttpConfig, clock: Clock) -> Served:
         clock: the member's clock, on which deadlines are counted.
     """
     door = Door(member, http_config, clock)
-    member.metrics.build.labels(product_version(), platform.python_version()).set(1)
+    member.metrics.what_runs = lambda: (product_version(), platform.python_version())
     return Served(door, all_routes(door, document))
 
 
