@@ -103,8 +103,7 @@ class HeldData:
             return Position(0, 0)
         reader = self._store.open(info)
         try:
-            reader.verify()
-            replica.prepare_restore(reader.pieces())()
+            reader.decoded(replica.prepare_restore)()
         finally:
             reader.close()
         return Position(info.index, info.term)

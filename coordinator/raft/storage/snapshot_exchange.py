@@ -151,8 +151,7 @@ class SnapshotExchange:
         """Verify and decode a snapshot; may take long, and run in a thread."""
         reader = self._store.open(info)
         try:
-            reader.verify()
-            return self._replica.prepare_restore(reader.pieces())
+            return reader.decoded(self._replica.prepare_restore)
         except ValueError as error:
             raise StorageError(
                 f"the snapshot {info.path} cannot be decoded: {error}; run the release that wrote"

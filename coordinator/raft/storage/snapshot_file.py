@@ -7,9 +7,9 @@
     pieces   each: length 4 · crc 4 (seeded with the piece's number) · bytes
     footer   magic 8 · file length 8 · number of pieces 8 · sha256 of all before it 32 · crc 4
 
-A file is used only after its whole length, every crc and the sha256 were checked (``check``): the
-first piece is not given out before the last one was read. Nothing in it depends on the member that
-wrote it, so it is sent to others as it is.
+Nothing of a file is used before its whole length, every crc and the sha256 were checked: by
+``check``, or by ``iterate_checked`` while what it gives out is decoded, and not used yet. Nothing
+in it depends on the member that wrote it, so it is sent to others as it is.
 """
 
 from __future__ import annotations
@@ -108,10 +108,25 @@ def check(file: DiskFile, outline: Outline) -> None:
     end = outline.size_bytes - FOOTER_BYTES
     for offset in range(0, end, _READ_BYTES):
         digest.update(file.read_at(offset, min(_READ_BYTES, end - offset)))
-    if digest.digest() != outline.sha256:
-        raise UnsoundError(0, f"sha256 {outline.sha256.hex()}", digest.hexdigest())
+    _compare(digest.digest(), outline)
     for _ in iterate_pieces(file, outline):
         pass
+
+
+def _compare(found: bytes, outline: Outline) -> None:
+    if found != outline.sha256:
+        raise UnsoundError(0, f"sha256 {outline.sha256.hex()}", found.hex())
+
+
+def iterate_checked(file: DiskFile, outline: Outline) -> Iterator[bytes]:
+    """Yield the pieces as ``iterate_pieces``; UnsoundError behind the last, too, if the sha256 is
+    another. So the file is read once."""
+    digest = hashlib.sha256(file.read_at(0, outline.pieces_offset))
+    for number, piece in enumerate(iterate_pieces(file, outline)):
+        digest.update(_PIECE.pack(len(piece), crc32(piece, number)))
+        digest.update(piece)
+        yield piece
+    _compare(digest.digest(), outline)
 
 
 def iterate_pieces(file: DiskFile, outline: Outline) -> Iterator[bytes]:

@@ -9,7 +9,7 @@
    SnapshotTransferError and change nothing; a StorageError means that this disk failed.
 4. The newest two are kept. A reader can read a file to its end after it was replaced or removed.
 
-``write``, ``receive`` and reading are small steps for the event loop; ``finish``, ``verify`` and
+``write``, ``receive`` and ``read`` are small steps for the event loop; ``finish``, ``decoded`` and
 ``finish_receive`` sync or read everything and may be called in a thread, one call at a time.
 """
 
@@ -126,21 +126,27 @@ class SnapshotReader:
         self._file = file
         self._outline = outline
         self._piece_bytes = piece
-        self._is_verified = False
 
-    def verify(self) -> None:
-        """Read the whole file; StorageError unless everything fits."""
-        _as_storage_error(self._file, lambda: snapshot_file.check(self._file, self._outline))
-        self._is_verified = True
+    def decoded(self, decode: Callable[[Iterator[bytes]], _T]) -> _T:
+        """Return what ``decode`` makes of the pieces as they were written, which are checked
+        meanwhile: the file is read once.
 
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the pieces as they were written; verifies first if that was not done."""
-        if not self._is_verified:
-            self.verify()
+        Raises:
+            StorageError: not everything fits.
+            ValueError: everything does, and ``decode`` raised this.
+        """
+        pieces = snapshot_file.iterate_checked(self._file, self._outline)
         try:
-            yield from snapshot_file.iterate_pieces(self._file, self._outline)
+            found = decode(pieces)
+            for _ in pieces:  # what it did not need is checked, too
+                pass
         except UnsoundError as error:
             raise _unsound(self._file.path, error) from error
+        except ValueError:
+            # If the file is not as it was written, that is why.
+            _as_storage_error(self._file, lambda: snapshot_file.check(self._file, self._outline))
+            raise
+        return found
 
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes of the file, for sending; at most the store's ``piece_bytes``."""
@@ -166,7 +172,7 @@ class SnapshotStore:
 
         Raises:
             StorageError: the newest one is not sound (its length, header and footer; the rest is
-                ``verify``'s), or the directory cannot be used."""
+                ``decoded``'s), or the directory cannot be used."""
         self.piece_bytes = piece_bytes
         self.snapshot_bytes_max = snapshot_bytes_max
         self._directory = directory

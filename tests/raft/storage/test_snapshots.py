@@ -10,7 +10,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def write(
 def read(store: SnapshotStore, info: SnapshotInfo) -> list[bytes]:
     reader = store.open(info)
     try:
-        return list(reader.pieces())
+        return reader.decoded(list)
     finally:
         reader.close()
 
@@ -73,7 +73,7 @@ def first_piece(disk: SimulatedDisk) -> bytes:
     store = open_store(disk)
     info = store.latest()
     assert info is not None
-    return next(store.open(info).pieces())
+    return store.open(info).decoded(next)
 
 
 def test_a_snapshot_comes_back_as_it_was_written() -> None:
@@ -111,7 +111,7 @@ def test_the_newest_two_are_kept() -> None:
 
     assert len(disk.list_directory("snapshots")) == 2
     assert newest(store).index == 40
-    assert list(reader.pieces()) == [b"ten"]
+    assert reader.decoded(list) == [b"ten"]
 
 
 def test_writing_may_die_at_every_step() -> None:
@@ -158,6 +158,22 @@ def test_every_flip_and_every_cut_is_found_before_a_piece_is_used() -> None:
         disk.overwrite(path, data)
         with pytest.raises(StorageError, match="damaged"):
             first_piece(disk)
+
+
+def test_what_cannot_be_decoded_is_damage_only_if_the_file_is() -> None:
+    """A piece that was given out before the damage was found is not taken for what was written."""
+    disk = SimulatedDisk()
+    path = write(open_store(disk), 10, [b"a" * 50, b"b" * 50]).path
+    whole = disk.content(path)
+
+    def refuse(_pieces: Iterator[bytes]) -> None:
+        raise ValueError("it means nothing")
+
+    with pytest.raises(ValueError, match="means nothing"):
+        open_store(disk).open(newest(open_store(disk))).decoded(refuse)
+    disk.overwrite(path, whole.replace(b"b" * 50, b"c" * 50))
+    with pytest.raises(StorageError, match="damaged"):
+        open_store(disk).open(newest(open_store(disk))).decoded(refuse)
 
 
 def test_a_damaged_newest_snapshot_is_not_replaced_by_an_older_one() -> None:
@@ -386,8 +402,7 @@ def test_a_read_for_sending_is_never_longer_than_a_piece(tmp_path: Path) -> None
 
     assert len(reader.read(0, 10_000)) == 256
     assert reader.read(info.size_bytes, 10) == b""
-    reader.verify()
-    assert list(reader.pieces()) == PIECES
+    assert reader.decoded(list) == PIECES
     reader.close()
     assert (tmp_path / "snapshots").stat().st_mode & 0o777 == 0o700
     assert Path(info.path).stat().st_mode & 0o777 == 0o600
