@@ -254,7 +254,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.raft.network.messages",
         "coordinator.service.active_clients",
         "coordinator.service.heartbeats",
-        "coordinator.service.kept_values",
+        "coordinator.service.kept_change",
         "coordinator.service.locks",
         "coordinator.service.members",
         "coordinator.service.session_reads",

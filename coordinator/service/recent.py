@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 from coordinator.waiting import let_go
 
@@ -60,8 +60,14 @@ class Recent(Generic[T]):
 
     def clear(self) -> None:
         """Forget all, in turns: freeing much at once takes long."""
-        kept, self._kept, self._first = self._kept, [], 0
-        let_go(kept)
+        let_go(self.given_up())
+
+    def given_up(self) -> list[T]:
+        """Be empty from now on; return all that were here."""
+        kept, first = self._kept, self._first
+        self._kept, self._first = [], 0
+        del kept[:first]
+        return cast("list[T]", kept)
 
     def place_after(self, zxid: int) -> int:
         """Return the place of the first one with a zxid above ``zxid``; ``len`` if there is none.

@@ -11,18 +11,19 @@ from typing import Final
 
 from coordinator.errors import CompactedError
 from coordinator.model.events import Change
+from coordinator.service.kept_change import KeptChange, events_of
 from coordinator.service.recent import Recent
 
-# Rough cost in memory: a Change and its place; an Event and its path beyond its characters.
+# Rough cost in memory: a change and its places; an Event and its path beyond its characters.
 _CHANGE_BYTES: Final = 200
 _EVENT_BYTES: Final = 200
 
 
-def change_bytes(change: Change) -> int:
-    """Return roughly how much memory ``change`` takes."""
+def change_bytes(change: KeptChange) -> int:
+    """Return roughly how much memory ``change`` takes, at most."""
     total = _CHANGE_BYTES
-    for event in change.events:
-        total += _EVENT_BYTES + len(event.path)
+    for each in change.events:
+        total += _EVENT_BYTES + len(each if isinstance(each, str) else each.path)
     return total
 
 
@@ -32,7 +33,7 @@ class History:
     def __init__(self, changes_max: int, bytes_max: int) -> None:
         self._changes_max = changes_max
         self._bytes_max = bytes_max
-        self._changes: Recent[Change] = Recent()
+        self._changes: Recent[KeptChange] = Recent()
         self._bytes = 0
         self._last_zxid = 0
         self.floor_zxid = 0
@@ -43,7 +44,7 @@ class History:
         self._bytes = 0
         self._last_zxid = self.floor_zxid = zxid
 
-    def append(self, change: Change) -> None:
+    def append(self, change: KeptChange) -> None:
         """Remember a change, and forget the oldest ones beyond the limits."""
         assert change.zxid > self._last_zxid, "changes arrive in zxid order"
         self._changes.append(change)
@@ -71,4 +72,5 @@ class History:
         first = changes.place_after(zxid)
         last = changes.place_after(zxid + zxids_max)
         # A list: what is added or forgotten meanwhile moves the places.
-        yield from [changes.at(place) for place in range(first, last)]
+        for kept in [changes.at(place) for place in range(first, last)]:
+            yield Change(kept.zxid, events_of(kept))

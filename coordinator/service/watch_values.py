@@ -18,9 +18,9 @@ from msgspec.structs import replace
 
 from coordinator.errors import CompactedError
 from coordinator.model.events import Change, Event
-from coordinator.service.kept_values import KeptValues
+from coordinator.service.kept_change import KeptChange, events_of
 from coordinator.service.recent import Recent
-from coordinator.state.tree import Values
+from coordinator.waiting import FREED_AT_ONCE, in_turns
 
 CHANGE_BYTES_MAX: Final = 2 * 1024 * 1024 + 64 * 1024
 """The size of the values of one change, which is one line of a watch: one set of the largest
@@ -35,7 +35,7 @@ class ValuesHistory:
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._kept: Recent[KeptValues] = Recent()
+        self._kept: Recent[KeptChange] = Recent()
         self._bytes = 0
         self.floor_zxid = 0
         """The values of all changes after it are kept."""
@@ -47,25 +47,28 @@ class ValuesHistory:
 
     def restart(self, zxid: int) -> None:
         """Forget everything up to ``zxid``."""
-        self._kept.clear()
+        in_turns(self._kept.given_up(), _forget_values, FREED_AT_ONCE)
         self._bytes = 0
         self.floor_zxid = zxid
 
-    def append(self, change: Change, wall_ms: int, values: Values) -> None:
+    def append(self, change: KeptChange) -> None:
         """Remember the values of ``change``, and forget the oldest ones beyond the limit."""
         count = _CHANGE_BYTES + _VALUES_BYTES * len(change.events)
-        for value in values:
+        for value in change.values:
             if value is not None:
                 count += len(value)
         if count > min(CHANGE_BYTES_MAX, self._bytes_max):
+            change.values = ()
             self.restart(change.zxid)
             return
-        self._kept.append(KeptValues(wall_ms, change, values, count))
+        change.values_bytes = count
+        self._kept.append(change)
         self._bytes += count
         while self._bytes > self._bytes_max:
             oldest = self._kept.pop_first()
             self.floor_zxid = oldest.zxid
-            self._bytes -= oldest.bytes_count
+            self._bytes -= oldest.values_bytes
+            _forget_values(oldest)
 
     def refuse_compacted(self, from_zxid: int) -> None:
         """Raise CompactedError unless the values of every change after ``from_zxid`` are here."""
@@ -88,13 +91,18 @@ class ValuesHistory:
             self.refuse_compacted(change.zxid - 1)
             raise AssertionError("the values of what is above the floor are kept")
         events: list[Event] = []
-        at = 0
+        at, all_events = 0, events_of(kept)
         for event in change.events:
-            while kept.change.events[at] is not event:
+            while all_events[at] != event:  # of equal ones all are asked for, or none is
                 at += 1
             if may_read(event.path):
                 after, before = kept.values[2 * at : 2 * at + 2]
                 events.append(replace(event, data=after, previous_data=before))
             else:
                 events.append(replace(event, is_withheld=True))
+            at += 1
         return Change(change.zxid, tuple(events), kept.wall_ms)
+
+
+def _forget_values(kept: KeptChange) -> None:
+    kept.values = ()  # its events may be kept for longer

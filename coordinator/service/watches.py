@@ -32,6 +32,7 @@ from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import Change, Event, WatchKind, WatchSelector
 from coordinator.service.context import MemberContext
 from coordinator.service.expiry import expired
+from coordinator.service.kept_change import KeptChange, kept_events
 from coordinator.service.replica import Interest
 from coordinator.service.turns import KEY
 from coordinator.service.wakes import Wakes
@@ -293,13 +294,15 @@ class WatchHub:
             self._revision = self.revision
             self._shared.clear()
             self._recheck(iter(list(self._streams)))
-        if not outcome.events or outcome.is_repeat:
+        events, zxid = outcome.events, outcome.zxid
+        if not events or outcome.is_repeat:
             return
-        change = Change(outcome.zxid, outcome.events)
-        self._history.append(change)
-        self._values.append(change, command.wall_ms, self._replica.machine.values)
+        values = self._replica.machine.values
+        kept = KeptChange(zxid, kept_events(zxid, events), command.wall_ms, values)
+        self._history.append(kept)
+        self._values.append(kept)
         if self._live:
-            self._due.append(change)
+            self._due.append(Change(zxid, events))
             self._hand_on()
 
     def _recheck(self, rest: Iterator[WatchStream]) -> None:
