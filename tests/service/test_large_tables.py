@@ -24,6 +24,8 @@ from tests.service.contexts import context_of
 MANY = 700_000
 """A plain dict moves to another table at 699,051 keys, which takes up to 95 ms."""
 
+TRIES = 3
+
 Table = tuple[Callable[[int], object], Callable[[], object]]
 """What adds the n-th key, and what gives all of them up."""
 
@@ -67,17 +69,12 @@ def holder_at(path: str, czxid: int) -> Any:
     )  # fmt: skip
 
 
-@pytest.mark.check
-@pytest.mark.skipif(is_compiled(), reason="compiled parts take no replica but a real one")
-@pytest.mark.parametrize("made", [idle_znodes, bounded_holds, holds])
-async def test_no_key_of_many_takes_long(
-    made: Callable[[ManualClock], Table], request: pytest.FixtureRequest
-) -> None:
-    """By the processor's clock; so is the end of all of them, at the next leader's beginning."""
+def longest_steps_ms(made: Callable[[ManualClock], Table]) -> tuple[float, float]:
+    """Return the longest step to add one of many keys, and how long it takes to give all up.
+
+    In ms of this thread's processor time, as of a processor that does nothing else."""
     act, give_up = made(ManualClock())
     longest_s = 0.0
-    gc.disable()  # a member collects by other rules (garbage.py)
-    request.addfinalizer(gc.enable)
     for number in range(MANY):
         began = time.thread_time()
         act(number)
@@ -88,7 +85,29 @@ async def test_no_key_of_many_takes_long(
     give_up()
     ended_s = time.thread_time() - began
     speed = fixed_work_speed()
+    return longest_s * 1_000 / speed, ended_s * 1_000 / speed
 
-    assert longest_s * 1_000 <= HELD_MS_MAX * speed
-    assert ended_s * 1_000 <= HELD_MS_MAX * speed
+
+@pytest.mark.check
+@pytest.mark.skipif(is_compiled(), reason="compiled parts take no replica but a real one")
+@pytest.mark.parametrize("made", [idle_znodes, bounded_holds, holds])
+async def test_no_key_of_many_takes_long(
+    made: Callable[[ManualClock], Table], request: pytest.FixtureRequest
+) -> None:
+    """By the processor's clock; so is the end of all of them, at the next leader's beginning.
+
+    What a table does is as long each time. What the system does meanwhile, as to find memory, is
+    not: so the least of a few tries counts."""
+    gc.disable()  # a member collects by other rules (garbage.py)
+    request.addfinalizer(gc.enable)
+    added_ms = ended_ms = float("inf")
+    for _ in range(TRIES):
+        added, ended = longest_steps_ms(made)
+        added_ms, ended_ms = min(added_ms, added), min(ended_ms, ended)
+        if max(added_ms, ended_ms) <= HELD_MS_MAX:
+            break
+        await asyncio.sleep(0)
+
+    assert added_ms <= HELD_MS_MAX
+    assert ended_ms <= HELD_MS_MAX
     await asyncio.sleep(0)
