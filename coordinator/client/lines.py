@@ -79,9 +79,8 @@ class Lines(Generic[T]):
             line, self._pushed_back = self._pushed_back, None
             return line
         failures: CallFailures | None = None
-        deadline_ms = _FOR_EVER_MS
-        if self._contact_timeout_ms is not None:
-            deadline_ms = self._delivery.clock.monotonic_ms() + self._contact_timeout_ms
+        deadline_ms = self._contact_deadline_ms()
+        was_served = self._stream is not None
         while True:
             try:
                 silence_ms, stream = SILENCE_MS_MAX, self._stream
@@ -103,7 +102,10 @@ class Lines(Generic[T]):
                         return self._read(raw)
                     # a keep-alive
             except (UnavailableError, OutcomeUnknownError) as error:
-                failures = failures or CallFailures()
+                if failures is None:
+                    failures = CallFailures()
+                    if was_served:  # until now, however long it has said nothing
+                        deadline_ms = self._contact_deadline_ms()
                 failures.note(error)
                 await self._drop(error)
                 is_over = self._delivery.is_closed
@@ -117,6 +119,12 @@ class Lines(Generic[T]):
             except BaseException:
                 await self.close()
                 raise
+
+    def _contact_deadline_ms(self) -> int:
+        """Return when the retries end, if no member serves from now on."""
+        if self._contact_timeout_ms is None:
+            return _FOR_EVER_MS
+        return self._delivery.clock.monotonic_ms() + self._contact_timeout_ms
 
     def hurry(self) -> None:
         """Wait no longer for a line: the client was closed."""

@@ -10,6 +10,7 @@ from coordinator.client import ChangeStream, Create, RetryPolicy
 from coordinator.client.delivery import CallDelivery
 from coordinator.errors import CompactedError, UnavailableError
 from coordinator.model.events import WatchSelector
+from recipes import Election
 from tests.client.fake_members import REFUSED, A, B, FakeMembers, FakeStream, refusal
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.virtual_time import LoopClock, run
@@ -262,3 +263,36 @@ def test_a_watch_without_any_member_can_be_bounded() -> None:
         await asyncio.wait({patient})
 
     run(scenario())
+
+
+@in_memory
+async def test_only_the_time_without_a_member_counts_as_such(world: MemoryCluster) -> None:
+    """A stream that had nothing to say for long continues at the other member."""
+    network = world.network()
+    async with world.client() as writer, world.client(network) as reader:
+        await writer.create("/a")
+        async with (
+            reader.watch("/a", contact_timeout=1.0) as changes,
+            reader.observe("daily", contact_timeout=1.0) as elections,
+        ):
+            await anext(elections)
+            change = asyncio.create_task(anext(changes))
+            elected = asyncio.create_task(anext(elections))
+            await asyncio.sleep(4.5)  # there is a bookmark every 5 s
+
+            network.kill(reader._delivery.endpoints.current)
+            await asyncio.sleep(0.5)
+            await writer.set("/a", b"1")
+            grant = await Election(writer, "daily").campaign()
+
+            assert (await change).events[0].version == 1
+            assert (await elected).elected.epoch == grant.epoch
+
+            both = [asyncio.create_task(anext(each)) for each in (changes, elections)]
+            await asyncio.sleep(4.5)
+            network.kill(reader._delivery.endpoints.current)
+            began = asyncio.get_running_loop().time()
+            for each in both:
+                with pytest.raises(UnavailableError):
+                    await each
+            assert 0.5 < asyncio.get_running_loop().time() - began < 1.5
