@@ -108,7 +108,7 @@ class WorkQueue(Generic[ClientT]):
         if wait_ms == 0:
             path = f"{self._items}/{priority}-"
             return (Create(path, data, "persistent_sequential", parents="persistent"),)
-        drawn = self.client.core.delivery.random.getrandbits(64)
+        drawn = self.client.core.delivery.entropy.getrandbits(64)
         path = f"{self._items}/{priority}--{drawn:016x}"
         return (Create(path, data, parents="persistent"), *delayed(path, wait_ms))
 

@@ -38,7 +38,7 @@ class OpeningSession:
         settings: ClientSettings,
         on_unopened: Callable[[OpeningSession], None],
     ) -> None:
-        self.session_id = f"{delivery.random.getrandbits(64):016x}"
+        self.session_id = f"{delivery.entropy.getrandbits(64):016x}"
         self.is_known: asyncio.Future[Session | None] = asyncio.get_running_loop().create_future()
         """Done when a member has said that it is open; with None if the attempt ended before."""
         self.waiting = 0

@@ -24,6 +24,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
@@ -111,6 +112,9 @@ class CallDelivery:
         self.clock = clock
         self.retry = retry
         self.random = retry.source()
+        """What waits are drawn from: with a seed, the same each time."""
+        self.entropy: random.Random = random.SystemRandom()
+        """What names are drawn from that no other client may have, in whatever process."""
         self.endpoints = Endpoints(endpoints, self.random.shuffle, is_patient=is_patient)
         self.index_seen = 0
         self._index_said: tuple[str | None, int] = None, 0

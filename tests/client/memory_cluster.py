@@ -201,6 +201,7 @@ class MemoryCluster:
     ) -> AsyncIterator[AsyncClient]:
         """Connect over ``network``, or over one of its own without faults."""
         self._clients += 1
+        is_repeatable = "retry" not in options
         connector = connect(
             (LEFT, RIGHT),
             transport=network or self.network(),
@@ -209,6 +210,8 @@ class MemoryCluster:
             **options,
         )
         async with connector as client:
+            if is_repeatable:
+                client.delivery.entropy = client.delivery.random
             yield client
 
     async def queue(self, client: AsyncClient, name: str) -> list[str]:

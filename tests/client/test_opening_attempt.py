@@ -7,11 +7,11 @@ import asyncio
 
 import pytest
 
-from coordinator.client import Request
+from coordinator.client import Request, RetryPolicy
 from coordinator.client.in_process import _MemoryConnector
 from coordinator.client.turns import TURNS_MAX, AttemptTurns
-from coordinator.errors import LockTimeoutError, UnavailableError
-from recipes import Lock
+from coordinator.errors import LockTimeoutError, OutcomeUnknownError, UnavailableError
+from recipes import Lock, WorkQueue
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 
@@ -219,3 +219,36 @@ async def test_who_has_no_turn_in_time_has_sent_nothing() -> None:
     assert turns.take_now() is None
     turn.end()
     assert turns.take_now() is not None
+
+
+@in_memory
+async def test_an_attempt_whose_client_is_closed_is_withdrawn_no_more(
+    world: MemoryCluster,
+) -> None:
+    """No member has said that its session is open, and none can be asked any more."""
+    network = world.network()
+    async with world.client() as holder:
+        await Lock(holder, "daily").acquire()
+        async with world.client(network) as client:
+            network.loses_reply_of = lambda request: request.method == "POST"
+            acquiring = asyncio.create_task(Lock(client, "daily", timeout=60).acquire())
+            await asyncio.sleep(0.2)
+
+        with pytest.raises(OutcomeUnknownError, match="its session ends"):
+            await acquiring
+        assert not [each for each in asyncio.all_tasks() if "withdraw" in each.get_name()]
+
+
+@in_memory
+async def test_clients_with_the_same_seed_open_sessions_of_their_own(world: MemoryCluster) -> None:
+    """A seed makes waits repeatable, not the names of what clients own."""
+    async with (
+        world.client(retry=RetryPolicy(seed=7)) as client,
+        world.client(retry=RetryPolicy(seed=7)) as other,
+    ):
+        grants = [await Lock(each, name).acquire() for each, name in ((client, "a"), (other, "b"))]
+        queues = [WorkQueue(each, "orders") for each in (client, other)]
+        names = [await queue.put(b"order", delay=1.0) for queue in queues]
+
+        assert len({each.session_id for each in grants}) == 2
+        assert len(set(names)) == 2
