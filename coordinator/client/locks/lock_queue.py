@@ -454,7 +454,7 @@ class LockQueue(HeldVerbs):
 
     async def _withdraw(self, call: Call, attempt: AcquireAttempt, owner: str) -> bool:
         """Withdraw by number; False when only the end of the session will remove the contender."""
-        while not attempt.has_ended:
+        while not (attempt.has_ended or self._in_loop.is_closed):
             is_forgotten = is_withdrawn = False
             try:
                 await self._delivery.read(call, reader(AbandonReply), _ABANDON_ATTEMPT_MS)
