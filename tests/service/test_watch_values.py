@@ -16,6 +16,7 @@ from coordinator.errors import (
 )
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.model.events import Bookmark, Change, Event, EventType, WatchKind, WatchSelector
+from coordinator.service.kept_change import KeptChange, kept_events
 from coordinator.service.member import Member
 from coordinator.service.watch_stream import Wanted, WatchStream
 from coordinator.service.watch_values import CHANGE_BYTES_MAX, ValuesHistory
@@ -188,7 +189,7 @@ def test_the_history_of_values_is_bounded() -> None:
         count = draw.randrange(1, 4)
         values = (bytes(draw.randrange(4_000)), bytes(draw.randrange(4_000))) * count
         events = (Event(event, path="/a", version=1, czxid=1),) * count
-        history.append(Change(zxid, events), 5, values)
+        history.append(KeptChange(zxid, kept_events(zxid, events), wall_ms=5, values=values))
 
         assert history.bytes_count <= 20_000
         for known in range(1, zxid + 1):
