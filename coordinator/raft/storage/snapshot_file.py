@@ -26,7 +26,6 @@ from coordinator.raft.storage.segments import Entry
 PIECE_BYTES_MAX = 64 * 1024 * 1024
 """A piece longer than this is not written, and refused when read."""
 FOOTER_BYTES = 60
-_READ_BYTES = 1024 * 1024
 _HEADER_MAGIC = b"COORDSNP"
 _FOOTER_MAGIC = b"COORDEND"
 _FORMAT = 1
@@ -104,39 +103,21 @@ def read_outline(file: DiskFile) -> Outline:
 
 def check(file: DiskFile, outline: Outline) -> None:
     """Read the whole file; UnsoundError unless every piece and the sha256 fit."""
-    digest = hashlib.sha256()
-    end = outline.size_bytes - FOOTER_BYTES
-    for offset in range(0, end, _READ_BYTES):
-        digest.update(file.read_at(offset, min(_READ_BYTES, end - offset)))
-    _compare(digest.digest(), outline)
-    for _ in iterate_pieces(file, outline):
+    for _ in iterate_checked(file, outline):
         pass
 
 
-def _compare(found: bytes, outline: Outline) -> None:
-    if found != outline.sha256:
-        raise UnsoundError(0, f"sha256 {outline.sha256.hex()}", found.hex())
-
-
 def iterate_checked(file: DiskFile, outline: Outline) -> Iterator[bytes]:
-    """Yield the pieces as ``iterate_pieces``; UnsoundError behind the last, too, if the sha256 is
-    another. So the file is read once."""
+    """Yield the pieces; UnsoundError at the first that does not fit, and behind the last one if the
+    sha256 is another. So the file is read once."""
     digest = hashlib.sha256(file.read_at(0, outline.pieces_offset))
-    for number, piece in enumerate(iterate_pieces(file, outline)):
-        digest.update(_PIECE.pack(len(piece), crc32(piece, number)))
-        digest.update(piece)
-        yield piece
-    _compare(digest.digest(), outline)
-
-
-def iterate_pieces(file: DiskFile, outline: Outline) -> Iterator[bytes]:
-    """Yield the pieces, each checked; UnsoundError at the first that does not fit."""
     offset, end = outline.pieces_offset, outline.size_bytes - FOOTER_BYTES
     number = 0
     while offset < end:
         if offset + _PIECE.size > end:
             raise UnsoundError(offset, "a piece", f"{end - offset} bytes before the footer")
-        length, crc = _PIECE.unpack(file.read_at(offset, _PIECE.size))
+        head = file.read_at(offset, _PIECE.size)
+        length, crc = _PIECE.unpack(head)
         body_offset = offset + _PIECE.size
         if length > PIECE_BYTES_MAX or body_offset + length > end:
             raise UnsoundError(offset, "a piece that ends before the footer", f"{length} bytes")
@@ -145,11 +126,15 @@ def iterate_pieces(file: DiskFile, outline: Outline) -> Iterator[bytes]:
             raise UnsoundError(
                 offset, f"piece {number} with crc {crc:08x}", f"crc {crc32(piece, number):08x}"
             )
+        digest.update(head)
+        digest.update(piece)
         yield piece
         offset = body_offset + length
         number += 1
     if number != outline.piece_count:
         raise UnsoundError(end, f"{outline.piece_count} pieces", f"{number} pieces")
+    if digest.digest() != outline.sha256:
+        raise UnsoundError(0, f"sha256 {outline.sha256.hex()}", digest.hexdigest())
 
 
 def _entries(body: bytes) -> tuple[Entry, Entry]:
