@@ -126,14 +126,15 @@ class Tree:
     def _check(self) -> None:
         if ROOT not in self._znodes:
             raise ValueError("there is no root")
-        for parent in self._children:
-            if parent not in self._znodes:
+        for parent, paths in self._children.items():
+            above = self._znodes.get(parent)
+            if above is None:
                 raise ValueError(f"{parent} has children and is not there")
+            if above.num_children != len(paths):
+                raise ValueError(f"{parent} does not have its {above.num_children} children")
         for path, znode in self._znodes.items():
-            found = self._children.get(path)
-            if znode.family is None and found is None:
-                continue
-            if znode.num_children != (0 if found is None else len(found)):
+            # Most have never had a child: they are not looked for.
+            if znode.family is not None and znode.num_children and path not in self._children:
                 raise ValueError(f"{path} does not have its {znode.num_children} children")
 
     # --- reads
