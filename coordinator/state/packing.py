@@ -151,6 +151,14 @@ def unpack_rows(pieces: Iterable[bytes]) -> Iterator[Row]:
         raise ValueError("expected whole rows, found one cut off")
 
 
+def next_row(rows: Iterator[Row]) -> Row:
+    """Return the next of the rows of a snapshot; raises ValueError at their end."""
+    row = next(rows, None)
+    if row is None:
+        raise ValueError("snapshot: expected more rows, found its end")
+    return row
+
+
 def formatted(data: bytes, what: str, newest: int, *, is_bounded: bool = False) -> Row:
     """Decode a row whose first element is its format number; raises ValueError."""
     row = unpack(data, is_bounded=is_bounded)

@@ -9,7 +9,7 @@ msgpack. Equal outcomes have equal bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import MsgspecError
@@ -39,8 +39,11 @@ from coordinator.state.outcomes import (
     ZnodeKept,
     ZnodeResult,
 )
+from coordinator.state.shapes import Row, described
 
 SIZE_BYTES: Final = 4
+ROW_BYTES: Final = 16 * 1024
+"""The outcomes in one row of a snapshot, unless a single one has more."""
 _OUTCOME_BYTES: Final = 512
 _RESULT_BYTES: Final = 256
 _encoded: Final = Encoder().encode
@@ -156,6 +159,37 @@ def check_kept(kept: bytes) -> None:
         raise ValueError("expected a result or a refusal, found both or none")
     if again != kept:
         raise ValueError("expected a remembered outcome as it is written, found it otherwise")
+
+
+def rows_of_kept(outcomes: Mapping[int, bytes]) -> Iterator[Row]:
+    """Yield the rows of a client's outcomes in a snapshot: (number, outcome, number, ...)."""
+    run: list[int | bytes] = []
+    left = ROW_BYTES
+    for number, kept in outcomes.items():
+        run.append(number)
+        run.append(kept)
+        left -= len(kept)
+        if left <= 0:
+            yield tuple(run)
+            run, left = [], ROW_BYTES
+    if run:
+        yield tuple(run)
+
+
+def add_kept(outcomes: dict[int, bytes], row: Row, most: int) -> None:
+    """Add the outcomes of such a row; raises ValueError if they are none, or more than ``most``."""
+    before = len(outcomes)
+    for at in range(0, len(row) - 1, 2):
+        number, kept = row[at], row[at + 1]
+        if type(number) is not int or type(kept) is not bytes:
+            raise ValueError(
+                f"snapshot: expected a number and an outcome, found {described(number)},"
+                f" {described(kept)}"
+            )
+        check_kept(kept)
+        outcomes[number] = kept
+    if 2 * (len(outcomes) - before) != len(row) or not before < len(outcomes) <= most:
+        raise ValueError(f"snapshot: expected up to {most} outcomes, found {len(row)} values")
 
 
 def _facts(fields: Any) -> dict[str, Any]:

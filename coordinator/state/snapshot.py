@@ -1,24 +1,26 @@
 """The snapshot: the whole replicated state as a stream of rows with a digest at the end.
 
 The stream: a header row (what it is, format number, applied index, zxid, counts); a row of the
-limits and the rules; then the znodes, open sessions, leaving sessions, revoked credentials with
-sessions still to be ended, clients with their outcomes, ended sessions, released contenders,
-contenders, sizes of semaphores, lock-delays, grants that ended, the queues with contenders still to
-be granted, a row of access rights, roles, and identities, each in the order the state keeps them;
-then 32 raw bytes, the SHA-256 of everything before.
+limits and the rules; then the znodes (``znode_rows``), open sessions, leaving sessions, revoked
+credentials with sessions still to be ended, clients with their outcomes, of which many share a row,
+ended sessions, released contenders, contenders, sizes of semaphores, lock-delays, grants that
+ended, the queues with contenders still to be granted, a row of access rights, roles, and
+identities, each in the order the state keeps them; then 32 raw bytes, the SHA-256 of everything
+before.
 
 1. A capture is cheap at any size and does not change afterwards (``large_map``). It is encoded
    as its pieces are drawn.
 2. Decoding returns a capture only if the stream is complete and its digest is right. Any damage is
    a ValueError before anything is replaced.
-3. Formats 1 to 7 are still read. In format 7 outcomes are rows of rows; now they are as they are
-   kept in memory. Format 6 has no extensions of holds. Format 5 has no quotas, and its znodes are
-   nobody's. Format 4 has no access rights: they are off. Format 3 has no limits: the defaults hold
-   (``limits``). Format 2 does not record whose request was repeated. Format 1 has no rows of locks
-   (``locks`` is None). A member that restores such a snapshot and one that replays the same log may
-   differ in the mark of a repeated request, and in nothing else.
-4. Members with the same history write the same bytes. ``digest_of`` covers the same rows, with
-   znodes and locks sorted by path and without the applied index.
+3. Formats 1 to 8 are still read. In format 8 each znode and each outcome has a row of its own. In
+   format 7 outcomes are rows of rows; now they are as they are kept in memory. Format 6 has no
+   extensions of holds. Format 5 has no quotas, and its znodes are nobody's. Format 4 has no access
+   rights: they are off. Format 3 has no limits: the defaults hold (``limits``). Format 2 does not
+   record whose request was repeated. Format 1 has no rows of locks (``locks`` is None). A member
+   that restores such a snapshot and one that replays the same log may differ in the mark of a
+   repeated request, and in nothing else.
+4. Members with the same history write the same bytes. ``digest_of`` covers the rows of format 8,
+   with znodes and locks sorted by path and without the applied index.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from coordinator.model.access import NOBODY, Caller
 from coordinator.model.limits import NAMES, UNSET, MachineLimits
@@ -41,7 +43,6 @@ from coordinator.state.access.encoding import (
 from coordinator.state.access.table import AccessCapture
 from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.dedup import ClientRecord, RequestsCapture
-from coordinator.state.large_map import LargeMap
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.locks.contender import (
     Closing,
@@ -52,8 +53,14 @@ from coordinator.state.locks.contender import (
     LocksCapture,
 )
 from coordinator.state.outcome_codec import outcome_of
-from coordinator.state.packing import pack, unpack_rows
-from coordinator.state.remembered import check_kept, kept_of, total_bytes_of
+from coordinator.state.packing import next_row, pack, unpack_rows
+from coordinator.state.remembered import (
+    add_kept,
+    check_kept,
+    kept_of,
+    rows_of_kept,
+    total_bytes_of,
+)
 from coordinator.state.sessions import SessionRecord
 from coordinator.state.shapes import (
     BOOL,
@@ -69,20 +76,20 @@ from coordinator.state.shapes import (
     kind_number,
     kind_of_number,
     limit_values_of,
-    mode_number,
-    mode_of,
     rules_of,
     shape,
     texts_of,
 )
-from coordinator.state.znode import ChildChanges, DataChanges, Tenure, ZnodeRecord
-from coordinator.state.znode_changes import fields_of, tenure_of
+from coordinator.state.znode import ZnodeRecord
+from coordinator.state.znode_rows import row_of, rows_of, znodes_of
 
 MAGIC: Final = "coordinator-state"
-FORMAT: Final = 8
+FORMAT: Final = 9
+_DIGEST_FORMAT: Final = 8
 _ACCESS_FORMAT: Final = 5
 _QUOTAS_FORMAT: Final = 6
 _KEPT_FORMAT: Final = 8
+_RUNS_FORMAT: Final = 9
 PIECE_BYTES: Final = 64 * 1024
 _DIGEST_BYTES: Final = 32
 
@@ -114,7 +121,8 @@ def encode_snapshot(capture: Capture) -> Iterator[bytes]:
     """Return an iterator over the snapshot in pieces of about ``PIECE_BYTES``."""
     digest = hashlib.sha256()
     piece = bytearray()
-    for row in _rows(capture, capture.znodes.items(), capture.applied_index):
+    znodes = rows_of(capture.znodes.items())
+    for row in _rows(capture, znodes, FORMAT, capture.applied_index):
         piece += pack(row)
         if len(piece) >= PIECE_BYTES:
             digest.update(piece)
@@ -135,7 +143,8 @@ def digest_of(capture: Capture) -> str:
         closings=tuple(sorted(capture.locks.closings)),
     )
     capture = replace(capture, locks=locks)
-    for row in _rows(capture, sorted(capture.znodes.items(), key=_path_of), 0):
+    znodes = map(row_of, sorted(capture.znodes.items(), key=_path_of))
+    for row in _rows(capture, znodes, _DIGEST_FORMAT, 0):
         found.update(pack(row))
     return found.hexdigest()
 
@@ -145,12 +154,12 @@ def _path_of(item: tuple[str, ZnodeRecord]) -> str:
 
 
 def _rows(
-    capture: Capture, znodes: Iterable[tuple[str, ZnodeRecord]], applied_index: int
+    capture: Capture, znodes: Iterable[Row], number: int, applied_index: int
 ) -> Iterator[Row]:
     requests, locks, access = capture.requests, capture.locks, capture.access
     assert locks is not None, "a state of now has its locks"
     yield (
-        MAGIC, FORMAT, applied_index, capture.zxid, capture.sequence_floor,
+        MAGIC, number, applied_index, capture.zxid, capture.sequence_floor,
         requests.dropped_index, len(capture.znodes), len(capture.sessions),
         len(requests.free), len(requests.bound), len(requests.ended), len(capture.released),
         len(locks.contenders), len(locks.sizes), len(locks.closings), len(locks.ended),
@@ -162,9 +171,7 @@ def _rows(
         limits.version, limits.changed_by, limits.changed_ms, limits.written(),
         limits.rules,
     )  # fmt: skip
-    for path, znode in znodes:
-        fields = fields_of(znode)
-        yield (path, *fields[:10], mode_number(fields[10]), *fields[11:])
+    yield from znodes
     for session in capture.sessions:
         yield _session_row(session)
     for session_id, departure in capture.leaving:
@@ -177,7 +184,10 @@ def _rows(
                 client_id, record.highest, record.forgotten, record.last_index,
                 len(record.outcomes), record.owner,
             )  # fmt: skip
-            yield from record.outcomes.items()
+            if number < _RUNS_FORMAT:
+                yield from record.outcomes.items()
+            else:
+                yield from rows_of_kept(record.outcomes)
     yield from requests.ended
     yield from capture.released
     yield from _lock_rows(locks)
@@ -228,13 +238,11 @@ _header_shapes: Final = {
     5: _header_shape,
     6: _header_shape,
     7: _header_shape,
+    8: _header_shape,
     FORMAT: _header_shape,
 }
 _leaving_shape: Final = shape("session that is leaving", STR, ROW)
 _limits_shape: Final = shape("limits", INT, STR, INT, ROW, ROW)
-_FORMER_ZNODE: Final = (STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
-_former_znode_shape: Final = shape("znode", *_FORMER_ZNODE)
-_znode_shape: Final = shape("znode", *_FORMER_ZNODE, STR)
 _PLAIN_SESSION: Final = (STR, INT, STR, INT, INT, INT)
 _session_shapes: Final = {
     6: shape("session", *_PLAIN_SESSION),
@@ -259,6 +267,7 @@ _contender_shapes: Final = {
     5: shape("contender", *_CONTENDER_2, BOOL),
     6: shape("contender", *_CONTENDER_2, BOOL, STR),
     7: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
+    8: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
     FORMAT: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
 }
 _closing_shape: Final = shape("lock-delay", STR, INT, INT)
@@ -284,17 +293,19 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
             f"found {described(header[0])} of format {number}"
         )
     applied_index, zxid, sequence_floor, dropped_index = header[2:6]
-    limits = LimitsRecord() if header[1] < 4 else _limits_of(_next(rows))
-    znodes = _znodes_of(rows, header[6], header[1])
-    sessions = tuple([_session_of(_next(rows), header[1]) for _ in range(header[7])])
-    leaving = () if header[1] < 4 else tuple([_leaving_of(_next(rows)) for _ in range(header[17])])
+    limits = LimitsRecord() if header[1] < 4 else _limits_of(next_row(rows))
+    znodes = znodes_of(rows, header[6], header[1])
+    sessions = tuple([_session_of(next_row(rows), header[1]) for _ in range(header[7])])
+    leaving = (
+        () if header[1] < 4 else tuple([_leaving_of(next_row(rows)) for _ in range(header[17])])
+    )
     is_with_access = header[1] >= _ACCESS_FORMAT
     revoked_count = header[19] if is_with_access else 0
-    revoked = tuple([_revoked_of(_next(rows)) for _ in range(revoked_count)])
+    revoked = tuple([_revoked_of(next_row(rows)) for _ in range(revoked_count)])
     free = tuple([_client_of(rows, header[1]) for _ in range(header[8])])
     bound = tuple([_client_of(rows, header[1]) for _ in range(header[9])])
-    ended = tuple([_pair_of(_next(rows)) for _ in range(header[10])])
-    released = tuple([_pair_of(_next(rows)) for _ in range(header[11])])
+    ended = tuple([_pair_of(next_row(rows)) for _ in range(header[10])])
+    released = tuple([_pair_of(next_row(rows)) for _ in range(header[11])])
     ungranted_count = 0 if header[1] < 4 else header[18]
     counts = (*header[12:17], ungranted_count)
     locks = None if header[1] == 1 else _locks_of(rows, header[1], counts)
@@ -336,13 +347,6 @@ def _verified(pieces: Iterable[bytes]) -> Iterator[bytes]:
         raise ValueError("snapshot: its digest does not match; it is damaged or cut off")
 
 
-def _next(rows: Iterator[Row]) -> Row:
-    row = next(rows, None)
-    if row is None:
-        raise ValueError("snapshot: expected more rows, found its end")
-    return row
-
-
 def _limits_of(row: Row) -> LimitsRecord:
     version, changed_by, changed_ms, values, rules = _limits_shape(row)
     found = dict(limit_values_of(values))
@@ -350,53 +354,6 @@ def _limits_of(row: Row) -> LimitsRecord:
         raise ValueError(f"snapshot: expected known limits of 1 or more, found {found}")
     # A limit that was not known then is as it always was: see ``limits``.
     return LimitsRecord(MachineLimits(**found), version, changed_by, changed_ms, rules_of(rules))
-
-
-def _znodes_of(rows: Iterator[Row], count: int, number: int) -> LargeMap[str, ZnodeRecord]:
-    """Return the znodes by path. Numbers and tenures that are as before are the same objects."""
-    znodes = LargeMap[str, ZnodeRecord]()
-    found: Row = ()
-    tenure: Tenure | None = None
-    czxid: Any = 0
-    ctime_ms: Any = 0
-    for _ in range(count):
-        row = _next(rows)
-        if number < _QUOTAS_FORMAT:
-            row = (*_former_znode_shape(row), "")
-        elif not _is_znode(row):
-            _znode_shape(row)
-        if row[2] != czxid:
-            czxid = row[2]
-        if row[5] != ctime_ms:
-            ctime_ms = row[5]
-        if row[11:] != found:
-            found = row[11:]
-            tenure = tenure_of(mode_of(row[11]), row[12], row[13], row[14])
-        is_changed = row[7] or row[3] != czxid or row[6] != ctime_ms
-        is_parent = row[8] or row[9] or row[4] != czxid
-        znodes.add(row[0], ZnodeRecord(
-            row[1], czxid, ctime_ms, row[10],
-            DataChanges(row[3], row[6], row[7]) if is_changed else None,
-            ChildChanges(row[4], row[8], row[9]) if is_parent else None,
-            tenure,
-        ))  # fmt: skip
-    if len(znodes) != count:
-        raise ValueError("snapshot: a path is there twice")
-    return znodes
-
-
-def _is_znode(row: Row) -> bool:
-    """Whether ``_znode_shape`` takes a row: compiled, this takes a fifth of the time."""
-    owner, ttl_ms = row[12:14] if len(row) == 15 else (0, "")
-    return (
-        (owner is None or type(owner) is str)
-        and (ttl_ms is None or type(ttl_ms) is int)
-        and type(row[0]) is str
-        and type(row[1]) is bytes
-        and type(row[2]) is type(row[3]) is type(row[4]) is type(row[5]) is type(row[6]) is int
-        and type(row[7]) is type(row[8]) is type(row[9]) is type(row[10]) is type(row[11]) is int
-        and type(row[14]) is str
-    )
 
 
 def _session_of(row: Row, number: int) -> SessionRecord:
@@ -414,10 +371,12 @@ def _revoked_of(row: Row) -> tuple[Caller, Departure]:
 
 
 def _access_of(rows: Iterator[Row], header: Row) -> AccessCapture:
-    is_on, revision, zxid = _access_shape(_next(rows))
-    roles = tuple([role_of(_next(rows)) for _ in range(header[20])])
+    is_on, revision, zxid = _access_shape(next_row(rows))
+    roles = tuple([role_of(next_row(rows)) for _ in range(header[20])])
     has_quota = header[1] >= _QUOTAS_FORMAT
-    identities = tuple([identity_of(_next(rows), has_quota=has_quota) for _ in range(header[21])])
+    identities = tuple(
+        [identity_of(next_row(rows), has_quota=has_quota) for _ in range(header[21])]
+    )
     return AccessCapture(is_on, revision, zxid, roles, identities)
 
 
@@ -433,17 +392,19 @@ def _departure_of(row: Row) -> Departure:
 
 def _client_of(rows: Iterator[Row], number: int) -> tuple[str, ClientRecord]:
     is_former = number < _ACCESS_FORMAT
-    values = (_former_client_shape if is_former else _client_shape)(_next(rows))
+    values = (_former_client_shape if is_former else _client_shape)(next_row(rows))
     client_id, highest, forgotten, last_index, count = values[:5]
     if number < 4:  # what fell out of the window was not written down as forgotten
         forgotten = max(forgotten, highest - UNSET.request_window)
     outcomes: dict[int, bytes] = {}
-    for _ in range(count):
+    while number >= _RUNS_FORMAT and len(outcomes) < count:
+        add_kept(outcomes, next_row(rows), count)
+    for _ in range(count if number < _RUNS_FORMAT else 0):
         if number < _KEPT_FORMAT:
-            request_number, outcome = _former_remembered_shape(_next(rows))
+            request_number, outcome = _former_remembered_shape(next_row(rows))
             outcomes[request_number] = kept_of(outcome_of(outcome, number))
         else:
-            request_number, kept = _remembered_shape(_next(rows))
+            request_number, kept = _remembered_shape(next_row(rows))
             check_kept(kept)
             outcomes[request_number] = kept
     return client_id, ClientRecord(
@@ -465,12 +426,12 @@ def _directory_of(row: Row) -> str:
 def _locks_of(rows: Iterator[Row], number: int, counts: Row) -> LocksCapture:
     contender_count, size_count, closing_count, ended_count, grant_count, ungranted_count = counts
     return LocksCapture(
-        tuple([_contender_of(_next(rows), number) for _ in range(contender_count)]),
-        tuple([_pair_of(_next(rows)) for _ in range(size_count)]),
-        tuple([Closing(*_closing_shape(_next(rows))) for _ in range(closing_count)]),
-        tuple([_ended_of(_next(rows), number) for _ in range(ended_count)]),
+        tuple([_contender_of(next_row(rows), number) for _ in range(contender_count)]),
+        tuple([_pair_of(next_row(rows)) for _ in range(size_count)]),
+        tuple([Closing(*_closing_shape(next_row(rows))) for _ in range(closing_count)]),
+        tuple([_ended_of(next_row(rows), number) for _ in range(ended_count)]),
         grant_count,
-        tuple([_directory_of(_next(rows)) for _ in range(ungranted_count)]),
+        tuple([_directory_of(next_row(rows)) for _ in range(ungranted_count)]),
     )
 
 

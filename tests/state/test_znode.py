@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.state import snapshot
+from coordinator.state import znode_rows
 from coordinator.state.commands import Command, Create, CreateMode, Delete, Multi, SetData
 from coordinator.state.machine import StateMachine
 from coordinator.state.znode import ZnodeRecord
@@ -72,8 +72,8 @@ def test_a_row_is_a_znode_as_its_shape_says() -> None:
         rows += [(*plain[:at], each, *plain[at + 1 :]) for each in ("", b"", 1, True, None, ())]
     for row in rows:
         try:
-            snapshot._znode_shape(row)
+            znode_rows._shape(row)
         except ValueError:
-            assert not snapshot._is_znode(row), row
+            assert not znode_rows._is_znode(row), row
         else:
-            assert snapshot._is_znode(row), row
+            assert znode_rows._is_znode(row), row
