@@ -91,6 +91,9 @@ _QUOTAS_FORMAT: Final = 6
 _KEPT_FORMAT: Final = 8
 _RUNS_FORMAT: Final = 9
 PIECE_BYTES: Final = 64 * 1024
+LONG_BYTES: Final = 256 * 1024
+"""A piece that is longer, because one row is, is cut: a value may have 128 MiB, and the store takes
+no piece of so many."""
 _DIGEST_BYTES: Final = 32
 
 
@@ -118,15 +121,18 @@ class Capture:
 
 
 def encode_snapshot(capture: Capture) -> Iterator[bytes]:
-    """Return an iterator over the snapshot in pieces of about ``PIECE_BYTES``."""
+    """Return an iterator over the snapshot in pieces of about ``PIECE_BYTES``, none of which is
+    longer than ``LONG_BYTES`` and a digest."""
     digest = hashlib.sha256()
     piece = bytearray()
     znodes = rows_of(capture.znodes.items())
     for row in _rows(capture, znodes, FORMAT, capture.applied_index):
         piece += pack(row)
         if len(piece) >= PIECE_BYTES:
-            digest.update(piece)
-            yield bytes(piece)
+            for start in range(0, len(piece), LONG_BYTES):
+                cut = bytes(piece[start : start + LONG_BYTES])
+                digest.update(cut)
+                yield cut
             piece.clear()
     digest.update(piece)
     yield bytes(piece) + digest.digest()

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgpack  # type: ignore[import-untyped]
 import pytest
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state import snapshot
 from coordinator.state.commands import (
     Command,
@@ -140,6 +141,23 @@ def test_pieces_are_made_when_drawn_and_not_large() -> None:
     sizes = [len(piece) for piece in pieces]
     assert len(sizes) >= 4
     assert max(sizes) <= snapshot.PIECE_BYTES + 2000
+
+
+def test_a_long_value_is_cut_into_pieces() -> None:
+    """The store refuses a piece of more than 64 MiB, which would stop the member; and each piece
+    holds up the requests that come meanwhile."""
+    machine = StateMachine(MachineLimits(data_bytes_max=4 * 1024 * 1024))
+    data = bytes(range(256)) * 12_000
+    machine.apply(Command(Create("/long", data), 0), 1, 1)
+    machine.apply(Command(Create("/short", b"x"), 0), 2, 1)
+    restored = StateMachine()
+
+    pieces = list(machine.snapshot())
+    restored.restore(pieces)
+
+    assert max(len(piece) for piece in pieces) == snapshot.LONG_BYTES
+    assert restored.data("/long") == data
+    assert restored.digest() == machine.digest()
 
 
 def test_pieces_may_be_cut_anywhere() -> None:
