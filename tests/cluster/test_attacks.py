@@ -46,6 +46,30 @@ UNHURRIED = {"raft": {"election_timeout_ms_min": 1_500, "election_timeout_ms_max
 
 
 class AttackedCluster(AuditedCluster):
+    """What an attack must leave as it was."""
+
+    def terms(self) -> list[int]:
+        found = [self.status(each) for each in self.ids]
+        return [each["term"] for each in found if each is not None]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run; afterwards all members do still, without a traceback, in the term they had."""
+        try:
+            self.start()
+            await self.wait_ready_async()
+            before = await asyncio.to_thread(self.terms)
+            yield
+            await self.wait_ready_async()
+            after = await asyncio.to_thread(self.terms)
+            assert after == before, "nobody was deposed"
+            assert all(self.is_running(each) for each in self.ids)
+            assert self.tracebacks() == []
+        finally:
+            self.stop()
+
+
+class RelayedCluster(AttackedCluster):
     """Members that reach each other by relays that know no secret."""
 
     def _write_config(self, member_id: str) -> None:
@@ -55,31 +79,27 @@ class AttackedCluster(AuditedCluster):
         bound = named + f'member_bind_host = "{HIDDEN}"\n'
         config.write_text(config.read_text().replace(named, bound, 1))
 
-    def terms(self) -> list[int]:
-        found = [self.status(each) for each in self.ids]
-        return [each["term"] for each in found if each is not None]
+
+@asynccontextmanager
+async def attacked(tmp_path: Path) -> AsyncIterator[AttackedCluster]:
+    """Three members that reach each other directly, whatever else this process does."""
+    cluster = AttackedCluster(tmp_path / "cluster", settings=UNHURRIED)
+    async with cluster.running():
+        yield cluster
 
 
 @asynccontextmanager
-async def attacked(tmp_path: Path) -> AsyncIterator[tuple[AttackedCluster, dict[str, Relay]]]:
-    """Three members, and the relay before each; afterwards all of them run, without a traceback,
-    in the term they had."""
-    cluster = AttackedCluster(tmp_path / "cluster", settings=UNHURRIED)
+async def relayed(tmp_path: Path) -> AsyncIterator[tuple[AttackedCluster, dict[str, Relay]]]:
+    """Three members, and the relay before each. The relays are in this process: what it does
+    besides delays what the members say to each other, and may depose a leader."""
+    cluster = RelayedCluster(tmp_path / "cluster", settings=UNHURRIED)
     relays = {each: Relay(port, HIDDEN) for each, port in cluster.member_ports.items()}
     for member_id, relay in relays.items():
         await relay.start(cluster.member_ports[member_id])
     try:
-        cluster.start()
-        await cluster.wait_ready_async()
-        before = await asyncio.to_thread(cluster.terms)
-        yield cluster, relays
-        await cluster.wait_ready_async()
-        after = await asyncio.to_thread(cluster.terms)
-        assert after == before, "nobody was deposed"
-        assert all(cluster.is_running(each) for each in cluster.ids)
-        assert cluster.tracebacks() == []
+        async with cluster.running():
+            yield cluster, relays
     finally:
-        cluster.stop()
         for relay in relays.values():
             await relay.stop()
 
@@ -147,7 +167,7 @@ async def test_who_relays_between_members_can_cut_the_line_and_no_more(tmp_path:
         deeds += 1
         return [made[deeds % len(made)], whole] if deeds % 2 else [whole, whole]
 
-    async with attacked(tmp_path) as (cluster, relays), victim(cluster) as client:
+    async with relayed(tmp_path) as (cluster, relays), victim(cluster) as client:
         await client.create("/real", b"0")
         leader = await asyncio.to_thread(cluster.leader)
         target = "2" if leader == "1" else "1"
@@ -177,7 +197,7 @@ async def test_strangers_at_the_members_port_get_nothing(tmp_path: Path) -> None
         b"", os.urandom(4_000), b"GET / HTTP/1.1\r\n\r\n", hello.read(), b"\xff" * 64,
         frame(encode(say.TermNotice(2**63 - 1))) * 10, (2**31 - 1).to_bytes(4, "big"),
     ]  # fmt: skip
-    async with attacked(tmp_path) as (cluster, _), victim(cluster):
+    async with attacked(tmp_path) as cluster, victim(cluster):
         kept = []
         for number in range(420):
             host, port = ("127.0.0.1", cluster.member_ports["13"[number % 2]])
@@ -214,7 +234,7 @@ async def test_bombs_hold_up_nobody(tmp_path: Path) -> None:
         (JSON, b'{"timeout_ms": ' + b"9" * 100_000 + b"}"),
         (MSGPACK, b"\xdf\xff\xff\xff\xff"),
     ]
-    async with attacked(tmp_path) as (cluster, _), victim(cluster) as client:
+    async with attacked(tmp_path) as cluster, victim(cluster) as client:
         statuses = []
         for path in ("/v1/sessions", "/v1/tree/x", "/v1/multi", "/v1/locks/x"):
             for content_type, body in bombs:
@@ -259,7 +279,7 @@ async def test_pages_of_others_and_ambiguous_requests_are_refused(tmp_path: Path
         "dots": "GET /v1/tree/../sessions HTTP/1.1\nHost: 127.0.0.1",
         "nul": "GET /v1/tree/a%00b HTTP/1.1\nHost: 127.0.0.1",
     }  # fmt: skip
-    async with attacked(tmp_path) as (cluster, _):
+    async with attacked(tmp_path) as cluster:
         found = {}
         for name, head in rows.items():
             body = b"{}" if "Content-Length: 2" in head else raw
@@ -273,7 +293,7 @@ async def test_pages_of_others_and_ambiguous_requests_are_refused(tmp_path: Path
 
 async def test_one_address_cannot_take_all_places(tmp_path: Path) -> None:
     """Sessions and connections of one; from another address both go on, and health is answered."""
-    async with attacked(tmp_path) as (cluster, _), victim(cluster):
+    async with attacked(tmp_path) as cluster, victim(cluster):
         url = cluster.urls[0]
         body = json.dumps({"timeout_ms": 3_600_000}).encode()
         head = post("/v1/sessions", JSON, body)
@@ -306,7 +326,7 @@ async def test_one_address_cannot_take_all_places(tmp_path: Path) -> None:
 
 async def test_an_identity_gets_nothing_of_another(tmp_path: Path) -> None:
     """Its paths, its locks, its session, its tokens; and no line of a log can be forged."""
-    async with attacked(tmp_path) as (cluster, _), connect(cluster.endpoints) as first:
+    async with attacked(tmp_path) as cluster, connect(cluster.endpoints) as first:
         root = (await first.init_access("root")).token
         async with connect(cluster.endpoints, token=root) as admin:
             tokens = {}
