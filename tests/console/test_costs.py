@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from coordinator.testing import local_cluster
 from tests.console.browser import Visitor, faults, launched, missing
 from tests.console.scene import Scene
+from tests.patience import patient
 
 pytestmark = [
     pytest.mark.check,
@@ -43,18 +45,56 @@ def visitor(browser: Any, url: str) -> Iterator[Visitor]:
     tab.close()
 
 
+_COUNTING = """
+  window.underWay = 0;
+  const ask = window.fetch;
+  window.fetch = async (...asked) => {
+    if (asked[1]?.headers?.Accept === "application/x-ndjson") return ask(...asked);
+    underWay += 1;
+    try {
+      const answer = await ask(...asked);
+      const body = [204, 304].includes(answer.status) ? null : await answer.arrayBuffer();
+      return new Response(body, { status: answer.status, headers: answer.headers });
+    } finally {
+      underWay -= 1;
+    }
+  };"""
+"""Whole answers at once, and how many have not come; of a watch nobody waits for the end."""
+_SETTLED = """async () => {
+  for (let turn = 0; turn < 20; turn += 1)
+    await new Promise((go) => {
+      const { port1, port2 } = new MessageChannel();
+      port1.onmessage = go;
+      port2.postMessage(0);
+    });
+  return !underWay;
+}"""
+
+
+def settle(page: Any) -> None:
+    """Wait until every answer is here and used: one that is late by the page's clock, which only
+    the test moves, would be one of a slow member, which the page asks less."""
+    ends_s = time.monotonic() + patient(20)
+    while not page.evaluate(_SETTLED):
+        assert time.monotonic() < ends_s, "an answer does not come"
+        page.wait_for_timeout(5)
+
+
 def test_a_page_that_nobody_touches_asks_for_little(visitor: Visitor) -> None:
     """In a minute: the members each two seconds; of a lock its lease; else nothing."""
     asked: list[str] = []
+    visitor.page.add_init_script(_COUNTING)
     visitor.page.on("request", lambda request: asked.append(request.url.partition("/v1/")[2]))
 
     def asked_in_a_minute(screen: str, step_s: int) -> list[str]:
         page = visitor.open(screen)
         page.wait_for_timeout(150)  # what it reads at first
+        settle(page)
         asked.clear()
         for _ in range(60 // step_s):
             page.clock.run_for(step_s * 1_000)
             page.wait_for_timeout(20)
+            settle(page)
         return asked
 
     members = asked_in_a_minute("cluster", 2)
