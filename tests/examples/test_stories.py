@@ -307,6 +307,10 @@ def test_a_story_that_is_not_there_is_said_so() -> None:
     assert done.stdout == ""
 
 
+BUSY = ("the first leader of a cluster is elected by all", "no tick for ")
+"""With what the warnings begin that members log where the machine keeps them waiting."""
+
+
 def test_a_story_is_told_by_itself() -> None:
     """As a reader runs it: one command, and exit code 0."""
     done = subprocess.run(
@@ -321,4 +325,4 @@ def test_a_story_is_told_by_itself() -> None:
 
     assert done.returncode == 0, done.stderr
     assert "another node is processing" in done.stdout
-    assert done.stderr == ""
+    assert [each for each in done.stderr.splitlines() if not each.startswith(BUSY)] == []
