@@ -6,9 +6,7 @@ Bodies and headers are the real ones, encoded; only the HTTP grammar is left out
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -20,16 +18,14 @@ from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
 from coordinator.model.acquire import AcquireSeveral
-from coordinator.model.events import StreamError, Watching, WatchRequest
+from coordinator.model.events import WatchRequest
 from coordinator.model.grants import (
     AbandonReply,
     AcquireReply,
     ExtendRequest,
-    Granted,
     GrantReply,
     NoteRequest,
     ProclaimRequest,
-    Queued,
     ReleaseReply,
     SizeRequest,
 )
@@ -59,16 +55,14 @@ from coordinator.wire.multi import read_multi
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.queries import READ_MODES, Query
 from coordinator.wire.routes.silence import instead_of
+from tests.simulation.door_lines import Lines, until_different, waiting, watching
 
 DEADLINE_MS = 10_000
-KEEP_ALIVE_S = 2.0
 
 _SESSION_ID = messages.SESSION_ID_HEADER.lower()
 _SAFE = messages.SAFE_HEADER.lower()
 
 _READ_QUERY = (*READ_MODES, "children", "after", "limit", "stat", "subtree")
-
-Lines = AsyncGenerator[bytes, None]
 
 
 def session_named_by(request: Request) -> str | None:
@@ -143,17 +137,8 @@ class Door:
                 made = self._acquire(request, *map(unquote, segments))
         except CoordinatorError as error:
             return self._problem(error), None
-        return Response(status=200, headers=self._labels(), body=b""), self._until_different(made)
-
-    async def _until_different(self, lines: Lines) -> Lines:
-        """Pass the lines on while the member may say something."""
-        async with aclosing(lines):
-            async for line in lines:
-                instead = instead_of(self._member, "POST", 200, None)
-                if instead is not None:
-                    yield encoded(StreamError(instead))
-                    return
-                yield line
+        head = Response(status=200, headers=self._labels(), body=b"")
+        return head, until_different(self._member, made)
 
     # --- one answer
 
@@ -365,18 +350,7 @@ class Door:
             wanted=Wanted(asked.has_values, only=frozenset(asked.only), prefix=asked.prefix),
             bookmark_ms=asked.bookmark_ms,
         )
-
-        async def lines() -> Lines:
-            try:
-                yield encoded(Watching(stream.start_zxid))
-                async for item in stream:
-                    yield encoded(item)
-            except CoordinatorError as error:
-                yield encoded(StreamError(error))
-            finally:
-                stream.close()
-
-        return lines()
+        return watching(stream)
 
     def _acquire(self, request: Request, room: str, name: str = "") -> Lines:
         """Begin to wait for one lock or election, or (without a name) for several locks."""
@@ -414,7 +388,7 @@ class Door:
             nobody = replace(asked, pid=None, when_unsure="", purpose="", guard="")
             return await self._member.locks.acquire(names, wanted=nobody, **how)
 
-        return _waiting(begin, session_id)
+        return waiting(begin, session_id)
 
     # --- shapes
 
@@ -449,32 +423,6 @@ class _Shown:
 
 def _labels(zxid: int, index: int) -> dict[str, str]:
     return {messages.ZXID_HEADER.lower(): str(zxid), messages.INDEX_HEADER.lower(): str(index)}
-
-
-async def _waiting(
-    begin: Callable[[Callable[[int], None]], Awaitable[GrantReply]], session_id: str
-) -> Lines:
-    """Tell the positions, a blank line now and then, and in the end the grant or the error."""
-    told: asyncio.Queue[int | None] = asyncio.Queue()
-    waiting = asyncio.ensure_future(begin(told.put_nowait))
-    waiting.add_done_callback(lambda _: told.put_nowait(None))
-    try:
-        while True:
-            try:
-                async with asyncio.timeout(KEEP_ALIVE_S):
-                    position = await told.get()
-            except TimeoutError:
-                yield b""
-                continue
-            if position is None:
-                break
-            yield encoded(Queued(position, session_id))
-        try:
-            yield encoded(Granted(waiting.result()))
-        except CoordinatorError as error:
-            yield encoded(StreamError(error))
-    finally:
-        waiting.cancel()
 
 
 def _encoding(media_type: str) -> Encoding:

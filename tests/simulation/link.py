@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,8 @@ from msgspec.structs import replace
 from coordinator.client.transport import Request, Response
 from coordinator.errors import ConnectionLostError, UnavailableError
 from coordinator.wire import messages
-from tests.simulation.door import Door, Lines, session_renewed_by
+from tests.simulation.door import Door, session_renewed_by
+from tests.simulation.door_lines import Lines
 from tests.simulation.loop import NOBODY, Owner
 from tests.simulation.members import STALL_S, SimulatedMember
 
@@ -74,22 +74,8 @@ class ClientLink:
         self._world.note_response(self._owner.name, request, response, called_at)
         return response
 
-    @asynccontextmanager
-    async def stream(
-        self, endpoint: str, request: Request, timeout_ms: int
-    ) -> AsyncIterator[_Stream]:
-        member = await self._reach(endpoint, timeout_ms)
-        stream = _Stream(self, member, self._loop)
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await stream.begin(self._renamed(request))
-        except TimeoutError:
-            stream.close()
-            raise ConnectionLostError(f"{endpoint}: no answer within {timeout_ms} ms") from None
-        try:
-            yield stream
-        finally:
-            stream.close()
+    def stream(self, endpoint: str, request: Request, timeout_ms: int) -> _Opening:
+        return _Opening(self, endpoint, request, timeout_ms)
 
     async def close(self) -> None:
         """There is nothing to let go of."""
@@ -227,6 +213,34 @@ class _Call:
         for task in self._tasks:
             if not task.done():
                 self._member.owner.at(loop.time() + self._link._delay_s(), task.cancel)
+
+
+class _Opening:
+    """A stream that is open as long as a ``with``."""
+
+    def __init__(self, link: ClientLink, endpoint: str, request: Request, timeout_ms: int) -> None:
+        self._link = link
+        self._endpoint = endpoint
+        self._request = request
+        self._timeout_ms = timeout_ms
+        self._stream: _Stream | None = None
+
+    async def __aenter__(self) -> _Stream:
+        member = await self._link._reach(self._endpoint, self._timeout_ms)
+        self._stream = stream = _Stream(self._link, member, self._link._loop)
+        try:
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                await stream.begin(self._link._renamed(self._request))
+        except TimeoutError:
+            stream.close()
+            raise ConnectionLostError(
+                f"{self._endpoint}: no answer within {self._timeout_ms} ms"
+            ) from None
+        return stream
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._stream is not None, "it was entered"
+        self._stream.close()
 
 
 class _Stream:

@@ -22,6 +22,8 @@ from contextvars import copy_context
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
+from mypy_extensions import mypyc_attr
+
 Result = TypeVar("Result")
 
 BEGINNING_S = 1_000.0
@@ -131,6 +133,7 @@ class Happening:
         self._args = ()
 
 
+@mypyc_attr(native_class=False)  # asyncio's own class is its base
 class WorldLoop(asyncio.BaseEventLoop):
     """Use it through ``run``."""
 
@@ -160,6 +163,15 @@ class WorldLoop(asyncio.BaseEventLoop):
         happening = Happening(callback, args, copy_context() if context is None else context)
         self._ready.append(happening)
         return happening
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> Happening:
+        """There is no other thread; asyncio would put a handle of its own among ours."""
+        return self.call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self,

@@ -19,7 +19,8 @@ from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response
 from coordinator.wire.messages import NDJSON_TYPE
 from coordinator.wire.stream import frames
-from tests.simulation.door import Door, Lines, session_renewed_by
+from tests.simulation.door import Door, session_renewed_by
+from tests.simulation.door_lines import Lines
 from tests.simulation.link import ClientLink
 from tests.simulation.loop import NOBODY
 from tests.simulation.members import STALL_S, SimulatedMember
