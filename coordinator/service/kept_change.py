@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from coordinator.model.events import Event, EventType
+from coordinator.model.events import Event
 from coordinator.state.tree import Values
 
 KeptEvent = str | Event
@@ -28,28 +28,3 @@ class KeptChange(Struct, gc=False):
     """Two for each of its events; () once they are forgotten."""
     values_bytes: int = 0
     """What these take, roughly."""
-
-
-def kept_events(zxid: int, events: tuple[Event, ...]) -> tuple[KeptEvent, ...]:
-    """Return the events of the change ``zxid`` as they are kept."""
-    first = events[0]
-    if len(events) == 1 and first.type is not EventType.CREATED:
-        return events
-    return tuple([
-        each.path
-        if each.type is EventType.CREATED
-        and each.czxid == zxid
-        and each.version == 0
-        and each.ephemeral_owner is None
-        else each
-        for each in events
-    ])  # fmt: skip
-
-
-def events_of(kept: KeptChange) -> tuple[Event, ...]:
-    """Return the events as they were."""
-    zxid = kept.zxid
-    return tuple([
-        Event(EventType.CREATED, each, 0, zxid) if isinstance(each, str) else each
-        for each in kept.events
-    ])  # fmt: skip

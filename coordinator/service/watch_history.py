@@ -10,13 +10,39 @@ from collections.abc import Iterator
 from typing import Final
 
 from coordinator.errors import CompactedError
-from coordinator.model.events import Change
-from coordinator.service.kept_change import KeptChange, events_of
+from coordinator.model.events import Change, Event, EventType
+from coordinator.service.kept_change import KeptChange, KeptEvent
 from coordinator.service.recent import Recent
 
+_CREATED: Final = EventType.CREATED
 # Rough cost in memory: a change and its places; an Event and its path beyond its characters.
 _CHANGE_BYTES: Final = 200
 _EVENT_BYTES: Final = 200
+
+
+def kept_events(zxid: int, events: tuple[Event, ...]) -> tuple[KeptEvent, ...]:
+    """Return the events of the change ``zxid`` as they are kept."""
+    first = events[0]
+    if len(events) == 1 and first.type is not _CREATED:
+        return events
+    return tuple([
+        each.path
+        if each.type is _CREATED
+        and each.czxid == zxid
+        and each.version == 0
+        and each.ephemeral_owner is None
+        else each
+        for each in events
+    ])  # fmt: skip
+
+
+def events_of(kept: KeptChange) -> tuple[Event, ...]:
+    """Return the events as they were."""
+    zxid = kept.zxid
+    return tuple([
+        Event(_CREATED, each, 0, zxid) if isinstance(each, str) else each
+        for each in kept.events
+    ])  # fmt: skip
 
 
 def change_bytes(change: KeptChange) -> int:

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from coordinator.errors import CompactedError
 from coordinator.model.events import Change, Event
-from coordinator.service.kept_change import KeptChange, events_of
+from coordinator.service.kept_change import KeptChange
 from coordinator.service.recent import Recent
+from coordinator.service.watch_history import events_of
 from coordinator.waiting import FREED_AT_ONCE, in_turns
 
 CHANGE_BYTES_MAX: Final = 2 * 1024 * 1024 + 64 * 1024

@@ -32,11 +32,11 @@ from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import Change, Event, WatchKind, WatchSelector
 from coordinator.service.context import MemberContext
 from coordinator.service.expiry import expired
-from coordinator.service.kept_change import KeptChange, kept_events
+from coordinator.service.kept_change import KeptChange
 from coordinator.service.replica import Interest
 from coordinator.service.turns import KEY
 from coordinator.service.wakes import Wakes
-from coordinator.service.watch_history import History
+from coordinator.service.watch_history import History, kept_events
 from coordinator.service.watch_room import WatchRoom
 from coordinator.service.watch_selectors import Key, Selection, checked_keys, keys_of
 from coordinator.service.watch_stream import EVENTS_A_TURN, EVERYTHING, Wanted, WatchStream

@@ -16,8 +16,9 @@ from coordinator.errors import (
 )
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.model.events import Bookmark, Change, Event, EventType, WatchKind, WatchSelector
-from coordinator.service.kept_change import KeptChange, kept_events
+from coordinator.service.kept_change import KeptChange
 from coordinator.service.member import Member
+from coordinator.service.watch_history import kept_events
 from coordinator.service.watch_stream import Wanted, WatchStream
 from coordinator.service.watch_values import CHANGE_BYTES_MAX, ValuesHistory
 from coordinator.service.watches import HANDED_AT_ONCE
