@@ -8,6 +8,7 @@ its name, up to the first colon or slash.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from coordinator.service.metric_texts import text_of
@@ -218,6 +219,11 @@ class Metrics:
         if leader_id is not None and term > self._led_term:
             self._led_term = term
             self.leader_changes.inc()
+
+    @staticmethod
+    def load() -> None:
+        """Load what renders them, which takes long; may run in a thread."""
+        import_module("prometheus_client")
 
     @property
     def registry(self) -> CollectorRegistry:

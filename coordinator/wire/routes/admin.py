@@ -27,6 +27,8 @@ class OperationRoutes:
         self._document = document
         self._described = b""
         """The document as a body, once it was asked for."""
+        self._may_render = False
+        """Whether what renders the metrics has been loaded."""
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes of status, health and metrics."""
@@ -80,6 +82,9 @@ class OperationRoutes:
         """Return the metrics in the text format of Prometheus."""
         member = self._door.member
         member.access.check(request.caller, Verb.READ, METRICS)
+        if not self._may_render:
+            await asyncio.to_thread(member.metrics.load)
+            self._may_render = True
         return self._door.reply_encoded(member.render_metrics(), _METRICS_TYPE)
 
     async def openapi(self, request: IncomingRequest) -> Answer:
