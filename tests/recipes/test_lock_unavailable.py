@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.client import Client
+from coordinator.client import Client, RetryPolicy
 from coordinator.client.locks.lock_queue import ABANDON_WAIT_MS
 from coordinator.errors import (
     LockTimeoutError,
@@ -85,6 +85,23 @@ async def test_a_waiter_cut_off_at_its_deadline_does_not_claim_to_have_left_noth
         network.is_cut = False
         await asyncio.sleep(8)
         assert await world.queue(holder, "daily") == ["holder"]
+
+
+@in_memory
+async def test_a_wait_that_is_out_of_tries_is_not_called_out_of_time(world: MemoryCluster) -> None:
+    """The connection broke after a second of a minute: nobody knows who would have been next."""
+    async with world.client() as holder, Lock(holder, "daily"):
+        for act in (Lock.acquire, Lock.try_acquire):
+            network = world.network()
+            async with world.client(network, retry=RetryPolicy(tries=1)) as client:
+                await client.session()
+                waiting = asyncio.create_task(act(Lock(client, "daily"), timeout=60))
+                await asyncio.sleep(1)
+                network.kill(client.delivery.endpoints.current)
+
+                with pytest.raises(UnavailableError, match="withdrawn"):
+                    await waiting
+                assert await world.queue(holder, "daily") == [""]
 
 
 @in_memory

@@ -344,7 +344,9 @@ class LockQueue(HeldVerbs):
             if not await delivery.pause(failures, deadline_ms):
                 self._check_session(attempt)
                 break
-        if attempt.position is not None:
+        tries = delivery.retry.tries
+        is_out_of_tries = tries is not None and failures.count >= tries
+        if attempt.position is not None and not is_out_of_tries:
             raise LockTimeoutError(
                 f"{self._title}: not granted in time, {attempt.position} before us in the queue",
                 position=attempt.position,
