@@ -25,6 +25,7 @@ from typing import Any, Generic, Literal, TypeVar
 from coordinator.client import AsyncClient, Client, ClientT, expect_client
 from coordinator.client.locks import Contending, current_owner
 from coordinator.errors import CoordinatorError, DeadlockError, LockTimeoutError
+from recipes.ended_by_with import ended_here
 from recipes.grant import Grant
 from recipes.interruption import EnteredBody, Interruption, grant_in
 from recipes.options import WhenUnsure
@@ -212,12 +213,9 @@ class Context(Contending, Generic[HeldT_co, ClientT]):
         return self.client.begin(self._enter(), self._undo_enter)
 
     def __exit__(
-        self: Context[HeldT_co, Client],
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self: Context[HeldT_co, Client], _kind: object, error: BaseException | None, _where: object
     ) -> Literal[None]:
-        self.client.begin(self._leave(error))
+        ended_here(lambda: self.client.begin(self._leave(error)), error)
 
     async def __aenter__(self: Context[HeldT_co, AsyncClient]) -> HeldT_co:
         if not isinstance(self.client, AsyncClient):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, Self
 
 from coordinator.client import AsyncClient, Client, ClientT, expect_client
+from coordinator.errors import ClientClosedError
 
 
 class EndedByWith(Generic[ClientT]):
@@ -28,9 +30,10 @@ class EndedByWith(Generic[ClientT]):
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
-        assert isinstance(self.client, Client), "as it was entered"
+        client = self.client
+        assert isinstance(client, Client), "as it was entered"
         if not self._is_over:
-            self.client.call(self._end(error))
+            ended_here(lambda: client.call(self._end(error)), error)
 
     async def __aenter__(self) -> Self:
         expect_client(self.client, AsyncClient, "async with")
@@ -39,3 +42,15 @@ class EndedByWith(Generic[ClientT]):
     async def __aexit__(self, _kind: object, error: BaseException | None, _where: object) -> None:
         if not self._is_over:
             await self._end(error)
+
+
+def ended_here(end: Callable[[], object], error: BaseException | None) -> None:
+    """Call ``end`` behind a body that raised ``error``, which a closed client does not hide.
+
+    Also in a child that was forked in the body: nothing is ended there."""
+    try:
+        end()
+    except ClientClosedError as closed:
+        if error is None:
+            raise
+        error.add_note(f"and what it held was not given back here: {closed}")

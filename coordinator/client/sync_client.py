@@ -17,6 +17,7 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from typing import (
     TYPE_CHECKING,
@@ -373,7 +374,8 @@ class BlockingStream(Generic[T_co]):
         return self
 
     def __exit__(self, *_exception: object) -> Literal[None]:
-        self.close()
+        with suppress(ClientClosedError):  # then nobody listens any more
+            self.close()
 
 
 async def _next(stream: Stream[T]) -> T | None:

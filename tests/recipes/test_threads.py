@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -27,7 +28,16 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from recipes import Election, Lock, MultiLock, ReentrantLock, RWLock, Semaphore, TreeLock
+from recipes import (
+    Election,
+    Lock,
+    MultiLock,
+    ReentrantLock,
+    RWLock,
+    Semaphore,
+    TreeLock,
+    WorkQueue,
+)
 from tests.client.server_thread import serving
 from tests.patience import patient
 
@@ -161,6 +171,26 @@ def test_threads_wait_for_their_turn_themselves(
     assert tokens == sorted(set(tokens))
     assert len(tokens) == 40
     assert by_the_loop == []
+
+
+def test_a_body_whose_client_was_closed_raises_its_own_exception(url: str) -> None:
+    """As a child does that was forked in the body and exits: its exit code stays what it was."""
+    with connect(url) as client:
+        WorkQueue(client, "closed").put(b"")
+        taken = WorkQueue(client, "closed").take()
+        assert taken is not None
+
+        def body() -> None:
+            with Lock(client, "closed"), taken, client.watch("/"):
+                client.close()
+                sys.exit(0)
+
+        with pytest.raises(SystemExit) as raised:
+            body()
+
+    notes = raised.value.__notes__
+    assert len(notes) == 2
+    assert all("not given back here: this client is closed" in each for each in notes)
 
 
 def close(client: Client, _: Client) -> None:
