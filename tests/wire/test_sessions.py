@@ -137,6 +137,7 @@ async def test_a_request_that_names_its_session_renews_it(api: Api) -> None:
         await api.post("/v1/locks/a", {"session_id": session_id}, **named),
     ):
         assert 0 < int(reply.headers["Coordinator-Safe-Ms"]) <= 5_000 - 125
+        assert reply.headers["Cache-Control"] == "no-store"  # it is true of this request alone
 
     assert "Coordinator-Safe-Ms" not in (await api.get("/v1/tree/a")).headers
     await api.delete(f"/v1/sessions/{session_id}")

@@ -10,6 +10,8 @@ from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.door import Door
 
 SESSION_ID: Final = messages.SESSION_ID_HEADER.lower()
+_NOT_KEPT: Final = {"Cache-Control": "no-store"}
+"""A cache on the way would say it again, of a session that nobody has renewed."""
 
 
 def begin_renewal(door: Door, request: IncomingRequest) -> LeaseRenewal | None:
@@ -26,4 +28,5 @@ async def say_renewed(answered: Answered, renewal: LeaseRenewal) -> None:
     if isinstance(answered, Answer):
         safe_ms = await renewal.safe_ms()
         if safe_ms is not None:
-            answered.headers = {**(answered.headers or {}), messages.SAFE_HEADER: str(safe_ms)}
+            said = {messages.SAFE_HEADER: str(safe_ms), **_NOT_KEPT}
+            answered.headers = {**(answered.headers or {}), **said}
