@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from coordinator.client import Check, ClientT, Create, SessionState, SetData, both
@@ -34,6 +34,8 @@ class Membership(EndedByWith[ClientT]):
         self._reason = ""
         self._made: Ephemeral | None = None
         self._has_left = False
+        self._stop_following: Callable[[], None] = lambda: None
+        """Ends the callback of the session that it is registered in."""
         self._data()
 
     def __repr__(self) -> str:
@@ -103,6 +105,7 @@ class Membership(EndedByWith[ClientT]):
             UnavailableError, OutcomeUnknownError: never: its removal goes on in the background.
         """
         self._has_left = True
+        self._stop_following()
         made, self._made = self._made, None
         if made is None:
             return True
@@ -150,7 +153,8 @@ class Membership(EndedByWith[ClientT]):
                 path=self._path,
             )
         self._made, data = found
-        session.on_state(self._on_state)
+        self._stop_following()
+        self._stop_following = session.on_state(self._on_state)
         if session.is_lost:
             self._on_state(session.state)
         if self._has_left:

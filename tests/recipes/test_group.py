@@ -47,6 +47,18 @@ def test_threads_join_list_and_watch() -> None:
 
 
 @in_memory
+async def test_who_has_left_is_forgotten(world: MemoryCluster) -> None:
+    """A program that joins and leaves all day keeps nothing of it while its session lives."""
+    async with world.client() as client:
+        for _ in range(3):
+            me = await Group(client, "web").join("a")
+            assert len((await client.session())._callbacks) == 1
+            await me.leave()
+
+        assert len((await client.session())._callbacks) == 0
+
+
+@in_memory
 async def test_a_lost_session_is_followed_by_another_registration(world: MemoryCluster) -> None:
     """Under the same name, with what was published last, and a higher token."""
     network = world.network()
