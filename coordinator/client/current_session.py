@@ -144,11 +144,13 @@ class CurrentSession:
         return None if session.is_lost else session
 
     async def get(self, timeout_s: float | None) -> Session:
-        """Return the session, opening it if need be, within ``timeout_s``."""
+        """Return the session, opening it if need be, within ``timeout_s``, or the client's."""
         opening = self._opening
         if opening is None or _is_over(opening):
             # A task of its own: all callers share it, and one that gives up does not end it.
             opening = self._opening = self._chores.start(self._open(), "open a session")
+        if timeout_s is None:  # the attempt that opens it may wait for ever
+            timeout_s = self._settings.timeout_ms / 1000
         if not opening.done():
             await self._wait(opening, timeout_s)
         if not opening.done():
@@ -159,7 +161,7 @@ class CurrentSession:
             raise ClientClosedError("this client was closed while a session was being opened")
         return opening.result()
 
-    async def _wait(self, opening: asyncio.Task[Session], timeout_s: float | None) -> None:
+    async def _wait(self, opening: asyncio.Task[Session], timeout_s: float) -> None:
         begun = self._with_attempt
         if begun is None:
             await asyncio.wait({opening}, timeout=timeout_s)

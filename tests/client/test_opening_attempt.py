@@ -11,7 +11,7 @@ from coordinator.client import Request, RetryPolicy
 from coordinator.client.in_process import _MemoryConnector
 from coordinator.client.turns import TURNS_MAX, AttemptTurns
 from coordinator.errors import LockTimeoutError, OutcomeUnknownError, UnavailableError
-from recipes import Lock, WorkQueue
+from recipes import FOREVER, Lock, WorkQueue
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 
@@ -237,6 +237,27 @@ async def test_an_attempt_whose_client_is_closed_is_withdrawn_no_more(
         with pytest.raises(OutcomeUnknownError, match="its session ends"):
             await acquiring
         assert not [each for each in asyncio.all_tasks() if "withdraw" in each.get_name()]
+
+
+@in_memory
+async def test_a_verb_waits_for_the_session_of_an_attempt_no_longer_than_for_its_own(
+    world: MemoryCluster,
+) -> None:
+    """The attempt that opens it may wait for ever; a verb has the client's time."""
+    network = world.network()
+    async with world.client(network, timeout=3) as client:
+        network.is_cut = True
+        acquiring = asyncio.create_task(Lock(client, "daily", timeout=FOREVER).acquire())
+        await asyncio.sleep(0)
+        began = asyncio.get_running_loop().time()
+        for verb in (client.session(), client.create("/mine", mode="ephemeral")):
+            with pytest.raises(UnavailableError, match="no session could be opened within 3 s"):
+                await verb
+        assert asyncio.get_running_loop().time() - began < 7
+
+        network.is_cut = False
+        grant = await acquiring
+        assert grant.session_id == (await client.session()).session_id
 
 
 @in_memory
