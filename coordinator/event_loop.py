@@ -8,7 +8,12 @@ ready.
 2. What is left to before the loop waits runs when nothing else is to be done, or after ``LATE_MS``
    between two passes of a loop that is never idle. Nobody waits for it.
 3. A pass that follows at once does not ask the system, if it was asked less than ``ASKED_MS`` ago.
-4. To leave a call to the next pass takes two calls of Python functions where asyncio makes five.
+4. To leave a call to the next pass takes two calls of Python functions where asyncio makes five;
+   to make a future takes none for one, and a task none for two.
+5. Timers are ordered by tuples, which C compares; asyncio's are compared by a Python function.
+6. A pass takes two calls of Python functions, and none for what it calls; asyncio makes four for
+   each socket and one for each call. A member that is seldom woken has forgotten all code by then:
+   each function that it needs is read from memory again, which takes longer than to run it.
 
 On any other loop the end of a pass is the next pass, and so is the time before it waits.
 ``member_loop`` makes such a one on a Python whose asyncio does not have what is looked at here.
@@ -22,6 +27,9 @@ import selectors
 from collections.abc import Callable
 from contextvars import Context
 from functools import partial
+from heapq import heapify, heappop, heappush
+from itertools import count
+from math import ceil
 from typing import Any, TypeVarTuple
 
 from coordinator.clock import loop_seconds
@@ -32,10 +40,16 @@ LATE_MS = 5.0
 """What is left to before the loop waits is not left for longer, but for the pass that has begun."""
 _WAIT_S_MAX = 3_600.0
 """The longest wait, if nothing is due: the loop then waits again."""
+_CANCELLED_MIN = 100
+"""Timers that were cancelled are looked for from so many on, if they are half of all."""
 
-_LOOKED_AT = ("_ready", "_scheduled", "_stopping", "_closed", "_debug")
+_LOOKED_AT = (
+    "_ready", "_scheduled", "_stopping", "_closed", "_debug", "_process_events",
+    "_timer_handle_cancelled", "_clock_resolution", "_remove_reader", "_remove_writer", "_run_once",
+)  # fmt: skip
 """Attributes of asyncio's loop that are not documented: its calls, its timers, whether it ends, is
-closed, or is to find mistakes."""
+closed, or is to find mistakes, what it does with what is ready and with a timer that is cancelled,
+how exact its clock is, how it stops to look at a socket, and what makes a pass."""
 
 Call = Callable[[], None]
 _Arguments = TypeVarTuple("_Arguments")
@@ -112,6 +126,8 @@ class MemberLoop(asyncio.SelectorEventLoop):
         super().__init__(self._ending)
         # Asked by each task, future and handle: without a call of a Python function.
         vars(self)["get_debug"] = partial(getattr, self, "_debug")
+        vars(self)["create_future"] = partial(asyncio.Future, loop=self)
+        vars(self)["create_task"] = partial(asyncio.Task, loop=self)
 
     time = staticmethod(loop_seconds)  # the same clock, without a call of a Python function
 
@@ -129,6 +145,82 @@ class MemberLoop(asyncio.SelectorEventLoop):
         loop._ready.append(handle)
         return handle
 
+    def set_task_factory(self, factory: Any) -> None:
+        """As asyncio's; tasks are made by ``factory`` from now on."""
+        vars(self).pop("create_task", None)
+        super().set_task_factory(factory)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Arguments], object],
+        *args: *_Arguments,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """As asyncio's, whose timers are compared by a Python function."""
+        loop: Any = self
+        if loop._closed or loop._debug:
+            return super().call_at(when, callback, *args, context=context)
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._ending.add_timer(when, timer)
+        return timer
+
+    def _run_once(self) -> None:
+        """Is called for each pass: call all that is left from the last one, is ready, or is due."""
+        loop: Any = self
+        if loop._debug or loop._scheduled:
+            super()._run_once()  # type: ignore[misc]
+            return
+        ready = loop._ready
+        found = self._ending.select(0.0 if ready or loop._stopping else None)
+        if found or self._ending.timers:
+            self._process_events(found)
+        handle: Any
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler(
+                    {"message": f"Exception in callback {handle!r}", "exception": error}
+                )
+        handle = None  # what it refers to may be freed while the loop waits
+
+    def _timer_handle_cancelled(self, timer: asyncio.TimerHandle) -> None:
+        """Is called by each timer that is cancelled."""
+        loop: Any = super()
+        loop._timer_handle_cancelled(timer)
+        self._ending.cancelled += 1
+
+    def _process_events(self, found: list[tuple[int, int]]) -> None:
+        """Is called in each pass with what ``select`` has found: call what is ready, and due."""
+        loop: Any = self
+        ready, ending = loop._ready, self._ending
+        for number, events in found:
+            key = ending.key_of.get(number)
+            if key is None:
+                continue  # it was closed meanwhile
+            reader, writer = key.data
+            if events & _MAY_READ and reader is not None:
+                if reader._cancelled:
+                    loop._remove_reader(key.fileobj)
+                else:
+                    ready.append(reader)
+            if events & _MAY_WRITE and writer is not None:
+                if writer._cancelled:
+                    loop._remove_writer(key.fileobj)
+                else:
+                    ready.append(writer)
+        timers = ending.timers
+        if timers:
+            end = loop_seconds() + loop._clock_resolution
+            while timers and timers[0][0] < end:
+                ready.append(heappop(timers)[2])  # one that is cancelled is not called
+
     def take_back(self, call: Call) -> None:
         """Do not run a call at the end of this pass: for nothing else it would not wait."""
         if call in self._ending.calls:
@@ -139,8 +231,18 @@ class MemberLoop(asyncio.SelectorEventLoop):
         loop: Any = self
         if loop._ready or loop._stopping:
             return 0.0
+        # Only timers that were set while the loop looked for mistakes are asyncio's.
         seconds = loop._scheduled[0].when() - loop.time() if loop._scheduled else _WAIT_S_MAX
-        return max(0.0, min(seconds, _WAIT_S_MAX))
+        return max(0.0, min(seconds, self._ending.seconds_to_timer()))
+
+
+_HAS_EPOLL = selectors.DefaultSelector is getattr(selectors, "EpollSelector", None)
+_READ, _WRITE = 1, 4
+"""EPOLLIN and EPOLLOUT."""
+_MAY_READ, _MAY_WRITE = ~_WRITE, ~_READ
+"""An error is for both."""
+_EVENTS = (0, _READ, _WRITE, _READ | _WRITE)
+"""By what ``selectors`` calls them."""
 
 
 class _Ending(selectors.DefaultSelector):
@@ -153,6 +255,22 @@ class _Ending(selectors.DefaultSelector):
         self.calls: list[Call] = []
         self._late: list[Call] = []
         self._late_since = 0.0
+        known: Any = self
+        self.key_of: dict[int, selectors.SelectorKey] = known._fd_to_key
+        self.timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        """A heap: when, which comes first of the same time, and what is due then."""
+        self._numbers = count()
+        self.cancelled = 0
+        """How many timers were cancelled since it was last looked for them."""
+
+    def add_timer(self, when: float, timer: asyncio.TimerHandle) -> None:
+        """Let ``timer`` be called ``when`` the clock says so."""
+        timers = self.timers
+        if self.cancelled >= _CANCELLED_MIN and self.cancelled > len(timers) // 2:
+            timers[:] = [each for each in timers if not each[2].cancelled()]
+            heapify(timers)
+            self.cancelled = 0
+        heappush(timers, (when, next(self._numbers), timer))
 
     def leave(self, call: Call) -> None:
         """Keep ``call`` until the loop would wait, at most for ``LATE_MS`` and a pass."""
@@ -161,20 +279,46 @@ class _Ending(selectors.DefaultSelector):
                 self._late_since = loop_seconds()
             self._late.append(call)
 
+    def seconds_to_timer(self) -> float:
+        """Return how long no timer is due, at most ``_WAIT_S_MAX``."""
+        timers = self.timers
+        while timers and timers[0][2]._cancelled:
+            heappop(timers)
+            self.cancelled -= 1
+        return min(timers[0][0] - loop_seconds(), _WAIT_S_MAX) if timers else _WAIT_S_MAX
+
     def select(self, timeout: float | None = None) -> list[Any]:
-        """End the pass; return what is ready then, or after ``timeout``."""
+        """End the pass; return what is ready then, or after ``timeout``, as (number, events)."""
         if self.calls:
             self._run(self.calls)
             timeout = 0.0 if self.calls else self._loop.seconds_to_wait()
-        if self._late and (timeout is None or timeout > 0.0 or self._is_late()):
+        elif timeout is None or timeout > 0.0:
+            timers = self.timers
+            if timers and not timers[0][2]._cancelled:
+                left = min(timers[0][0] - loop_seconds(), _WAIT_S_MAX)
+            else:
+                left = self.seconds_to_timer()
+            timeout = left if timeout is None or left < timeout else timeout
+        if self._late and (timeout > 0.0 or self._is_late()):
             self._run(self._late)
             timeout = 0.0 if self.calls else self._loop.seconds_to_wait()
-        is_at_once = timeout is not None and timeout <= 0.0
-        if is_at_once and loop_seconds() - self._asked_at < ASKED_MS / 1000:
+        if timeout <= 0.0 and loop_seconds() - self._asked_at < ASKED_MS / 1000:
             return []
-        found = super().select(timeout)
+        if _HAS_EPOLL:  # as selectors.EpollSelector does, which calls a function for each socket
+            known: Any = self
+            found: list[Any]
+            seconds = ceil(timeout * 1e3) * 1e-3 if timeout > 0.0 else 0.0
+            try:
+                found = known._selector.poll(seconds, len(self.key_of) or 1)
+            except InterruptedError:
+                found = []
+        else:
+            found = self._ask_otherwise(timeout)
         self._asked_at = loop_seconds()
         return found
+
+    def _ask_otherwise(self, timeout: float) -> list[Any]:
+        return [(key.fd, _EVENTS[events]) for key, events in super().select(timeout)]
 
     def _is_late(self) -> bool:
         return loop_seconds() - self._late_since >= LATE_MS / 1000

@@ -31,12 +31,15 @@ def test_asyncio_has_what_the_loop_looks_at() -> None:
     """None of it is documented: a Python without it is noticed here first."""
     loop: Any = member_loop()
     assert isinstance(loop, MemberLoop)
+    loop.set_debug(True)
     timer = loop.call_later(60, lambda: None)
+    loop.set_debug(False)
     loop.call_soon(lambda: None)
 
     assert len(loop._ready) == 1
     assert loop._scheduled[0] is timer
     assert timer.when() > loop.time()
+    assert 0 < loop._clock_resolution < 0.001
     assert loop._stopping is False
     assert loop._closed is False
     assert loop._debug is False

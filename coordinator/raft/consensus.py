@@ -24,7 +24,7 @@ from coordinator.raft.context import RaftContext
 from coordinator.raft.elections import Elections
 from coordinator.raft.engine import Role
 from coordinator.raft.entries import Entries
-from coordinator.raft.hardening import HardenedSyncObj
+from coordinator.raft.hardening import HardenedSyncObj, position_of
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.rejoin.acknowledgement_seals import is_own, sealed
@@ -84,6 +84,8 @@ class Consensus:
         )  # fmt: skip
         self._last_tick_ms = now_ms = self._now_ms()
         self._asks_terms_from_ms = now_ms + ask_after_ms(raft.election_timeout_ms_max)
+        self._said_again: tuple[Message | None, Message] = (None, say.Ping())
+        """The last answer to a heartbeat like the one before, and the same with its seal."""
         self._leader_of_term = (0, "")
         """The last term whose leader this member knows, and that leader."""
         self._handlers = self._handlers_by_kind()
@@ -118,7 +120,7 @@ class Consensus:
 
     def position(self) -> tuple[object, ...]:
         """Return role, term, leader, whether it is in sight, and commit index, for comparing."""
-        return (*self.core.position(), self._elections.is_leader_in_sight)
+        return (*position_of(self.core), self._elections.is_leader_in_sight)
 
     @property
     def last_index(self) -> int:
@@ -158,8 +160,10 @@ class Consensus:
                 return False
             self.replication.followers[member_id].heard_ms = self._now_ms()
             return True
-        is_led = core.role is Role.FOLLOWER and core.leader_id == member_id
-        if not is_led or not self._elections.is_leader_in_sight:
+        elections = self._elections
+        # A leader in sight, known in this term, is the one that the library knows.
+        is_led = core.role is Role.FOLLOWER and self._leader_of_term == (message.term, member_id)
+        if not is_led or not elections.is_leader_in_sight:
             return False
         if isinstance(message, say.CommitNotice):
             if message.commit_index > core.commit_index:
@@ -167,9 +171,12 @@ class Consensus:
         elif (answer := self.following.answer_again(message)) is None:
             return False
         else:
-            self.send(member_id, answer)
-        core.postpone_election()
-        self._elections.on_leader_heard()
+            if answer is not self._said_again[0]:
+                self._said_again = answer, sealed(self.recovering.key, answer)
+            self._send_durable(member_id, self._said_again[1])
+        now_ms = self._now_ms()
+        core.postpone_election(now_ms)
+        elections.on_leader_heard(now_ms)
         return True
 
     def on_message(self, member_id: str, message: Message) -> None:
@@ -220,6 +227,20 @@ class Consensus:
                 progress.keep_committed(self.core.commit_index)
             if self.rounds.joining is not None:
                 self._maybe_begin_round()
+
+    def beat(self) -> int | None:
+        """Send the heartbeats of a leader, if ``tick`` would find nothing else to do.
+
+        Return when the next ones are due; None: nothing was done, and that is not known."""
+        core, now_ms = self.core, self._now_ms()
+        # All followers were heard since, or ``replication`` refuses: so this member may lead.
+        was_paused = now_ms - self._last_tick_ms > self._raft.election_timeout_ms_min // 2
+        if was_paused or self.rounds.is_waiting or now_ms < core.heartbeat_due_ms:
+            return None
+        if not self.replication.beat(core.term, core.commit_index, now_ms):
+            return None
+        self._last_tick_ms = now_ms
+        return core.next_heartbeat_ms(now_ms)
 
     def send_commit_index(self) -> None:
         """Send the followers what was committed, where nothing else carries it; after ``tick``."""
@@ -331,7 +352,7 @@ class Consensus:
             core.hear_leader(member_id, term)
         else:
             core.postpone_election()
-        self._elections.on_leader_heard()
+        self._elections.on_leader_heard(self._now_ms())
         return True
 
     def _on_second_claim(self, member_id: str, term: int, known_id: str) -> None:

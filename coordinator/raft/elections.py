@@ -75,10 +75,10 @@ class Elections:
 
     # What a member hears and sees of leaders.
 
-    def on_leader_heard(self) -> None:
+    def on_leader_heard(self, now_ms: int) -> None:
         """The leader of this term was heard: no election is due."""
         self.is_leader_in_sight = True
-        self.heard_leader_ms = self._now_ms()
+        self.heard_leader_ms = now_ms
         self._has_yielded = False
         self._late_until_ms = None
         self._pre_vote_term = 0

@@ -152,6 +152,11 @@ class _NoPoller:
         """Return at once."""
 
 
+position_of: Callable[[Any], tuple[object, ...]] = attrgetter(
+    "_SyncObj__raftState", "_SyncObj__raftCurrentTerm", "_SyncObj__raftLeader",
+    "_SyncObj__raftCommitIndex",
+)  # fmt: skip
+"""Returns role, term, leader and commit index of a ``HardenedSyncObj``, for comparing."""
 _ROLES = {0: Role.FOLLOWER, 1: Role.CANDIDATE, 2: Role.LEADER}
 
 
@@ -167,6 +172,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self, context: RaftContext, entries: Entries, *, host: Host, applied_index: int
     ) -> None:
         self._raft = raft = context.raft
+        self._election_spread_ms = raft.election_timeout_ms_max - raft.election_timeout_ms_min
         self._random = context.random
         self._now_ms = context.now_ms
         self._driving = _Driving(context.now_ms)
@@ -245,13 +251,6 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
     def election_due_ms(self, at_ms: int) -> None:
         self._SyncObj__raftElectionDeadline = at_ms / 1000
 
-    def position(self) -> tuple[object, ...]:
-        """Return role, term, leader and commit index, for comparing."""
-        return (
-            self._SyncObj__raftState, self._SyncObj__raftCurrentTerm, self._SyncObj__raftLeader,
-            self._SyncObj__raftCommitIndex,
-        )  # fmt: skip
-
     # What the member does.
 
     def tick(self) -> None:
@@ -288,9 +287,20 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self.tick()
         self._may_campaign = False
 
-    def postpone_election(self) -> None:
+    def postpone_election(self, now_ms: int | None = None) -> None:
         """Set a new random election deadline from now on."""
-        self.election_due_ms = self._now_ms() + int(self._SyncObj__generateRaftTimeout() * 1000)
+        # As __generateRaftTimeout, in place: this is done for each heartbeat.
+        spread_ms = self._election_spread_ms * self._random.random()
+        timeout_ms = int((self._raft.election_timeout_ms_min + spread_ms) / 1000 * 1000)
+        now_ms = self._now_ms() if now_ms is None else now_ms
+        self._SyncObj__raftElectionDeadline = (now_ms + timeout_ms) / 1000
+
+    def next_heartbeat_ms(self, now_ms: int) -> int:
+        """Note that heartbeats leave now; return when the next ones are due."""
+        # Half a millisecond early, because the library compares with "later than".
+        period_ms = self._raft.heartbeat_interval_ms
+        self._SyncObj__newAppendEntriesTime = (now_ms + period_ms - 0.5) / 1000
+        return now_ms + period_ms
 
     def hear_leader(self, member_id: str, term: int, commit_index: int = 0) -> None:
         """Follow ``member_id`` in ``term``; everything up to ``commit_index`` is known to agree.
@@ -406,8 +416,8 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
     # What the library would do by itself and must not.
 
     def _SyncObj__generateRaftTimeout(self) -> float:
-        spread = self._raft.election_timeout_ms_max - self._raft.election_timeout_ms_min
-        return (self._raft.election_timeout_ms_min + spread * self._random.random()) / 1000
+        spread_ms = self._election_spread_ms * self._random.random()
+        return (self._raft.election_timeout_ms_min + spread_ms) / 1000
 
     def _SyncObj__connectedToAnyone(self) -> bool:
         # Asked by the library before it campaigns: the gate of the pre-vote (row 19).
@@ -430,9 +440,7 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._SyncObj__sendAppendEntries()
 
     def _SyncObj__sendAppendEntries(self) -> None:
-        # Half a millisecond early, because the library compares with "later than".
-        period_ms = self._raft.heartbeat_interval_ms
-        self._SyncObj__newAppendEntriesTime = (self._now_ms() + period_ms - 0.5) / 1000
+        self.next_heartbeat_ms(self._now_ms())
         self._host.send_heartbeats()
 
     def _SyncObj__applyLogEntries(self) -> bool:

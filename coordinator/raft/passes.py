@@ -68,6 +68,7 @@ class Passes:
     ) -> None:
         self._run_loop = run_loop
         self.consensus = consensus
+        self._recovering = consensus.recovering
         self.log_sync = log_sync
         self.snapshots = snapshots
         self.incarnations = incarnations
@@ -85,10 +86,13 @@ class Passes:
         self._is_caught_up = False
         self._last: tuple[object, ...] = ()
         """The position after the last pass."""
+        self.is_calm = False
+        """Whether a pass was found to have nothing to do, and only repetitions have come since."""
 
     def run(self) -> None:
         """Do all that can be done now; what it raises stops the member."""
         consensus, log_sync = self.consensus, self.log_sync
+        self.is_calm = False
         self._entries.proposals.begin_pass()
         may_wait = self._entries.in_flight < BUSY_PROPOSALS
         if log_sync.is_left:
@@ -176,8 +180,11 @@ class Passes:
     def may_repeat(self) -> bool:
         """Whether a heartbeat that says what the last one said needs no pass."""
         # Looked at each time: what ends outside of passes, as snapshots do, tells nobody.
-        is_woken = self._run_loop.is_woken
-        return not is_woken and self._last == self.consensus.position() and self._is_settled()
+        if self._run_loop.is_woken or self._log.is_dirty or not self._recovering.is_proven:
+            return False
+        if not self.is_calm:
+            self.is_calm = self._last == self.consensus.position() and self._is_settled()
+        return self.is_calm
 
     def on_repeated(self) -> None:
         """Note when a pass is due after such a heartbeat."""
@@ -188,6 +195,12 @@ class Passes:
         consensus = self.consensus
         if consensus.core.role is not Role.LEADER or not self.may_repeat():
             return False
+        due_ms = consensus.beat()
+        if due_ms is not None:
+            self._transport.flush()
+            self._run_loop.set_due(due_ms)
+            return True
+        self.is_calm = False
         consensus.tick()
         if self._last != consensus.position():
             return False

@@ -16,9 +16,7 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.config import RaftConfig
@@ -36,11 +34,8 @@ from coordinator.raft.network.messages import (
     ProbeReply,
 )
 from coordinator.raft.notice_pacing import NoticePacing
-from coordinator.raft.rejoin.acknowledgement_seals import (
-    NO_ACKNOWLEDGEMENT,
-    SEAL_BYTES,
-    Acknowledgement,
-)
+from coordinator.raft.progress import Progress
+from coordinator.raft.rejoin.acknowledgement_seals import NO_ACKNOWLEDGEMENT, Acknowledgement
 
 logger = logging.getLogger(__name__)
 
@@ -52,48 +47,6 @@ ANSWER_INTERVALS_MAX = 2.5
 PASS_BATCHES_MAX = 2
 """Bytes of entries sent in one pass of the loop to all followers together, in the same units; more
 if one message has more. To seal and write one takes some ms a MiB, for each follower."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """One follower, as its leader sees it."""
-
-    member_id: str
-    next_index: int = 2
-    match_index: int = 0
-    kept_index: int = 0
-    """Acknowledged and committed, in any term: the follower has it, or its log was lost."""
-    acknowledged: Acknowledgement = NO_ACKNOWLEDGEMENT
-    """The acknowledgement of that, with the follower's seal."""
-    epoch: int = 0
-    heard_ms: int | None = None
-    """When it last answered this member, as the leader of any term; None: never."""
-    sent_commit_index: int = 0
-    is_doubted: bool = False
-    """Whether it refused what it had acknowledged; once is a stale reply, twice is a lost log."""
-    in_flight: deque[tuple[int, int]] = field(default_factory=deque)
-    """(last index, bytes) of each append that is not answered yet."""
-    in_flight_bytes: int = 0
-    last_reply: Appended | None = None
-    """The last answer to a heartbeat or an append that was a success, of this epoch."""
-
-    def keep(self, acknowledged: Acknowledgement) -> None:
-        """Keep the acknowledgement that proves what the follower must have."""
-        if acknowledged.last_index >= max(self.match_index, self.kept_index):
-            term, last_index, seal = acknowledged
-            self.acknowledged = Acknowledgement(term, last_index, seal[:SEAL_BYTES])
-
-    def keep_committed(self, commit_index: int) -> None:
-        """Note what is both acknowledged and committed."""
-        self.kept_index = max(self.kept_index, min(self.match_index, commit_index))
-
-    def step_back(self, next_index: int) -> None:
-        """Begin a new epoch at ``next_index``."""
-        self.epoch += 1
-        self.last_reply = None
-        self.next_index = next_index
-        self.in_flight.clear()
-        self.in_flight_bytes = 0
 
 
 class Replication:
@@ -120,6 +73,8 @@ class Replication:
         self._may_spare = len(member_ids) % 2 == 0
         """Whether the half of the followers and this member are a quorum."""
         self._heartbeat_count = 0
+        self._notice = CommitNotice(0, 0)
+        """What asks for no answer, as it was sent last."""
         self._pass_bytes = 0
         """The size of the entries sent in this pass."""
         self._first = 0
@@ -176,6 +131,31 @@ class Replication:
                 continue
             if not self._send_append(progress, term, commit_index, []):
                 self._send(progress.member_id, Probe(term, 0))
+
+    def beat(self, term: int, commit_index: int, now_ms: int) -> bool:
+        """As ``send_heartbeats``, if all followers have answered soon and are known to have, and to
+        know, all that this member has: by a short way, which most heartbeats take.
+
+        Otherwise do nothing, and return False."""
+        if self._notices.due_ms is not None:
+            return False
+        _, last_index, last_term = self._log[-1]
+        since_ms = now_ms - self._answer_ms_max
+        for progress in self.followers.values():
+            if not progress.is_level(last_index, commit_index, since_ms):
+                return False
+        notice, may_spare = self._notice, self._may_spare
+        if notice.commit_index != commit_index or notice.term != term:
+            self._notice = notice = CommitNotice(term, commit_index)
+        self._heartbeat_count += 1
+        for number, progress in enumerate(self.followers.values(), self._heartbeat_count):
+            is_spared = may_spare and number % 2
+            self._send(
+                progress.member_id,
+                notice if is_spared
+                else progress.heartbeat_of(term, commit_index, last_index, last_term),
+            )  # fmt: skip
+        return True
 
     def _all_answer(self) -> bool:
         """Whether all followers have answered soon, each since its connection was made."""

@@ -69,7 +69,7 @@ class RunLoop:
         """As ``set_due`` if the timer is near: a member that others wake is not woken by that, too.
 
         Or run a pass, if there was none for ``RUN_EVERY_S``."""
-        now = self._running_loop().time()
+        now = (self._loop or self._running_loop()).time()
         is_near = self._timer is None or self._timer_at - now < NEAR_S
         is_long = now - self._ran_at >= RUN_EVERY_S
         if not is_near and not is_long:
@@ -128,8 +128,7 @@ class RunLoop:
         self._timer = None
         if self._now_ms() < self._due_ms:
             self.set_due(self._due_ms)
-        elif self.is_woken or not self._may_beat() or not self._beat():
-            self.wake()
-
-    def _may_beat(self) -> bool:
-        return self._running_loop().time() - self._ran_at < RUN_EVERY_S
+        else:
+            is_long = self._running_loop().time() - self._ran_at >= RUN_EVERY_S
+            if self.is_woken or is_long or not self._beat():
+                self.wake()

@@ -60,7 +60,7 @@ class Certificates:
         self._keeping: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Look at the files from now on, and say what is off."""
+        """Look at the files from now on, if there are some, and say what is off."""
         self._say()
         self._keeping = asyncio.get_running_loop().create_task(
             self._keep(), name="read certificates again"
@@ -95,8 +95,10 @@ class Certificates:
 
     async def _keep(self) -> None:
         said_ms = self._clock.monotonic_ms()
+        has_files = self.member is not None or self.door is not None
+        wait_ms = RELOAD_MS if has_files else _WARN_AGAIN_MS
         while True:
-            await asyncio.sleep(RELOAD_MS / 1_000)
+            await asyncio.sleep(wait_ms / 1_000)
             self.reload(is_asked=False)
             if self._clock.monotonic_ms() - said_ms >= _WARN_AGAIN_MS:
                 said_ms = self._clock.monotonic_ms()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,11 @@ class Leader:
     def __init__(self, followers: int) -> None:
         self.now_ms = 10_000
         self.sent: list[tuple[str, str]] = []
+        self.said: list[say.Message] = []
+        self.log = [(b"\x01", 1, 1), (b"\x01", 2, 1)]
         ids = [str(number) for number in range(2, 2 + followers)]
         self.replication = Replication(
-            ids, log=[(b"\x01", 1, 1), (b"\x01", 2, 1)], raft=RAFT, now_ms=lambda: self.now_ms,
+            ids, log=self.log, raft=RAFT, now_ms=lambda: self.now_ms,
             send=self._note, on_snapshot_needed=lambda _: None,
         )  # fmt: skip
         self.replication.begin_term(self.now_ms)
@@ -41,6 +44,7 @@ class Leader:
 
     def _note(self, member_id: str, message: say.Message) -> bool:
         self.sent.append((member_id, type(message).__name__))
+        self.said.append(message)
         return True
 
     def answer(self, member_id: str) -> None:
@@ -50,11 +54,16 @@ class Leader:
         reply = say.Appended(term=1, epoch=progress.epoch, next_index=3, is_success=True)
         self.replication.on_appended(member_id, reply, 1, 2)
 
-    def beat(self, *silent: str) -> list[tuple[str, str]]:
-        """Let an interval pass and send heartbeats; who was asked answers, but for ``silent``."""
+    def beat(self, *silent: str, is_short: bool = False) -> list[tuple[str, str]]:
+        """Let an interval pass and send heartbeats; who was asked answers, but for ``silent``.
+
+        ``is_short``: by the short way, which must not refuse."""
         self.now_ms += INTERVAL_MS
         self.sent.clear()
-        self.replication.send_heartbeats(1, 2)
+        if is_short:
+            assert self.replication.beat(1, 2, self.now_ms)
+        else:
+            self.replication.send_heartbeats(1, 2)
         sent = self.sent[:]
         for member_id, kind in sent:
             if kind == "Append" and member_id not in silent:
@@ -70,6 +79,49 @@ def test_the_followers_are_asked_to_answer_in_turns() -> None:
 
     one, other = [("2", "CommitNotice"), ("3", "Append")], [("2", "Append"), ("3", "CommitNotice")]
     assert beats in ([one, other, one, other], [other, one, other, one])
+
+
+@pytest.mark.parametrize("followers", [1, 2, 3, 4])
+def test_the_short_way_of_a_heartbeat_sends_what_the_long_one_sends(followers: int) -> None:
+    """Message by message; both may follow each other."""
+    long, short, mixed = Leader(followers), Leader(followers), Leader(followers)
+    for each in (long, short, mixed):
+        each.replication.send_commit_index(1, 2)
+
+    for turn in range(5):
+        expected = long.beat()
+        assert short.beat(is_short=True) == expected
+        assert mixed.beat(is_short=turn % 2 == 0) == expected
+        assert short.said == long.said == mixed.said
+
+
+@pytest.mark.parametrize(
+    "happened",
+    ["silence", "no answer yet", "other connection", "entry under way", "commit", "entry here"],
+)
+def test_the_short_way_of_a_heartbeat_refuses_where_there_is_more_to_do(happened: str) -> None:
+    """It sends nothing then, and the long way sends what it would have sent before."""
+    leader = Leader(followers=2)
+    leader.replication.send_commit_index(1, 2)
+    leader.beat(is_short=True)
+    progress = leader.replication.followers["3"]
+    commit_index = 2
+    if happened == "silence":
+        leader.now_ms += int(ANSWER_INTERVALS_MAX * INTERVAL_MS) + 1
+    elif happened == "no answer yet":
+        progress.heard_ms = None
+    elif happened == "other connection":
+        leader.replication.on_connection_changed("3")
+    elif happened == "entry under way":
+        progress.in_flight.append((3, 1))
+    elif happened == "commit":
+        commit_index = 3
+    else:
+        leader.log.append((b"\x01", 3, 1))
+    leader.sent.clear()
+
+    assert not leader.replication.beat(1, commit_index, leader.now_ms)
+    assert not leader.sent
 
 
 @pytest.mark.parametrize("followers", [1, 3])
@@ -98,6 +150,69 @@ def test_all_are_asked_after_a_connection_was_made() -> None:
     leader.replication.on_connection_changed("3")
 
     assert leader.beat() == [("2", "Append"), ("3", "Append")]
+
+
+def leading() -> Bench:
+    """A leader whose followers hold all of its log and know it, when heartbeats are due."""
+    bench = Bench()
+    bench.lead()
+    bench.log.sync()
+    for _ in range(2):
+        for member_id in ("2", "3"):
+            bench.follower_holds(member_id, 2)
+        bench.consensus.tick()
+        bench.core.apply()
+        bench.consensus.send_commit_index()
+    bench.clock.advance(INTERVAL_MS)
+    bench.now.clear()
+    return bench
+
+
+def test_heartbeats_by_the_short_way_are_those_of_a_pass() -> None:
+    """The same messages, at the same times; and they count as those of a pass for the next one."""
+    short, long = leading(), leading()
+
+    for turn in range(4):
+        assert short.consensus.due_ms() == long.consensus.due_ms()
+        due_ms = short.consensus.beat()
+        assert due_ms == short.consensus.due_ms()
+        long.consensus.tick()
+        assert short.now == long.now
+        for bench in (short, long):
+            asked = [each for each, message in bench.now if isinstance(message, say.Append)]
+            bench.now.clear()
+            for member_id in asked:
+                bench.follower_holds(member_id, 2)
+            bench.clock.advance(INTERVAL_MS)
+        assert short.core.role is Role.LEADER, turn
+
+
+def test_heartbeats_before_their_time_after_a_pause_or_with_a_round_take_a_pass() -> None:
+    """A leader that did not read its sockets excuses its followers; a round's probes go along."""
+    early, paused, asked = leading(), leading(), leading()
+    early.core.next_heartbeat_ms(early.clock.monotonic_ms())
+    paused.clock.advance(RAFT.election_timeout_ms_min // 2)
+    asked.consensus.rounds.join()
+    asked.consensus.tick()
+    for bench in (early, paused, asked):
+        bench.now.clear()
+        assert bench.consensus.beat() is None
+        assert not bench.now
+
+
+def test_a_leader_that_nobody_answers_sends_no_heartbeats_by_the_short_way() -> None:
+    """So a pass finds in time that it must step down."""
+    bench = leading()
+    until_ms = bench.clock.monotonic_ms() + 2 * RAFT.election_timeout_ms_min
+    while bench.core.role is Role.LEADER and bench.clock.monotonic_ms() < until_ms:
+        if bench.consensus.beat() is None:
+            bench.consensus.tick()
+        bench.clock.advance(INTERVAL_MS)
+
+    assert bench.core.role is Role.FOLLOWER
+    heard_ms = bench.clock.monotonic_ms() - INTERVAL_MS - RAFT.election_timeout_ms_min
+    known = [each.heard_ms or 0 for each in bench.consensus.replication.followers.values()]
+    assert max(known) >= heard_ms - INTERVAL_MS
 
 
 @pytest.mark.parametrize("is_short", [True, False])
@@ -266,6 +381,52 @@ def test_who_learns_that_it_has_an_older_copy_acknowledges_nothing_more() -> Non
         passes.consensus.on_older_copy("an older copy was put back")
 
         assert not passes.may_repeat()
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_heartbeats_are_calm_until_something_else_is_heard() -> None:
+    """Only repetitions leave it at what was found; anything else has it looked at again."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        await asyncio.sleep(2)
+        follower = cluster.others(leader)[0]
+        for member in (leader, follower):
+            passes, engine = member.engine._passes, member.engine
+            assert passes is not None
+            assert passes.may_repeat()
+            assert passes.is_calm
+            for disturb in (
+                lambda passes=passes: passes.run(),
+                lambda engine=engine: engine._run_loop.wake(),
+                lambda engine=engine, passes=passes: passes.consensus.recovering.begin("a test"),
+            ):
+                disturb()
+                assert not (passes.may_repeat() and engine._run_loop.is_woken)
+            assert not passes.may_repeat()
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_what_an_incarnation_says_disturbs_the_calm() -> None:
+    """Its messages ask for no pass, and may leave something to be said again."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        await asyncio.sleep(2)
+        follower = cluster.others(leader)[0]
+        passes = follower.engine._passes
+        assert passes is not None
+        assert passes.may_repeat()
+        transport: Any = follower.engine._transport
+        listener = transport._listener if hasattr(transport, "_listener") else transport.listener
+
+        listener.on_message(leader.member_id, say.IncarnationSeen(0))
+
+        assert not passes.is_calm
         await cluster.stop()
 
     run(scenario())

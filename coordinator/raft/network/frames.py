@@ -27,6 +27,16 @@ class PayloadReader:
         self._buffer = bytearray()
         self._position = 0
 
+    def only(self, data: bytes) -> bytes | None:
+        """Return the payload of ``data`` if that is one whole frame, and nothing waits before it.
+
+        None: nothing was taken."""
+        if self._buffer or len(data) <= LENGTH_BYTES:
+            return None
+        (length,) = _LENGTH.unpack_from(data)
+        is_whole = length == len(data) - LENGTH_BYTES and length <= self.frame_bytes_max
+        return data[LENGTH_BYTES:] if is_whole else None
+
     def feed(self, data: bytes) -> None:
         """Take what the stream brought."""
         self._buffer += data

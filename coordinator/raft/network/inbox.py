@@ -82,6 +82,7 @@ class Inbox:
             self._guarded(lambda: self._on_met(member_id))
 
     def _guarded(self, act: Callable[[], None]) -> None:
+        self._passes.is_calm = False
         try:
             act()
         except Exception as error:
@@ -112,6 +113,7 @@ class Inbox:
         return message.commit_index > self._consensus.core.commit_index
 
     def _take(self, member_id: str, message: Message) -> None:
+        self._passes.is_calm = False
         if why := self._why_not_believed(member_id, message):
             self._on_lie(member_id, why)
         elif isinstance(message, say.MemberRequest):

@@ -156,6 +156,7 @@ class TcpTransport:
         self._dirty: list[_Peer] = []
         self._flushing = AtPassEnd(self.flush)
         self._looking: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._looked_ms = self._looks = 0
         """When it was last looked whether connections live, and how often it was."""
         self._is_stopped = False
@@ -236,7 +237,8 @@ class TcpTransport:
             return False
         if not peer.pending:
             self._dirty.append(peer)
-            self._flushing.leave()
+            if not self._flushing.is_left:
+                self._flushing.leave()
         sealed = peer.link.seal(payload)
         peer.pending.append(sealed)
         peer.pending_bytes += len(sealed)
@@ -416,7 +418,8 @@ class TcpTransport:
         if self._looking is not None:
             self._looking.cancel()
         seconds = PATIENCE_FACTOR * self.raft.election_timeout_ms_min / 1000
-        self._looking = asyncio.get_running_loop().call_later(seconds, self._look)
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        self._looking = loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
         self._keep_alive(self.clock.monotonic_ms())

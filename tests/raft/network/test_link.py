@@ -9,7 +9,7 @@ from coordinator.raft.network.frames import frame
 from coordinator.raft.network.handshake import Acceptor, Identity
 from coordinator.raft.network.link import FRAMES_AT_ONCE, Link
 from coordinator.raft.network.messages import Message, TermQuestion, encode
-from coordinator.raft.network.seals import Seals
+from coordinator.raft.network.seals import SEAL_BYTES, Seals
 from tests.raft.network.test_relay import Owner
 
 KEY = b"k" * 32
@@ -110,3 +110,35 @@ async def test_nothing_is_handled_after_the_end() -> None:
     await asyncio.sleep(0)
 
     assert len(lost.numbers) == len(given_up.numbers) == FRAMES_AT_ONCE
+
+
+async def test_a_frame_is_handled_however_the_stream_brings_it() -> None:
+    """Alone in a read, as a heartbeat is, in two reads, or with the beginning of the next one."""
+    two = [Seals(KEY)]
+    framed = [two[0].sealed_frame(encode(TermQuestion(number))) for number in range(2)]
+    stream = b"".join(framed)
+    for first in range(len(stream) + 1):
+        for second in (first, len(framed[0]), len(stream)):
+            if second < first:
+                continue
+            heard = Heard()
+            for part in (stream[:first], stream[first:second], stream[second:]):
+                if part:
+                    heard.link.data_received(part)
+            assert heard.numbers == [0, 1], (first, second)
+            assert not heard.line.is_aborted
+
+
+async def test_a_wrong_frame_alone_ends_the_connection() -> None:
+    """One without the right seal, one of another kind than there is, and one that is too long."""
+    unknown, changed, long = Heard(), Heard(), Heard()
+
+    unknown.link.data_received(unknown._sent.sealed_frame(b"\x91\x7f"))
+    changed.link.data_received(frame(b"of no seal" + b"x" * 16))
+    payload_bytes = long.link._reader.frame_bytes_max - SEAL_BYTES + 1
+    long.link.data_received(long._sent.sealed_frame(b"x" * payload_bytes))
+
+    for each in (unknown, changed, long):
+        assert each.line.is_aborted
+        each.bring(range(1))
+        assert not each.numbers
