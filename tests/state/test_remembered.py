@@ -217,6 +217,27 @@ def test_bytes_that_are_no_outcome_are_refused(kept: bytes) -> None:
         check_kept(kept)
 
 
+MANY_KEPT = kept_of(Outcome(7, MultiDone((Created("/a", STAT), Created("/b", STAT)))))
+CREATED = {"op": "create", "path": "/a", "stat": tuple(STAT)}
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        (CREATED, {**CREATED, "path": "/b"}), (CREATED, {"op": "delete", "path": "/a"}, "/b"),
+        ({"op": "set", "path": "/a", "stat": tuple(STAT)}, "/b"), (CREATED, "/bb"), ("/a", "/b"),
+        (CREATED, {"op": "read", "path": "/", "data": b"xy", "stat": None}),
+    ],
+)  # fmt: skip
+def test_results_that_are_kept_otherwise_are_refused(results: tuple[Any, ...]) -> None:
+    """A Stat that is repeated, a path without one, and a size that is another."""
+    check_kept(MANY_KEPT)
+    assert msgpack.unpackb(MANY_KEPT[SIZE_BYTES:])[1]["results"][1:] == ["/b"]
+    body = msgpack.packb([7, {"op": "multi", "results": results}, None])
+    with pytest.raises(ValueError, match="expected"):
+        check_kept(MANY_KEPT[:SIZE_BYTES] + body)
+
+
 NESTED = b"\x91" * 5_000 + b"\x90"
 
 

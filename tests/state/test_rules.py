@@ -44,6 +44,7 @@ DECIDES_NOTHING = {
     "remembered.ROW_BYTES": "how values are written",
     "remembered._PLAIN": "what _OUTCOME_BYTES and _RESULT_BYTES are together, as it is written",
     "remembered._SIZES": "functions by the classes of results, as code",
+    "remembered._KEPT_SIZES": "as _SIZES",
     "remembered._WHOLE": "functions by the classes of what is kept, as code",
     "dedup._UNBOUND": "below every log index; it only marks",
     "limits._LATER": "how limits are written that came later, as code",
