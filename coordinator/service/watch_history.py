@@ -25,15 +25,23 @@ def kept_events(zxid: int, events: tuple[Event, ...]) -> tuple[KeptEvent, ...]:
     first = events[0]
     if len(events) == 1 and first.type is not _CREATED:
         return events
-    return tuple([
-        each.path
-        if each.type is _CREATED
-        and each.czxid == zxid
-        and each.version == 0
-        and each.ephemeral_owner is None
-        else each
-        for each in events
-    ])  # fmt: skip
+    return tuple([each.path if _is_plain(each, zxid) else each for each in events])
+
+
+def is_kept_as(kept: KeptEvent, event: Event, zxid: int) -> bool:
+    """Whether this is how an event of the change ``zxid`` is kept."""
+    if isinstance(kept, str):
+        return kept == event.path and _is_plain(event, zxid)
+    return kept is event or kept == event
+
+
+def _is_plain(event: Event, zxid: int) -> bool:
+    return (
+        event.type is _CREATED
+        and event.czxid == zxid
+        and event.version == 0
+        and event.ephemeral_owner is None
+    )
 
 
 def events_of(kept: KeptChange) -> tuple[Event, ...]:

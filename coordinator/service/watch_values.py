@@ -20,7 +20,7 @@ from coordinator.errors import CompactedError
 from coordinator.model.events import Change, Event
 from coordinator.service.kept_change import KeptChange
 from coordinator.service.recent import Recent
-from coordinator.service.watch_history import events_of
+from coordinator.service.watch_history import is_kept_as
 from coordinator.waiting import FREED_AT_ONCE, in_turns
 
 CHANGE_BYTES_MAX: Final = 2 * 1024 * 1024 + 64 * 1024
@@ -92,9 +92,10 @@ class ValuesHistory:
             self.refuse_compacted(change.zxid - 1)
             raise AssertionError("the values of what is above the floor are kept")
         events: list[Event] = []
-        at, all_events = 0, events_of(kept)
+        at = 0
         for event in change.events:
-            while all_events[at] != event:  # of equal ones all are asked for, or none is
+            # Of equal ones all are asked for, or none is.
+            while not is_kept_as(kept.events[at], event, kept.zxid):
                 at += 1
             if may_read(event.path):
                 after, before = kept.values[2 * at : 2 * at + 2]
