@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 from coordinator.errors import (
@@ -35,6 +36,7 @@ from coordinator.wire.stream.frames import FRAMES_AT_ONCE, FromClient
 from coordinator.wire.stream.outbox import Outbox
 from coordinator.wire.stream.request import StreamRequest
 from coordinator.wire.stream.turns import RequestTurns
+from coordinator.wire.strict_json import shortened
 
 logger = logging.getLogger("coordinator.stream")
 
@@ -235,6 +237,8 @@ class StreamConnection(asyncio.Protocol):
         self._last_id = frame.id
         if self._is_leaving:
             self._refuse(frame.id, ShuttingDownError("this member is stopping; try another one"))
+        elif frame.headers and not "".join(frame.headers).islower():
+            self._refuse(frame.id, _not_in_lower_case(frame.headers))
         elif len(self._running) >= (maximum := 1 if self.place.full else self._door.requests_max):
             message = (
                 f"expected at most {maximum} requests of one connection under way, found more; "
@@ -429,6 +433,14 @@ class StreamConnection(asyncio.Protocol):
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
+
+
+def _not_in_lower_case(names: Iterable[str]) -> BadArgumentsError:
+    """Return the refusal of headers that nobody would look at, a condition perhaps."""
+    wrong = next((each for each in names if not each.islower()), "")
+    return BadArgumentsError(
+        f"headers: expected names in lower case, found {shortened(ascii(wrong))}"
+    )
 
 
 def _labels(answer: Answer) -> dict[str, str]:

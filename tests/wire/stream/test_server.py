@@ -98,6 +98,19 @@ async def test_a_cancelled_request_ends_as_its_client_had_gone(api: Api) -> None
         assert len(looked["queue"]) == 1
 
 
+async def test_a_condition_that_nobody_would_look_at_is_refused(api: Api) -> None:
+    """HTTP finds a header however it is spelt; here a name is what it is, in lower case."""
+    assert (await api.post("/v1/tree/a", {"data": "kept"})).status == 201
+    async with speaking(api.server.port) as speaker:
+        for name in ("If-Match", "If_Match", "COORDINATOR-REQUEST-NUMBER"):
+            refused = await speaker.call("PUT", "/v1/tree/a", {"data": b"lost"}, **{name: '"7"'})
+            assert (refused.status, refused.body["code"]) == (400, "BadArguments")
+            assert name.replace("_", "-") in refused.body["detail"]
+        unchanged = await speaker.call("GET", "/v1/tree/a", accept="application/msgpack")
+
+    assert unchanged.body["data"] == b"kept"
+
+
 async def test_a_watch_goes_on_beside_other_requests(api: Api) -> None:
     """A HEAD, a LINE for each change, and an END when it was one shot."""
     async with speaking(api.server.port) as speaker:
