@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from coordinator.audit.chain import CONTINUED, Chain, ChainHead
+from coordinator.audit.chain import CONTINUED, Chain, ChainHead, Newest
 from coordinator.audit.event import FIGURES, AuditEvent, Source
 from coordinator.audit.targets import Found, Target
 from coordinator.clock import Clock
@@ -52,6 +52,9 @@ class AuditLog:
         self._cluster = cluster
         self._member_id = member_id
         self._chain = Chain(cluster, member_id)
+        self._before = Newest()
+        """The newest change that had a line when this life of the member began. In one life each
+        change comes once, and several may come at the same index and zxid."""
         self._queue: queue.Queue[AuditEvent | _Stop] = queue.Queue(config.queue_events_max)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -91,6 +94,7 @@ class AuditLog:
                 f"audit.{self._config.target}: cannot be written: {error}", key="target"
             ) from error
         self._filled_ms = self._clock.monotonic_ms()
+        self._before = found.newest
         self._continue(found)
         if found.head.number:
             logger.info("the audit log goes on behind line %s", found.head)
@@ -173,7 +177,7 @@ class AuditLog:
         self._sync()
 
     def _write(self, event: AuditEvent) -> None:
-        if self._chain.newest.covers(event):
+        if self._before.covers(event):
             return
         with self._lock:
             unsaid, self._unsaid = self._unsaid, 0

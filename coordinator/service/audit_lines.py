@@ -6,10 +6,11 @@ never has the digest of a token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from coordinator.model.access import Rule
+from coordinator.model.operations import Deleted
 from coordinator.state.commands import (
     AddToken,
     Delete,
@@ -26,11 +27,10 @@ from coordinator.state.commands import (
     Revoke,
     SetAccess,
     SetLimits,
-    ZnodeOperation,
 )
-from coordinator.state.outcomes import AccessChanged, LimitsSet, Revoked
+from coordinator.state.locks.contender import QUEUE_ROOTS
+from coordinator.state.outcomes import AccessChanged, GuardedDone, LimitsSet, MultiDone, Revoked
 
-_OF_QUEUES = ("/locks/", "/elections/")
 _PATHS_MAX = 8
 
 
@@ -77,9 +77,11 @@ def _of_session(operation: OpenSession, _result: Any) -> dict[str, Any] | None:
     }
 
 
-def _of_deletes(operation: Operation, _result: Any) -> dict[str, Any] | None:
+def _of_deletes(_operation: Operation, result: Any) -> dict[str, Any] | None:
     """Say what was deleted below locks and elections by its path: the end of a client's grant."""
-    paths = [each.path for each in _deletes(operation) if each.path.startswith(_OF_QUEUES)]
+    done = result.results if isinstance(result, MultiDone | GuardedDone) else (result,)
+    deleted = [each.path for each in done if isinstance(each, Deleted)]
+    paths = [each for each in deleted if f"{each}/".startswith(QUEUE_ROOTS)]
     if not paths:
         return None
     return {
@@ -88,19 +90,6 @@ def _of_deletes(operation: Operation, _result: Any) -> dict[str, Any] | None:
         "resource": paths[0],
         "detail": {"paths": paths[:_PATHS_MAX], "count": len(paths)},
     }
-
-
-def _deletes(operation: Operation) -> Iterator[Delete]:
-    parts: tuple[ZnodeOperation, ...] = ()
-    if isinstance(operation, Delete):
-        yield operation
-    elif isinstance(operation, Multi):
-        parts = operation.operations
-    elif isinstance(operation, Guarded):
-        parts = operation.then + operation.otherwise
-    for each in parts:
-        if isinstance(each, Delete):
-            yield each
 
 
 def first_path(operation: Operation) -> str:

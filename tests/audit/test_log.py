@@ -47,6 +47,18 @@ def test_the_next_life_goes_on_with_the_chain(path: Path) -> None:
     assert oct(path.parent.stat().st_mode & 0o777) == "0o700"
 
 
+def test_changes_of_one_entry_each_have_a_line(path: Path) -> None:
+    """An entry may hold several commands, and a change of limits has no zxid of its own."""
+    ann = change(7, time_ms=AT_MS)
+    bob = change(7, time_ms=AT_MS, identity="bob")
+
+    write(path, ann, bob)
+    write(path, ann, bob)
+
+    changed = [each for each in lines(path) if each["source"] == "applied"]
+    assert [each["identity"] for each in changed] == ["ann", "bob"]
+
+
 @pytest.mark.parametrize("cut", [1, 2, 40, 200])
 def test_a_line_torn_by_a_crash_is_kept_and_explained(path: Path, cut: int) -> None:
     """What is left of it is no line of the chain; a line without its end alone is one."""

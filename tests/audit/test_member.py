@@ -118,6 +118,29 @@ async def test_what_is_forced_and_refused_has_lines(tmp_path: Path) -> None:
     assert b"a-value" not in member.log.read_bytes()
 
 
+async def test_a_line_of_deletes_says_what_was_deleted_and_no_more(tmp_path: Path) -> None:
+    """Not the branch that did not run; and all queues at once are not less than one of them."""
+    made = {"op": "create", "path": "/locks/x", "mode": "container", "parents": "container"}
+    gone = {"op": "delete", "path": "/locks/x"}
+    async with Audited(tmp_path) as member:
+        assert (await member.call("POST", "/v1/multi", {"operations": [made]}))[0] == 200
+        guarded = {
+            "conditions": [{"op": "check", "path": "/none"}],
+            "then": [gone],
+            "otherwise": [{"op": "read", "path": "/locks/x"}],
+        }
+        assert (await member.call("POST", "/v1/multi", guarded))[0] == 200
+        assert member.noted("queue.deleted_by_path") == []
+
+        guarded["conditions"] = [{"op": "check", "path": "/locks/x"}]
+        assert (await member.call("POST", "/v1/multi", guarded))[0] == 200
+        assert (await member.call("POST", "/v1/multi", {"operations": [made]}))[0] == 200
+        assert (await member.call("DELETE", "/v1/tree/locks?recursive"))[0] == 200
+
+    noted = member.noted("queue.deleted_by_path")
+    assert [each["resource"] for each in noted] == ["/locks/x", "/locks"]
+
+
 async def test_a_start_writes_no_change_twice(tmp_path: Path) -> None:
     """It applies its log again, and knows what has lines."""
     async with Audited(tmp_path) as member:
