@@ -11,7 +11,8 @@
 1. A proof is HMAC-SHA256, keyed with the cluster's secret, over its label and everything that both
    have said so far. The label, the ids and the nonces of both sides make it useless in the other
    direction, for another pair of members and at another time. Compared in constant time. While the
-   secret is replaced an acceptor knows two, and goes on with the one that was proved.
+   secret is replaced an acceptor knows two, and goes on with the one that was proved. Once that
+   one counts no more the connection ends (``transport``).
 2. The dialer proves itself first: a stranger gets no text made with the secret, so it cannot try
    guesses of the secret on one.
 3. The proofs cover the facts (``agreement``). Both sides compare them once the proofs are sound;
@@ -113,6 +114,11 @@ class Dialer:
         self.is_done = True
         return None
 
+    def is_by(self, secrets: Sequence[bytes]) -> bool:
+        """Whether one of these is the secret that was proved; once it is done."""
+        assert self._transcript is not None
+        return self._transcript.is_by(secrets)
+
     @property
     def is_unanswered(self) -> bool:
         """Whether the proof was sent, and nothing came for it."""
@@ -154,6 +160,11 @@ class Acceptor:
         self.is_done = True
         answer = self._transcript.proof_of_acceptor(theirs, shown(me.facts))
         return _pack(_WELCOME, shown(me.facts), answer)
+
+    def is_by(self, secrets: Sequence[bytes]) -> bool:
+        """Whether one of these is the secret that was proved; once it is done."""
+        assert self._transcript is not None
+        return self._transcript.is_by(secrets)
 
     def keys(self) -> Keys:
         """Return the keys of the frames that follow; once it is done."""
@@ -213,6 +224,9 @@ class _Transcript:
         for self._secret in reversed(secrets):
             if hmac.compare_digest(proof, self.proof_of_dialer(facts)):
                 return
+
+    def is_by(self, secrets: Sequence[bytes]) -> bool:
+        return any(hmac.compare_digest(self._secret, each) for each in secrets)
 
     def keys(self) -> Keys:
         drawn = hmac.new(self._salt, self._secret, hashlib.sha256).digest()

@@ -9,7 +9,7 @@ in each pass of the loop, and nothing more is read until all of them are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Protocol, cast
 
@@ -124,6 +124,10 @@ class Link(asyncio.Protocol):
     # Read for each message: without a call of a Python function.
     peer_id: str = cast(str, property(attrgetter("_handshake.peer_id")))
     """The id of the member at the other end, once it has said it."""
+
+    def is_by(self, secrets: Sequence[bytes]) -> bool:
+        """Whether one of these is the secret by which it was proved."""
+        return self._handshake.is_by(secrets)
 
     @property
     def is_turned_away(self) -> bool:

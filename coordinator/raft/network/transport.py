@@ -42,6 +42,7 @@ TURNED_AWAY = (
     "it hung up at this member's proof of the cluster's secret, so the two have different ones; "
     "give all members the same [cluster] secret_file"
 )
+SECRET_REPLACED = "the secret by which it was proved counts no more"  # noqa: S105 - a reason
 _TURNED_AWAY_MIN = 2
 UNPROVED_CALLERS_MAX = 64
 PATIENCE_FACTOR = 1.5
@@ -134,6 +135,7 @@ class TcpTransport:
             [cluster.secret_file] if cluster.secret_file is not None else [],
             "secret",
         )
+        self._secrets.on_reload(self._maybe_part)
         self.identity = Identity(cluster.name, member.member_id, b"")
         self._take_secrets()
         self._listening_socket = listening_socket
@@ -167,6 +169,12 @@ class TcpTransport:
         """Prove the first of the secrets from now on, and believe all of them."""
         secret, *former = self._secrets.current
         self.identity = replace(self.identity, secret=secret, former=tuple(former))
+
+    def _maybe_part(self, _former: Sequence[bytes], current: Sequence[bytes]) -> None:
+        """End the connections that were proved by a secret which counts no more."""
+        for peer in self._peers.values():
+            if peer.link is not None and not peer.link.is_by(current):
+                peer.link.abort(SECRET_REPLACED)
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
         """Show ``facts``, too, and accept only members that show the same."""
@@ -295,6 +303,9 @@ class TcpTransport:
         """Use ``link``, or close it if the one there is to be kept; both sides decide alike."""
         self._unproved.pop(link, None)
         peer = self._peers[link.peer_id]
+        if not link.is_by(self._secrets.current):
+            link.abort(SECRET_REPLACED)  # while it was proved, another took its place
+            return
         self._disagreements.end(peer.member_id)
         peer.turned_away = 0
         if self.clock.monotonic_ms() < peer.shunned_until_ms:

@@ -158,6 +158,29 @@ async def test_the_secret_is_replaced_without_a_stop(network: Network) -> None:
     await reconnected()
 
 
+async def test_a_connection_ends_with_the_secret_by_which_it_was_proved(
+    network: Network, tmp_path: Path
+) -> None:
+    """A member that does not know the new one is out then, not when its connection breaks."""
+    network.raft = replace(network.raft, election_timeout_ms_min=20, reconnect_delay_ms_max=20)
+    stolen = tmp_path / "stolen"
+    stolen.write_bytes(SECRET)
+    stolen.chmod(0o600)
+    new = secrets.token_hex(32).encode()
+    one, ear = await network.start(1)
+    two, _ = await network.start(2, secret_file=str(stolen))
+    await until(lambda: one.is_connected("2") and two.is_connected("1"))
+
+    write_secrets(network, new, SECRET)
+    await until(lambda: one.identity.former == (SECRET,))
+    assert ("disconnected", "2") not in ear.events
+    write_secrets(network, new)
+    await until(lambda: ("disconnected", "2") in ear.events)
+    await until(lambda: one.disagreements() != {})
+
+    assert not one.is_connected("2")
+
+
 async def test_a_secret_that_is_none_leaves_the_former(
     network: Network, caplog: pytest.LogCaptureFixture
 ) -> None:
