@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -60,6 +62,34 @@ async def test_a_client_that_has_gone_makes_room() -> None:
         heavy.close()
 
     assert done == ["True", "last"]
+
+
+async def test_what_is_not_waited_for_takes_no_memory() -> None:
+    """Else who sends bodies and goes away could fill it: their bytes are counted no more."""
+
+    class Body:
+        """The bytes of one."""
+
+        def read(self) -> None:
+            raise AssertionError("nobody waits for it")
+
+    heavy, may_go_on, body = HeavyWork(BodyBytes(200, 40)), threading.Event(), Body()
+    kept = weakref.ref(body)
+    try:
+        first = asyncio.ensure_future(heavy.run(lambda: may_go_on.wait(10), 50, "one"))
+        gone = asyncio.ensure_future(heavy.run(body.read, 50, "one"))
+        del body
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.wait({gone})
+        del gone  # its error holds on to its frames
+        gc.collect()
+        assert kept() is None
+        may_go_on.set()
+        await first
+    finally:
+        may_go_on.set()
+        heavy.close()
 
 
 def test_one_client_takes_no_room_from_another() -> None:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from coordinator.errors import ThrottledError
 
@@ -109,6 +109,22 @@ class PartialBytes:
                 self._client, self._count = client, count
 
 
+class _Due(Generic[Done]):
+    """Work that waits for the thread, which keeps it in its queue though nobody waits any more."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Callable[[], Done]) -> None:
+        self.work = work
+
+    def __call__(self) -> Done:
+        return self.work()
+
+
+def _dropped() -> NoReturn:
+    raise AssertionError("nobody waits for it")
+
+
 class HeavyWork:
     """Work on large bodies, off the loop.
 
@@ -127,11 +143,13 @@ class HeavyWork:
                 done.
         """
         self._held.take(client, size)
+        due = _Due(work)
         try:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, due)
         finally:
+            due.work = _dropped
             self._held.give_back(client, size)
 
     def close(self) -> None:
