@@ -65,6 +65,26 @@ async def test_what_a_holder_says_of_itself_is_shown_wherever_its_grant_is(api: 
     assert [{name: view[name] for name in fields} for view in views] == [fields] * len(views)
 
 
+@pytest.mark.parametrize(
+    "data",
+    ["[" * 1_500 + "]" * 1_500, '{"pid": 1%s}' % ("0" * 30), '{"label": "\\ud800", "host": "h"}'],
+)
+@pytest.mark.parametrize("accept", ["application/json", "application/msgpack"])
+async def test_a_holder_cannot_hide_the_locks(api: Api, data: str, accept: str) -> None:
+    """Its znode's data is its own to write, in any form: nothing else becomes unreadable by it."""
+    lease = {"session_id": await api.session_id()}
+    assert (await api.post("/v1/locks/other", lease)).status == 200
+    grant = (await api.post("/v1/locks/daily", lease)).body["grant"]
+    assert (await api.put(f"/v1/tree{grant['path']}", {"data": data})).status == 200
+
+    shown = ("/v1/locks/daily", "/v1/locks", "/v1/grants", f"/v1/grants/daily/{grant['grant_id']}")
+    found = [await api.get(path, Accept=accept) for path in shown]
+    tried = await api.post("/v1/locks/daily", {**lease, "timeout_ms": 0})
+
+    assert [each.status for each in found] == [200] * len(shown)
+    assert (tried.status, tried.code) == (409, "LockTimeout")
+
+
 async def test_a_held_lock_is_refused_with_who_holds_it(api: Api) -> None:
     """Trying once leaves nothing; waiting too long leaves nothing; both say who holds."""
     first = (await api.post("/v1/locks/daily", {"session_id": await api.session_id()})).body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from operator import attrgetter
@@ -11,9 +12,10 @@ from typing import Any, Final
 from msgspec.structs import asdict
 
 from coordinator.errors import BadArgumentsError
-from coordinator.model.contention import HolderInfo
+from coordinator.model.contention import PID_MAX, HolderInfo
 
 _HOLDER_BYTES_MAX: Final = 4_096
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
@@ -39,18 +41,27 @@ def _data_of(*values: Any) -> bytes:
 
 def said_in(data: bytes) -> dict[str, Any]:
     """Return the fields of a HolderInfo that a znode's data says; what another program wrote in
-    another form is left out."""
+    another form is left out. A contender may write there what it likes."""
+    if len(data) > _HOLDER_BYTES_MAX:
+        return {}
     try:
         document = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(document, dict):
         return {}
     return {
-        name: document[name]
+        name: value
         for name, kind in _KINDS.items()
-        if type(document.get(name)) is kind
+        if type(value := document.get(name)) is kind and _can_be_said(value)
     }
+
+
+def _can_be_said(value: str | int) -> bool:
+    """Whether every encoding of an answer can carry it."""
+    if isinstance(value, int):
+        return 0 <= value <= PID_MAX
+    return value.isascii() or _SURROGATE.search(value) is None
 
 
 _KINDS: Final = {
