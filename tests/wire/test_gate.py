@@ -57,6 +57,17 @@ async def test_other_machines_get_health_alone(from_afar: None) -> None:
     assert await _asked() == [200, 403, 403, 403, 403]
 
 
+async def test_other_machines_renew_nothing_by_asking_for_the_health(from_afar: None) -> None:
+    """Each renewal asks a quorum: strangers could have as many as they like."""
+    async with serving() as api:
+        opened = await api.member.open_session(None, "", None, 10**9)
+        named = {"Coordinator-Session-Id": opened.session_id}
+        answers = [await api.get(path, **named) for path in ("/health/live", "/health/ready")]
+
+    assert [each.status for each in answers] == [200, 200]
+    assert not any("Coordinator-Safe-Ms" in each.headers for each in answers)
+
+
 async def test_an_operator_may_trust_the_network(from_afar: None) -> None:
     """By a setting that says so."""
     assert await _asked(HttpConfig(access="off")) == [200, 200, 200, 200, 201]

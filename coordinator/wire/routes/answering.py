@@ -5,6 +5,7 @@
    the log. Its outcome is unknown, and the problem says so (``definite`` is false).
 3. A cancelled handler stays cancelled: its client has gone.
 4. A request that names its session renews it, whatever else it comes to (``service.renewals``).
+   But not one that anybody may send, who was not asked who it is.
 5. A member that has been found to differ gives no answer any more (``silence``), however far it
    had come with it.
 6. Each request is counted, by the operation that it asked for, the status that it got, and its
@@ -98,7 +99,7 @@ class Answering:
                     await self._gate.find_out(request)
                 if answered is None:
                     is_admitted = not route.is_open
-                    if SESSION_ID in request.headers:
+                    if is_admitted and SESSION_ID in request.headers:
                         renewal = begin_renewal(self.door, request)
                     answered = await route.handler(request)
             except CoordinatorError as error:
