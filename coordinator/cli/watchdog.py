@@ -32,6 +32,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,9 +51,15 @@ _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.S
 class Watchdog:
     """Runs one command for the supervisor at the other end of ``channel``."""
 
-    def __init__(self, channel: socket.socket, clock: Clock) -> None:
+    def __init__(
+        self,
+        channel: socket.socket,
+        clock: Clock,
+        children: Callable[[], list[int]] | None = None,
+    ) -> None:
         self._channel = channel
         self._clock = clock
+        self._children = children or children_of_this_process
         self._received = b""
         self._is_attended = True
         """Whether the supervisor still holds its end of the channel."""
@@ -133,8 +140,9 @@ class Watchdog:
     def _look_after(self) -> None:
         now_ms = self._clock.monotonic_ms()
         has_ended = self._has_leader_ended()
-        orphans = self._orphans()
-        if has_ended and not orphans and (self._is_adopting or self._is_ending):
+        orphans, are_all = self.orphans()
+        is_alone = are_all and not orphans
+        if has_ended and is_alone and (self._is_adopting or self._is_ending):
             self._finish()
             return
         if not self._is_ending:
@@ -172,20 +180,26 @@ class Watchdog:
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._leader, flags) is not None
 
-    def _orphans(self) -> list[int]:
-        """Return the living children other than the command itself, reaping the dead ones."""
+    def orphans(self) -> tuple[list[int], bool]:
+        """Return the living children other than the command itself, and whether these are all.
+
+        The dead ones are reaped. One that ended while we looked may have left a child of its own,
+        which is ours now and was not looked at."""
+        living: list[int] = []
+        are_all = True
         if not self._is_adopting:
-            return []
-        living = []
-        for child in _children_of(os.getpid()):
+            return living, are_all
+        for child in self._children():
             if child == self._leader:
                 continue
             try:
                 if os.waitpid(child, os.WNOHANG) == (0, 0):
                     living.append(child)
+                else:
+                    are_all = False
             except ChildProcessError:
                 pass  # not ours after all: it ended and its id was given to another process
-        return living
+        return living, are_all
 
     def _signal_all(self, number: int, orphans: list[int]) -> None:
         # Our unreaped children keep their ids, so none of these groups is of another program.
@@ -253,8 +267,9 @@ def _signal_group(group: int, number: int) -> None:
         pass  # gone; or all that is left of it belongs to another user, which only root may end
 
 
-def _children_of(parent: int) -> list[int]:
-    children = []
+def children_of_this_process() -> list[int]:
+    """Return the ids of our children, living or not reaped."""
+    children, own_id = [], os.getpid()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -263,7 +278,7 @@ def _children_of(parent: int) -> list[int]:
             fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             continue  # it ended while we looked
-        if int(fields[1]) == parent:
+        if int(fields[1]) == own_id:
             children.append(int(entry.name))
     return children
 

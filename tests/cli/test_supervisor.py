@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,8 @@ import pytest
 
 from coordinator.cli.output import EXIT_LOST, EXIT_NOT_EXECUTABLE, EXIT_NOT_FOUND
 from coordinator.cli.supervisor import Patience
-from tests.cli.supervising import Supervised, eventually, is_alive
+from tests.cli.supervising import DEADLINE_S, HERE, ROOT, Supervised, eventually, is_alive
+from tests.patience import patient
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs prctl and /proc")
 
@@ -158,6 +160,20 @@ def test_what_the_command_leaves_running_is_ended(supervised: Supervised) -> Non
 
     assert code == 5
     assert not any(map(is_alive, supervised.pids))
+
+
+def test_a_child_that_ends_while_the_guard_looks_hides_no_other() -> None:
+    """What it leaves is adopted after the look: the next one finds it, and ends nothing before."""
+    looks = subprocess.run(
+        [sys.executable, str(HERE / "orphaned.py")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patient(DEADLINE_S),
+    )
+
+    assert looks.stdout.splitlines() == ["none, perhaps not all", "one, all of them"]
 
 
 def test_stop_by_the_terminal_does_not_reach_the_guard(supervised: Supervised) -> None:
