@@ -50,12 +50,17 @@ from recipes.guards.tokens import (
 
 try:
     from pymysql.connections import Connection
+    from pymysql.constants.ER import SP_DOES_NOT_EXIST
     from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
     from pymysql.cursors import Cursor
+    from pymysql.err import MySQLError
 except ImportError as error:
     raise missing_extra("MysqlGuard", "mysql") from error
 
 Params = Sequence[Any] | Mapping[str, Any] | None
+
+_SAVEPOINT = "fencing_tokens_checked"
+"""Gone when its transaction has ended, also when the next one has begun by itself since."""
 
 
 class MysqlGuard:
@@ -131,14 +136,10 @@ class MysqlGuard:
         self._connection.begin()
         try:
             self.check(self._connection, token, write_number=number)
+            self._connection.query(f"SAVEPOINT {_SAVEPOINT}")
             with self._connection.cursor() as cursor:
                 yield cursor
-            if not _is_in_transaction(self._connection):
-                raise BadArgumentsError(
-                    f"{self.resource}: the transaction ended inside the body, by commit(), "
-                    f"rollback() or a statement with an implicit commit; what came after it was "
-                    f"not guarded"
-                )
+            self._expect_same_transaction()
             self._connection.commit()
         except BaseException:
             self._roll_back()
@@ -174,6 +175,18 @@ class MysqlGuard:
                 "expected a connection outside a transaction, found one inside: beginning another "
                 "would commit it. Inside a transaction of your own use check(connection, token)."
             )
+
+    def _expect_same_transaction(self) -> None:
+        try:
+            self._connection.query(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        except MySQLError as error:
+            if error.args[:1] != (SP_DOES_NOT_EXIST,):
+                raise
+            raise BadArgumentsError(
+                f"{self.resource}: the transaction ended inside the body, by commit(), rollback(), "
+                f"a deadlock or a statement with an implicit commit; what came after it was not "
+                f"guarded, and is rolled back unless it was committed, too"
+            ) from error
 
     def _roll_back(self) -> None:
         if self._connection.open:  # closed: the server rolls back by itself

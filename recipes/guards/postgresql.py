@@ -81,7 +81,7 @@ class _Statements:
         self.number = SQL(
             "UPDATE {} SET write_token = %(token)s, write_number = %(number)s "
             "WHERE resource = %(resource)s "
-            "AND (write_token <> %(token)s OR write_number < %(number)s)"
+            "AND (write_token <> %(token)s OR write_number < %(number)s) RETURNING write_number"
         ).format(table_name)
         self.read_number = SQL("SELECT write_number FROM {} WHERE resource = %s").format(table_name)
 
@@ -138,7 +138,8 @@ class PostgresGuard:
             self._sql.refuse_lower(token, cursor.fetchone())
             if number is None:
                 return
-            if cursor.execute(self._sql.number, self._sql.numbered(token, number)).rowcount == 0:
+            cursor.execute(self._sql.number, self._sql.numbered(token, number))
+            if cursor.fetchone() is None:  # a pipeline does not know its rowcount yet
                 cursor.execute(self._sql.read_number, (self.resource,))
                 raise self._sql.stale_write(token, number, cursor.fetchone())
 
@@ -218,7 +219,7 @@ class AsyncPostgresGuard:
             if number is None:
                 return
             await cursor.execute(self._sql.number, self._sql.numbered(token, number))
-            if cursor.rowcount == 0:
+            if await cursor.fetchone() is None:  # a pipeline does not know its rowcount yet
                 await cursor.execute(self._sql.read_number, (self.resource,))
                 raise self._sql.stale_write(token, number, await cursor.fetchone())
 

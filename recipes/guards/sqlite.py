@@ -48,6 +48,9 @@ Params = Sequence[Any] | Mapping[str, Any]
 
 DEFAULT_TIMEOUT_S = 10.0
 
+_SAVEPOINT = "fencing_tokens_checked"
+"""Gone when its transaction has ended, also when the next one has begun by itself since."""
+
 
 class SqliteGuard:
     """Guards ``resource`` in a database file, or in that of a connection.
@@ -127,12 +130,9 @@ class SqliteGuard:
         token, number = checked_token(token), checked_write_number(write_number)
         with self._idle() as connection, _immediate(connection) as cursor:
             self.check(connection, token, write_number=number)
+            cursor.execute(f"SAVEPOINT {_SAVEPOINT}")
             yield cursor
-            if not connection.in_transaction:
-                raise BadArgumentsError(
-                    f"{self.resource}: the transaction ended inside the body, by commit(), "
-                    f"rollback() or executescript(); what came after it was not guarded"
-                )
+            self._expect_same_transaction(connection)
 
     def write(
         self, token: int, statement: str, params: Params = (), *, write_number: int | None = None
@@ -151,6 +151,18 @@ class SqliteGuard:
         with self._idle() as connection, closing(_plain_cursor(connection)) as cursor:
             row = cursor.execute(self._read, (self.resource,)).fetchone()
             return None if row is None else int(row[0])
+
+    def _expect_same_transaction(self, connection: sqlite3.Connection) -> None:
+        try:
+            connection.execute(f"RELEASE {_SAVEPOINT}")
+        except sqlite3.OperationalError as error:
+            if "no such savepoint" not in str(error):
+                raise
+            raise BadArgumentsError(
+                f"{self.resource}: the transaction ended inside the body, by commit(), rollback() "
+                f"or executescript(); what came after it was not guarded, and is rolled back "
+                f"unless it was committed, too"
+            ) from error
 
     @contextmanager
     def _idle(self) -> Iterator[sqlite3.Connection]:

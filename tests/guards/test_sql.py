@@ -257,6 +257,42 @@ def test_a_statement_with_an_implicit_commit_is_an_error_in_mariadb(mariadb: Pat
             cursor.execute("CREATE TABLE IF NOT EXISTS other (n INTEGER)")
 
 
+def test_nothing_is_written_after_a_commit_inside_the_body(
+    database: Database, connection: Any
+) -> None:
+    """The next statement begins another transaction by itself, which no check keeps apart."""
+    guard = database.guard(connection)
+    with closing(database.connect()) as other:
+
+        def write_late() -> None:
+            with guard.transaction(7) as cursor:
+                cursor.execute(database.insert, (7, "a"))
+                connection.commit()
+                database.guard(other).write(8, database.insert, (8, "b"))
+                cursor.execute(database.insert, (7, "c"))
+
+        with pytest.raises((BadArgumentsError, psycopg.ProgrammingError)):
+            write_late()
+
+    assert (7, "c") not in database.lines(connection)
+
+
+def test_a_write_number_is_used_once_in_a_pipeline_too(postgresql: Path) -> None:
+    """Where psycopg does not know how many rows a statement touched until its results are read."""
+    database = Database("postgresql", postgresql)
+    with closing(database.connect()) as connection:
+        guard = PostgresGuard(connection, "pipelined")
+        guard.create_table()
+        guard.write(7, "SELECT 1", write_number=1)
+
+        with (
+            connection.pipeline(),
+            pytest.raises(StaleWriteError, match="write 1 under token 7"),
+            connection.transaction(),
+        ):
+            guard.check(connection, 7, write_number=1)
+
+
 def test_a_repeatable_read_sees_no_old_token(database: Database, connection: Any) -> None:
     """A transaction whose snapshot is older than the raise is refused all the same."""
     guard = database.guard(connection)
