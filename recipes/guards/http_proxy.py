@@ -136,7 +136,9 @@ class FencingProxy:
     def application(self) -> web.Application:
         """Return the application; it owns the ledger for as long as it runs."""
         application = web.Application(
-            middlewares=[_problems], client_max_size=self._options.body_bytes_max
+            middlewares=[_problems],
+            client_max_size=self._options.body_bytes_max,
+            handler_args={"auto_decompress": False},  # the service does, as its headers say
         )
         application.cleanup_ctx.append(self._running)
         application.router.add_put(FENCE_PATH, self._raise)
@@ -284,7 +286,7 @@ class FencingProxy:
             raise SlowRequestError(
                 f"expected the whole body within {self._options.body_timeout_s} s"
             ) from None
-        refuse_form_overrides(request.headers.get(hdrs.CONTENT_TYPE, ""), body)
+        refuse_form_overrides(request.headers, body)
         return body
 
     def _sending(self, request: web.Request, body: bytes | None) -> Any:

@@ -74,13 +74,15 @@ def refuse_overrides(headers: Iterable[str], target: str) -> None:
         _refuse_field(name)
 
 
-def refuse_form_overrides(content_type: str, body: bytes) -> None:
+def refuse_form_overrides(headers: Mapping[str, str], body: bytes) -> None:
     """Refuse a form with a field that names another method.
 
     Raises:
         BadArgumentsError: it has one, or may have.
     """
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind in _FORMS and "Content-Encoding" in headers:
+        raise BadArgumentsError("form: expected one that is not compressed, so that it can be read")
     if kind == "application/x-www-form-urlencoded":
         for name, _ in parse_qsl(body.decode("latin-1"), keep_blank_values=True):
             _refuse_field(name)

@@ -64,6 +64,22 @@ async def test_what_is_no_token_is_refused(ledger: Path, token: str) -> None:
         assert world.service.seen == []
 
 
+async def test_a_compressed_body_arrives_as_it_was_sent(ledger: Path) -> None:
+    """It is decoded by the service alone; a compressed form, which hides its fields, is refused."""
+    async with proxied(ledger) as world:
+        headers = {TOKEN_HEADER: "34"}
+        url = world.url + "/accounts/17"
+        async with world.client.put(url, data=b"a" * 99, headers=headers, compress="gzip") as found:
+            assert found.status == 201
+        assert world.service.seen[0].headers["Content-Encoding"] == "gzip"
+
+        data = {"_method": "DELETE"}
+        async with world.client.post(url, data=data, headers=headers, compress="gzip") as found:
+            assert found.status == 400
+
+        assert world.service.documents == {"/accounts/17": b"a" * 99}
+
+
 async def test_a_write_that_is_sent_twice_is_forwarded_once(ledger: Path) -> None:
     """Its number is used up before it is forwarded, whatever became of it."""
     headers = [(TOKEN_HEADER, "34"), (WRITE_HEADER, "7")]
