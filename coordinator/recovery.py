@@ -33,6 +33,12 @@ from coordinator.state.machine import StateMachine
 ZXIDS_SKIPPED = 10**12
 """Numbers skipped when a cluster is founded again: more than can be used beyond its data."""
 
+_ZXIDS_PER_MS = 1_000
+"""More than a cluster can use."""
+
+_ZXID_OF_TIME_MAX = 2**52
+"""A clock that is years ahead leaves numbers, also to readers whose integers have 53 bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeptData:
@@ -80,7 +86,8 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
         before, machine = held.machine.zxid, held.machine
         wall_ms = SystemClock().wall_ms()
         replica = MachineReplica(machine)
-        ended = begin_again(replica, held.at, wall_ms, by=by, reason=reason)
+        skipped = zxids_skipped(before, wall_ms)
+        ended = begin_again(replica, held.at, wall_ms, by=by, reason=reason, skipped=skipped)
         if turns_access_off:
             off = Command(SetAccess(is_on=False), wall_ms, caller=MEMBER)
             replica.apply(held.at.index, held.at.term, encode_command(off))
@@ -125,8 +132,24 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
     )
 
 
+def zxids_skipped(zxid: int, wall_ms: int) -> int:
+    """Return how many numbers a cluster skips that begins again from data with this zxid.
+
+    These data may begin again a second time, or those of another member may: then it starts above
+    all that was given out in between, because the numbers follow the time of day as well. A clock
+    that goes wrong costs this alone.
+    """
+    return max(ZXIDS_SKIPPED, min(wall_ms * _ZXIDS_PER_MS, _ZXID_OF_TIME_MAX) - zxid)
+
+
 def begin_again(
-    replica: MachineReplica, at: Position, wall_ms: int, *, by: str, reason: str
+    replica: MachineReplica,
+    at: Position,
+    wall_ms: int,
+    *,
+    by: str,
+    reason: str,
+    skipped: int = ZXIDS_SKIPPED,
 ) -> int:
     """Skip zxids and end all sessions in the state after ``at``; return how many were open.
 
@@ -136,7 +159,7 @@ def begin_again(
     commands grant in between is known to nobody.
     """
     machine = replica.machine
-    machine.skip_zxids(ZXIDS_SKIPPED)
+    machine.skip_zxids(skipped)
     why = f"the cluster was begun again by {by}: {reason}"[:REASON_CHARACTERS_MAX]
     still_open = [each.session_id for each in machine.sessions()]
     revoked = machine.revoked_sessions(machine.limits.sessions_max)
