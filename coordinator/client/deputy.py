@@ -31,9 +31,14 @@ def is_in_main_thread() -> bool:
 class DeputyCall:
     """One call: what runs it puts there what came of it."""
 
-    def __init__(self, work: Coroutine[Any, Any, Any], context: Context) -> None:
+    def __init__(
+        self, work: Coroutine[Any, Any, Any], context: Context, *, may_be_dropped: bool
+    ) -> None:
         self.work = work
         self.context = context
+        self.may_be_dropped = may_be_dropped
+        """Whether nothing is to be done if it is cancelled before it has begun; not so if it gives
+        something back."""
         self.is_cancelled = False
         self.result: Any = None
         self.error: BaseException | None = None

@@ -126,9 +126,10 @@ class LoopThread:
             self._calls.add(task)
             task.add_done_callback(ended)
             if deputised is not None and not deputised.is_told:
-                deputised.on_cancel = lambda: self._soon(task.cancel)
+                may_be_dropped = deputised.may_be_dropped
+                deputised.on_cancel = lambda: self._soon(lambda: self._cancel(task, may_be_dropped))
                 if deputised.is_cancelled:
-                    task.cancel()
+                    self._cancel(task, may_be_dropped)
 
         def ended(task: asyncio.Task[T]) -> None:
             self._calls.discard(task)
@@ -162,7 +163,7 @@ class LoopThread:
         work: Coroutine[Any, Any, T],
         undo: Undo[T] | None,
     ) -> T:
-        call = DeputyCall(work, context_of_caller())
+        call = DeputyCall(work, context_of_caller(), may_be_dropped=undo is not None)
         try:  # an interrupt may come at any moment from here on
             self._deputy.begin(call)
             while not call.done.wait(_LOOK_S):
@@ -178,7 +179,7 @@ class LoopThread:
         raise call.error
 
     def _run_for_deputy(self, call: DeputyCall) -> Any:
-        if call.is_cancelled:
+        if call.is_cancelled and call.may_be_dropped:
             call.work.close()
             raise asyncio.CancelledError
         return self._begun(call.work, None, call.context, call)
@@ -226,6 +227,13 @@ class LoopThread:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._look)
 
+    def _cancel(self, task: asyncio.Task[Any], may_be_dropped: bool) -> None:
+        """Cancel it; if it gives something back, not before its first step, which begins that."""
+        if may_be_dropped:
+            task.cancel()
+        else:
+            self._loop.call_soon(task.cancel)
+
     def _look(self) -> None:
         self._is_woken = False  # before looking: what comes from now on wakes it again
         while self._inbox:
@@ -240,7 +248,7 @@ class LoopThread:
     ) -> None:
         def cancel() -> None:
             for task in started:
-                task.cancel()
+                self._cancel(task, undo is not None)
             if not started:  # nor will it be: it would have come before this
                 done.set()
 

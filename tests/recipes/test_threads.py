@@ -401,3 +401,47 @@ def test_an_interrupt_at_any_moment_leaves_nothing(url: str, client: Client, see
             timer.join()
             lock.release()
             until(lambda: queued(other, name) == 0)
+
+
+def leave(lock: Lock[Client], before: Callable[[], object]) -> None:
+    with lock:
+        before()
+
+
+def test_an_interrupt_before_the_release_has_begun_does_not_prevent_it(client: Client) -> None:
+    """The thread that releases for the main thread has not looked yet."""
+    assert client._thread is not None
+    deputy, lock = client._thread._deputy, Lock(client, "late")
+    run = deputy._run
+
+    def late(call: DeputyCall) -> Any:
+        deputy._run = run
+        interrupt()
+        until(lambda: call.is_cancelled)
+        return run(call)
+
+    with pytest.raises(KeyboardInterrupt):
+        leave(lock, lambda: setattr(deputy, "_run", late))
+
+    until(lambda: queued(client, "late") == 0)
+    with lock:
+        pass
+
+
+def test_nor_does_one_before_the_loop_has_begun_it(url: str) -> None:
+    """It hears of the call and of its cancellation at once."""
+    with connect(url, transport="http") as client:
+        thread, lock = client._thread, Lock(client, "late-by-http")
+        assert thread is not None
+
+        def block() -> None:
+            until(lambda: len(thread._inbox) == 1)
+            interrupt()
+            until(lambda: len(thread._inbox) == 2)
+
+        with pytest.raises(KeyboardInterrupt):
+            leave(lock, lambda: thread._loop.call_soon_threadsafe(block))
+
+        until(lambda: queued(client, "late-by-http") == 0)
+        with lock:
+            pass
