@@ -120,7 +120,8 @@ class Consensus:
 
     def position(self) -> tuple[object, ...]:
         """Return role, term, leader, whether it is in sight, and commit index, for comparing."""
-        return (*position_of(self.core), self._elections.is_leader_in_sight)
+        *known, commit_index = position_of(self.core)
+        return (*known, self._elections.is_leader_in_sight, commit_index)
 
     @property
     def last_index(self) -> int:

@@ -58,12 +58,15 @@ class DiskHealth:
         # term may find room where the first entry of a leader does not.
         return not self.trouble and self._log.has_room
 
-    def is_overtaken(self, consensus: Consensus) -> bool:
-        """Whether a follower has entries that this disk has delayed for too long."""
-        waited_ms = self._log_sync.waiting_seconds * 1000
-        if not self._log.is_full and waited_ms < self._slow_ms:
-            return False
-        return consensus.is_own_log_awaited()
+    def look(self, consensus: Consensus) -> bool:
+        """Log what has changed; return whether a follower has entries that this disk has delayed
+        for too long. Called in each pass, where mostly nothing has ever been wrong."""
+        log, log_sync = self._log, self._log_sync
+        is_late = log.is_full or log_sync.waiting_seconds * 1000 >= self._slow_ms
+        is_doubtful = is_late or log_sync.was_slow or self._snapshots.is_without_room
+        if is_doubtful or self._logged:
+            self._log_changes()
+        return is_late and consensus.is_own_log_awaited()
 
     def refusal(self) -> NoSpaceError:
         """Return the error for commands while the disk is full."""
@@ -72,8 +75,7 @@ class DiskHealth:
             " there"
         )
 
-    def observe(self) -> None:
-        """Log what has changed."""
+    def _log_changes(self) -> None:
         trouble = self.trouble
         if trouble == self._logged:
             return

@@ -98,14 +98,10 @@ class Handovers:
         self._others = others
         self._now_ms = now_ms
         self._is_connected = is_connected
-        self._current: Handover | None = None
+        self.current: Handover | None = None
+        """While there is one new proposals are refused: another member is about to lead."""
         self._next_ms = 0
         self.is_stopping = False
-
-    @property
-    def is_under_way(self) -> bool:
-        """Whether new proposals are refused, since another member is about to lead."""
-        return self._current is not None
 
     def refuse_unless_leading(self, consensus: Consensus) -> None:
         """Raise NoLeaderError or ShuttingDownError if this member takes no proposals."""
@@ -114,19 +110,19 @@ class Handovers:
             raise NoLeaderError(f"member {me} does not lead", leader_id=consensus.leader_id)
         if self.is_stopping:
             raise ShuttingDownError(f"member {me} is stopping; try another one")
-        if self._current is not None:
+        if self.current is not None:
             raise NoLeaderError(f"member {me} hands its leadership over; try again")
 
     def step(self, consensus: Consensus, in_flight: int, *, is_overtaken: bool) -> None:
         """Do what is due; called in every pass."""
         is_leader = consensus.core.role is Role.LEADER
-        if is_overtaken and is_leader and self._current is None and self._now_ms() >= self._next_ms:
-            self._current = Handover(self._now_ms, self._is_connected)
-        if self._current is None:
+        if is_overtaken and is_leader and self.current is None and self._now_ms() >= self._next_ms:
+            self.current = Handover(self._now_ms, self._is_connected)
+        if self.current is None:
             return
-        self._current.step(consensus, in_flight if self.is_stopping else 0)
-        if self._current.is_over and not self.is_stopping:
-            self._current = None
+        self.current.step(consensus, in_flight if self.is_stopping else 0)
+        if self.current.is_over and not self.is_stopping:
+            self.current = None
             self._next_ms = self._now_ms() + TRY_AGAIN_MS
 
     async def stop(self, consensus: Consensus | None, wake: Callable[[], None]) -> None:
@@ -136,9 +132,9 @@ class Handovers:
         has_quorum = len(connected) >= (len(self._others) + 1) // 2
         if consensus is None or consensus.core.role is not Role.LEADER or not has_quorum:
             return
-        self._current = Handover(self._now_ms, self._is_connected)
+        self.current = Handover(self._now_ms, self._is_connected)
         wake()
-        await asyncio.wait((self._current.done,), timeout=HANDOVER_MS_MAX / 1000)
+        await asyncio.wait((self.current.done,), timeout=HANDOVER_MS_MAX / 1000)
 
     async def hand_over(self, consensus: Consensus, wake: Callable[[], None]) -> None:
         """Hand over now, and go on as a follower.
@@ -148,7 +144,7 @@ class Handovers:
             UnavailableError: no follower took the leadership; this member still leads.
         """
         self.refuse_unless_leading(consensus)
-        current = self._current = Handover(self._now_ms, self._is_connected)
+        current = self.current = Handover(self._now_ms, self._is_connected)
         wake()
         await asyncio.wait((current.done,), timeout=HANDOVER_MS_MAX / 1000)
         if consensus.core.role is Role.LEADER:
@@ -159,5 +155,5 @@ class Handovers:
 
     def give_up(self) -> None:
         """End a hand-over: this member has failed."""
-        if self._current is not None and not self._current.done.done():
-            self._current.done.set_result(None)
+        if self.current is not None and not self.current.done.done():
+            self.current.done.set_result(None)

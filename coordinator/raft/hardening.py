@@ -148,10 +148,11 @@ class _LibraryTransport(library.Transport):  # type: ignore[misc]  # the library
 class _NoPoller:
     """Nothing: the event loop owns the sockets."""
 
-    def poll(self, timeout: float) -> None:
-        """Return at once."""
+    poll = staticmethod(bool)  # returns at once, and is no function of Python
 
 
+_DOES_NOTHING = partial(bool)
+"""Returns False; called in each tick of the library, so no function of Python."""
 position_of: Callable[[Any], tuple[object, ...]] = attrgetter(
     "_SyncObj__raftState", "_SyncObj__raftCurrentTerm", "_SyncObj__raftLeader",
     "_SyncObj__raftCommitIndex",
@@ -255,6 +256,11 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
 
     def tick(self) -> None:
         """Let the library do what is due: commit, log waiting groups, send heartbeats."""
+        if self.role is not Role.LEADER and not self._may_campaign:
+            # It would find nothing to do but what it does once a second.
+            age = self._now_ms() / 1000 - self._SyncObj__startTime
+            if age <= self._SyncObj__numOneSecondDumps:
+                return
         with self._driving:
             self._onTick(0.0)
 
@@ -443,8 +449,8 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self.next_heartbeat_ms(self._now_ms())
         self._host.send_heartbeats()
 
-    def _SyncObj__applyLogEntries(self) -> bool:
-        return False  # a tick only commits: ``apply`` comes after what others wait for
+    # A tick only commits: ``apply`` comes after what others wait for.
+    _SyncObj__applyLogEntries = staticmethod(_DOES_NOTHING)
 
     def _checkCommandsToApply(self) -> None:
         if self.role is not Role.LEADER:
@@ -459,8 +465,8 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         if is_any:
             self._host.send_entries()
 
-    def _SyncObj__tryLogCompaction(self) -> None:
-        """Snapshots are made by ``snapshot_exchange``."""
+    # Snapshots are made by ``snapshot_exchange``.
+    _SyncObj__tryLogCompaction = staticmethod(_DOES_NOTHING)
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:
         raise InvariantError("the library wants to load a dump, and there is none")

@@ -95,7 +95,7 @@ class Passes:
         self.is_calm = False
         self._entries.proposals.begin_pass()
         may_wait = self._entries.in_flight < BUSY_PROPOSALS
-        if log_sync.is_left:
+        if log_sync.left is not None:
             log_sync.settle(is_needed=consensus.is_own_log_awaited(), may_wait=may_wait)
         if consensus.core.role is not Role.LEADER:
             log_sync.sync(may_wait=may_wait)  # a leader's appends come before its own disk
@@ -105,14 +105,14 @@ class Passes:
         is_answered_first = is_little and self._may_answer_first(consensus)
         if not is_answered_first:
             consensus.send_commit_index()
-        is_overtaken = self.disk_health.is_overtaken(consensus)
-        if is_overtaken or self._handovers.is_under_way:
+        is_overtaken = self.disk_health.look(consensus)
+        if is_overtaken or self._handovers.current is not None:
             self._handovers.step(consensus, self._entries.in_flight, is_overtaken=is_overtaken)
         self._transport.flush()
         log_sync.sync(may_leave=consensus.is_leader_of_others, may_wait=may_wait)
         self._transport.flush()
         consensus.core.apply()
-        if self._handovers.is_under_way:  # it may have waited for what is answered now
+        if self._handovers.current is not None:  # it may have waited for what is answered now
             self._handovers.step(consensus, self._entries.in_flight, is_overtaken=False)
             self._transport.flush()
         self._reads.on_applied(consensus.core.applied_index)
@@ -143,10 +143,9 @@ class Passes:
         """Tell others what has changed, and set when the next pass is due."""
         core = consensus.core
         self._run_loop.left = None
-        self.disk_health.observe()
         self.incarnations.tick((core.term, self._log.durable_index), consensus.leader_id)
-        position = consensus.position()
-        if position != self._last:
+        position, last = consensus.position(), self._last
+        if position[:-1] != last[:-1]:  # a commit alone says nothing of the leader
             self.notify_leader()
         if self._listeners.role is not Role.LEADER and consensus.is_leader_ready:
             self.notify_role(Role.LEADER)
@@ -156,7 +155,8 @@ class Passes:
             self.is_ready()
         if self._entries.is_between_entries and self._ownership.is_noted:
             self.snapshots.maybe_make(core.applied_index)
-        self.snapshots.resend(consensus)
+        if self.snapshots.streams:
+            self.snapshots.resend(consensus)
         self._last = position
         if self._has_more_to_do(consensus):
             self._run_loop.wake()
@@ -171,8 +171,9 @@ class Passes:
         """Ask for a pass if a message may have changed something; a routine one rarely has."""
         if self._run_loop.is_woken:
             return
-        has_moved = self._last != self.consensus.position()
-        if has_moved:
+        position, last = self.consensus.position(), self._last
+        has_moved = position != last
+        if has_moved and position[:-1] != last[:-1]:
             self.notify_leader()
         if has_moved or not is_routine or not self._is_settled():
             self._run_loop.wake()
@@ -214,7 +215,7 @@ class Passes:
         return (
             self.consensus.is_settled()
             and self.log_sync.is_settled and self.snapshots.is_settled
-            and self.incarnations.is_settled and not self._handovers.is_under_way
+            and self.incarnations.is_settled and self._handovers.current is None
         )  # fmt: skip
 
     # What others are told.

@@ -102,14 +102,14 @@ class SnapshotExchange:
         self._run_blocking = run_blocking
         self._on_installed = on_installed
         self._on_failure = on_failure
-        self._streams: dict[str, _Stream] = {}
+        self.streams: dict[str, _Stream] = {}  # what is being sent, by follower
         self._kept_for: dict[str, _Kept] = {}
         self._receiving: tuple[int, bytes] | None = None
         self._making: asyncio.Task[None] | None = None
         self._installing: asyncio.Task[None] | None = None
         self._needed_ms: int | None = None
         """When a piece last came of a snapshot that this member lacks; None when it lacks none."""
-        self._is_without_room = False
+        self.is_without_room = False  # the last piece that came found none
         self._finishing = asyncio.Lock()
         """The store finishes one snapshot at a time, written or received."""
         self.due = SnapshotDue(raft, head_start)
@@ -280,13 +280,13 @@ class SnapshotExchange:
 
     def send(self, consensus: Consensus, member_id: str, is_connected: bool) -> None:
         """The follower needs a snapshot: start sending, unless that is under way."""
-        if member_id in self._streams or not is_connected:
+        if member_id in self.streams or not is_connected:
             return
         info = self._store.latest()
         if info is None:
             raise InvariantError("the log was trimmed and there is no snapshot")
         try:
-            self._streams[member_id] = _Stream(self._store.open(info), 0, 0)
+            self.streams[member_id] = _Stream(self._store.open(info), 0, 0)
         except DiskFullError as error:  # no descriptor is left for it; it is needed again soon
             logger.warning("no snapshot is sent to member %s for now: %s", member_id, error)
             return
@@ -295,7 +295,7 @@ class SnapshotExchange:
         self._send_piece(consensus, member_id)
 
     def _send_piece(self, consensus: Consensus, member_id: str) -> None:
-        stream = self._streams[member_id]
+        stream = self.streams[member_id]
         info = stream.reader.info
         data = stream.reader.read(stream.offset, self._raft.snapshot_piece_bytes)
         stream.sent_ms = self._now_ms()
@@ -308,7 +308,7 @@ class SnapshotExchange:
 
     def on_reply(self, consensus: Consensus, member_id: str, reply: SnapshotReply) -> None:
         """Send the follower the next piece, or count it as up to date."""
-        stream = self._streams.get(member_id)
+        stream = self.streams.get(member_id)
         if stream is None or stream.reader.info.index != reply.snapshot_index:
             return
         stream.is_heard = True
@@ -328,13 +328,13 @@ class SnapshotExchange:
     @property
     def is_settled(self) -> bool:
         """Whether no follower is being sent a snapshot."""
-        return not self._streams
+        return not self.streams
 
     def resend(self, consensus: Consensus) -> None:
         """Send again what was not answered for long, and once the first piece when the follower is
         heard: before, it may not have followed (a leader it had to note, terms it had to learn)."""
         limit_ms = RESEND_ELECTION_TIMEOUTS * self._raft.election_timeout_ms_max
-        for member_id, stream in self._streams.items():
+        for member_id, stream in self.streams.items():
             heard_ms = consensus.replication.followers[member_id].heard_ms
             is_first_heard = not stream.is_heard and (heard_ms or 0) > stream.sent_ms
             stream.is_heard |= is_first_heard
@@ -344,13 +344,13 @@ class SnapshotExchange:
     def forget(self, member_id: str) -> None:
         """The follower is gone, or has what it needs."""
         self._kept_for.pop(member_id, None)
-        stream = self._streams.pop(member_id, None)
+        stream = self.streams.pop(member_id, None)
         if stream is not None:
             stream.reader.close()
 
     def forget_all(self) -> None:
         """Send no snapshot to anyone: this member does not lead."""
-        for member_id in list(self._streams):
+        for member_id in list(self.streams):
             self.forget(member_id)
         self._kept_for.clear()
 
@@ -368,7 +368,7 @@ class SnapshotExchange:
     @property
     def lacks_room(self) -> bool:
         """Whether that snapshot finds no room on the disk."""
-        return self._is_without_room and self.is_needed
+        return self.is_without_room and self.is_needed
 
     def receive(self, consensus: Consensus, member_id: str, piece: SnapshotPiece) -> None:
         """Take a piece and answer it; with the last one begin to install the snapshot."""
@@ -385,7 +385,7 @@ class SnapshotExchange:
                 self._receiving = (piece.snapshot_index, piece.sha256)
             if piece.offset == self._store.received_bytes < piece.total_bytes:
                 self._store.receive(piece.offset, piece.data)
-            self._is_without_room = False
+            self.is_without_room = False
             if self._store.received_bytes < piece.total_bytes:
                 self._reply(consensus, member_id, piece, self._store.received_bytes)
                 return
@@ -448,7 +448,7 @@ class SnapshotExchange:
         """Send no answer: the piece is sent again later, and installing starts again."""
         logger.warning("the snapshot cannot be received for now: %s", error)
         self._receiving = None
-        self._is_without_room = True
+        self.is_without_room = True
         self._store.abort_receive()
 
     def _reply(

@@ -108,8 +108,10 @@ class LogSync:
         self._full_since: float | None = None
         self._try_again_at = 0.0
         self._syncing: asyncio.Task[None] | None = None
-        self._left: tuple[SyncToken, Started] | None = None
+        self.left: tuple[SyncToken, Started] | None = None
         """The sync under way that nobody waits for yet; nothing is held for it."""
+        self.was_slow = False
+        """Whether one was, at any time."""
         self._is_dropped = False
         self.sync_count = 0
         self.sync_seconds_total = 0.0
@@ -124,24 +126,19 @@ class LogSync:
     @property
     def is_settled(self) -> bool:
         """Whether all that was written is durable, and no message waits."""
-        return not self._held and self._left is None and not self._log.is_dirty
-
-    @property
-    def is_left(self) -> bool:
-        """Whether a sync is under way that nobody waits for yet."""
-        return self._left is not None
+        return not self._held and self.left is None and not self._log.is_dirty
 
     @property
     def waiting_seconds(self) -> float:
         """How long the sync under way, or what finds no room, has waited by now."""
-        if self._syncing is not None or self._left is not None:
+        if self._syncing is not None or self.left is not None:
             return self._loop.time() - self._began
         return 0.0 if self._full_since is None else self._loop.time() - self._full_since
 
     @property
     def is_slow(self) -> bool:
         """Whether a sync takes too long for a leader, or did a moment ago."""
-        is_under_way = self._syncing is not None or self._left is not None
+        is_under_way = self._syncing is not None or self.left is not None
         is_waiting = is_under_way and self.waiting_seconds >= self._slow_seconds
         return is_waiting or self._loop.time() < self._slow_until
 
@@ -149,12 +146,12 @@ class LogSync:
         """Wait for the sync that was left, if there is one: not long, if it ``is_needed`` now.
 
         ``may_wait``: the loop has little else to do; else it goes on until it is told."""
-        if self._left is None:
+        if self.left is None:
             return
         waited = self._loop.time() - self._began
         if not is_needed and waited < PATIENCE_S:
             return
-        (token, started), self._left = self._left, None
+        (token, started), self.left = self.left, None
         average, quick = self._average_seconds, self._in_place_seconds_max
         if started.wait(0):
             self._end(token, [], self._believed(waited, 0.0))
@@ -171,7 +168,7 @@ class LogSync:
 
         ``may_leave``: ``settle`` is called before anything but messages held here depends on it.
         ``may_wait``: as of ``settle``."""
-        if self._left is not None:
+        if self.left is not None:
             if may_leave and not self._held and not self._log.is_unwritten:
                 return
             self.settle(may_wait=may_wait)
@@ -201,8 +198,8 @@ class LogSync:
     async def stop(self) -> None:
         """Hold nothing any more, and wait for the sync under way: its file must stay open."""
         self._held.clear()
-        if self._left is not None:
-            (token, started), self._left = self._left, None
+        if self.left is not None:
+            (token, started), self.left = self.left, None
             self._wait_elsewhere(token, started.done(), [])
         if self._syncing is not None:
             await asyncio.wait((self._syncing,))
@@ -235,7 +232,7 @@ class LogSync:
             self._end(token, held)
             return True
         if may_leave:
-            self._left = token, started
+            self.left = token, started
         else:
             self._wait_elsewhere(token, started.done(), held)
         return False
@@ -327,4 +324,5 @@ class LogSync:
         self.sync_count += 1
         self.sync_seconds_total += took
         if took >= self._slow_seconds:
+            self.was_slow = True
             self._slow_until = self._loop.time() + SLOW_FORGOTTEN_S
