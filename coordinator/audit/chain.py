@@ -6,7 +6,8 @@
    Lines cut off at the *end* break nothing, and who may write the file can make a whole new chain:
    against that, the number and hash of a line have to be kept elsewhere (``ChainHead``).
 3. A line that a crash left torn is no part of the chain. It is kept, and the next line says so:
-   its event is CONTINUED and its ``torn_sha256`` is of those bytes.
+   its event is CONTINUED and its ``torn_sha256`` is of those bytes; of all of them, if that line
+   was torn as well.
 4. ``newest`` is the newest change that this log has a line of: its index in the Raft log, its
    zxid, and the latest time of one. A member that replays its log knows by them what it need not
    write again.
@@ -30,6 +31,9 @@ _TEXT_MAX = 256
 _RESOURCE_MAX = 1_024
 _DETAILS_MAX = 32
 _DEPTH_MAX = 2
+_NO_LINE = "is no line of an audit log"
+_TORN_AT_END_MAX = 2
+"""A line that a crash left torn, and the one that was to say so, torn by the next crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,21 +235,16 @@ def verify(
         known: the number and hash of a line that were kept elsewhere; it has to be in the chain.
     """
     verdict = ChainVerdict(has_known_head=known is not None and known.number == 0)
-    torn: tuple[LinePlace, bytes] | None = None
+    torn = _Torn()
     for place, line in lines:
         found = read_line(line)
-        if torn is not None:
-            is_explained = (
-                found is not None
-                and found.event == CONTINUED
-                and found.torn_sha256 == sha256(torn[1]).hexdigest()
-            )
-            if not is_explained:
-                return replace(verdict, broken="is no line of an audit log", where=torn[0])
-            torn, verdict = None, replace(verdict, torn=verdict.torn + 1)
         if found is None:
-            torn = place, line
+            torn.add(place, line)
             continue
+        if torn.count:
+            if found.event != CONTINUED or found.torn_sha256 != torn.digest:
+                return replace(verdict, broken=_NO_LINE, where=torn.where)
+            torn, verdict = _Torn(), replace(verdict, torn=verdict.torn + torn.count)
         broken = _break(verdict, found)
         if not broken and known is not None and known.number == found.head.number:
             if known.digest != found.head.digest:
@@ -259,13 +258,34 @@ def verify(
             begins_at=verdict.begins_at or found.head.number,
             head=found.head,
         )
-    if torn is not None:
-        verdict = replace(verdict, ends_torn=True)
+    if torn.count > _TORN_AT_END_MAX:
+        return replace(verdict, broken=_NO_LINE, where=torn.where)
+    verdict = replace(verdict, ends_torn=torn.count > 0)
     if known is not None and not verdict.has_known_head:
         return replace(
             verdict, broken=f"ends before line {known.number}, which was noted elsewhere"
         )
     return verdict
+
+
+class _Torn:
+    """Lines behind one another that are none of the chain."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.where: LinePlace | None = None
+        self._digest = sha256()
+
+    def add(self, place: LinePlace, line: bytes) -> None:
+        """Take one more of them."""
+        self._digest.update(b"\n" + line if self.count else line)
+        self.where = self.where or place
+        self.count += 1
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of all of them, as the next line says it."""
+        return self._digest.hexdigest()
 
 
 def _break(before: ChainVerdict, found: WrittenLine) -> str:

@@ -199,13 +199,16 @@ def _end_of(descriptor: int, size: int) -> Found:
     *lines, last = tail.split(b"\n")
     if last and read_line(last) is not None:
         lines, last = [*lines, last], b""  # only its end is missing
-    if not last and len(lines) > 1 and read_line(lines[-1]) is None:
-        last = lines.pop()  # torn, ended by a start that then wrote nothing
+    torn = [last] if last else []
+    # Before it, what was ended by a start that then wrote nothing, or was torn itself.
+    while len(lines) > (len(tail) < size) and read_line(lines[-1]) is None:
+        torn.insert(0, lines.pop())
+    rest = b"\n".join(torn)
+    digest = sha256(rest).hexdigest() if rest else ""
     whole = read_line(lines[-1]) if lines else None
-    torn = sha256(last).hexdigest() if last else ""
     if whole is None:
-        return Found(torn_bytes=len(last), torn_sha256=torn)
-    return Found(whole.head, whole.newest, len(last), torn)
+        return Found(torn_bytes=len(rest), torn_sha256=digest)
+    return Found(whole.head, whole.newest, len(rest), digest)
 
 
 def _first_number(descriptor: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -84,6 +85,26 @@ def test_a_crash_after_a_torn_line_was_ended_is_explained(path: Path) -> None:
     write(path, change(3))
 
     assert (verdict(path).broken, verdict(path).torn) == ("", 1)
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_a_crash_while_a_torn_line_is_explained_is_explained_too(
+    path: Path, before: int, end: bytes
+) -> None:
+    """However many come in a row, and be the torn one the first of all."""
+    write(path, *[change(zxid) for zxid in range(1, before + 2)])
+    torn = path.read_bytes()[:-40] + b'\n{"number":3,"time":"20' + end
+    path.write_bytes(torn)
+
+    write(path, change(1), change(2), change(3))
+
+    found = verdict(path)
+    assert (found.broken, found.torn, found.ends_torn) == ("", 2, False)
+    assert path.read_bytes().startswith(torn)
+    whole = [json.loads(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
+    changed = [each["zxid"] for each in whole if each["source"] == "applied"]
+    assert changed == [1, 2, 3]
 
 
 def test_a_torn_line_explains_nothing_else(path: Path) -> None:
