@@ -171,7 +171,6 @@ class LoopThread:
             if call.error is None:
                 return call.result  # type: ignore[no-any-return]
         except BaseException as error:
-            self._deputy.ring()  # it may not have been woken
             self._interrupt_deputy(call, undo, error)
             raise
         if isinstance(call.error, CoordinatorError):
@@ -191,6 +190,7 @@ class LoopThread:
         error: BaseException,
     ) -> None:
         call.cancel()
+        self._deputy.begin(call)  # it may not have been given, or not woken; it runs each once
         if not call.done.wait(_CLEAN_UP_S_MAX) or undo is None or call.error is not None:
             return
         try:

@@ -428,6 +428,32 @@ def test_an_interrupt_before_the_release_has_begun_does_not_prevent_it(client: C
         pass
 
 
+def test_an_interrupt_before_a_call_was_handed_over_is_raised_soon(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for what nobody does; and what is held is released all the same."""
+    assert client._thread is not None
+    deputy, lock = client._thread._deputy, Lock(client, "not-given")
+
+    def interrupted(call: DeputyCall) -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    def begins() -> None:
+        monkeypatch.setattr(deputy, "begin", interrupted)
+
+    def acquire_once() -> None:
+        begins()
+        lock.acquire()
+
+    for act in (acquire_once, lambda: leave(lock, begins)):
+        began_s = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            act()
+        assert time.monotonic() - began_s < 4.5
+        until(lambda: queued(client, "not-given") == 0)
+
+
 def test_nor_does_one_before_the_loop_has_begun_it(url: str) -> None:
     """It hears of the call and of its cancellation at once."""
     with connect(url, transport="http") as client:
