@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
@@ -48,6 +48,7 @@ from coordinator.state.slice_room import (
     left_of,
 )
 from coordinator.state.tree import Tree
+from coordinator.state.znode import ZnodeRecord
 
 FORMAT: Final = 7
 """Raise it when a slice's content or end changes: only slices of one format are compared."""
@@ -209,16 +210,25 @@ def _took_all(tree: Tree, run: list[str], room: SliceRoom) -> bool:
     """Take a run of plain znodes as ``_read_znode`` would, at once, if there is room for all."""
     if run[0].startswith(QUEUE_ROOTS):
         return False
+    found = tree.find_all(run)
+    size, is_plain = len("".join(run)), True
+    for each in found:
+        if each is None:  # an index names one that is not there
+            return False
+        at: Any = each
+        size += len(at.data)
+        if at.tenure is not None:
+            is_plain = False
     count = len(run)
-    znodes = [znode for znode in tree.find_all(run) if znode is not None]
-    size = sum([len(znode.data) for znode in znodes]) + sum([len(path) for path in run])
     items = _ZNODE_ITEMS * count
     if size > CUT_BYTES or not room.holds(size, items, count):
         return False
-    if len(znodes) < count:  # an index names one that is not there
-        return False
-    used = [tree.used_by(znode.identity) for znode in znodes if znode.tenure is not None]
-    room.take((run, znodes, tree.marks_of(run, znodes), used), size, items, count)
+    znodes = cast("list[ZnodeRecord]", found)
+    used: list[Any] = []
+    if not is_plain:
+        used = [tree.used_by(znode.identity) for znode in znodes if znode.tenure is not None]
+    marks = tree.marks_of(run, znodes, has_tenures=not is_plain)
+    room.take((run, znodes, marks, used), size, items, count)
     return True
 
 

@@ -197,10 +197,11 @@ class Tree:
         """Return the znode at each path, None where there is none."""
         return self._znodes.get_all(run)
 
-    def marks_of(self, run: list[str], znodes: list[ZnodeRecord]) -> list[int]:
-        """Return the ``index_marks`` of each znode."""
-        tenures = [znode.tenure for znode in znodes]
-        if tenures.count(None) == len(tenures) and not self._idle.has_any(run):
+    def marks_of(
+        self, run: list[str], znodes: list[ZnodeRecord], *, has_tenures: bool
+    ) -> list[int]:
+        """Return the ``index_marks`` of each znode; ``has_tenures``: some of them have one."""
+        if not has_tenures and not self._idle.has_any(run):
             return [0] * len(run)
         return [self.index_marks(path, znode) for path, znode in zip(run, znodes, strict=True)]
 
