@@ -210,8 +210,7 @@ class SnapshotExchange:
                 writer.abort()
                 raise
             # A newer one may have been received meanwhile, and not be installed yet.
-            is_mine = info.index == last_entry[1]
-            if is_mine and info.index > self.snapshot_index:
+            if info.index == last_entry[1] > self.snapshot_index:
                 self.snapshot_index = info.index
                 self.due.note_made(info.size_bytes)
                 self.made_total += 1
@@ -319,9 +318,8 @@ class SnapshotExchange:
             acknowledged = Acknowledgement(reply.term, reply.snapshot_index, reply.seal)
             consensus.replication.on_snapshot_installed(member_id, acknowledged)
             consensus.send_entries()
-        elif reply.next_offset == stream.offset:
-            return  # that piece is under way: this answers one that was sent again
-        elif reply.next_offset < stream.reader.info.size_bytes:
+        elif stream.offset != reply.next_offset < stream.reader.info.size_bytes:
+            # Else that piece is under way: this answers one that was sent again.
             stream.offset = reply.next_offset
             self._send_piece(consensus, member_id)
 
@@ -412,6 +410,8 @@ class SnapshotExchange:
             replace = await self._run_blocking(lambda: self._prepare(info))
             self._receiving = None
             is_needed = info.index > consensus.core.commit_index
+            if is_needed and self._making is not None:
+                self._making.cancel()  # it would be older, and holds the state that goes now
             replace(is_needed=is_needed)
             if is_needed:
                 self._note_restored(info)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
@@ -68,6 +69,40 @@ def test_a_member_answers_and_shows_its_old_state_while_it_decodes() -> None:
         assert leader.term == term
         cluster.sync_ms_max = 0.0
         assert len(await cluster.equal(20_000)) == 451
+        await cluster.stop()
+
+    run(scenario())
+
+
+def test_one_that_is_being_made_is_given_up_when_a_newer_one_is_installed() -> None:
+    """It would be dropped at its end, and the former state is freed only when it is let go of: a
+    member that was paused while it wrote a large one would be busy with that for a minute."""
+
+    async def scenario() -> None:
+        cluster = small()
+        _leader, member = await lagging(cluster)
+        await member.start()
+        snapshots = member.engine._passes.snapshots  # type: ignore[union-attr]
+        is_let_go = asyncio.Event()
+
+        def pieces() -> Iterator[bytes]:
+            try:
+                while True:
+                    yield b"piece"
+            finally:
+                is_let_go.set()
+
+        last = member.engine._log[-1]
+        making = snapshots._make(pieces(), last, (b"", last[1] - 1, 0))
+        snapshots._making = asyncio.get_running_loop().create_task(making)
+        while not member.replica.restored_total:
+            assert not is_let_go.is_set()
+            await asyncio.sleep(0.001)
+        await asyncio.wait_for(is_let_go.wait(), 0.1)
+
+        assert snapshots._making is None
+        assert len(await cluster.equal(20_000)) == 451
+        assert not member.failures
         await cluster.stop()
 
     run(scenario())
