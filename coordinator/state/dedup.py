@@ -39,6 +39,7 @@ from coordinator.state.outcomes import Outcome
 from coordinator.state.recency_map import RecencyMap
 from coordinator.state.remembered import kept_of, recalled, remembered_bytes_of
 from coordinator.state.sessions import SessionRecord
+from coordinator.state.thread_breaks import with_breaks
 
 CLIENT_ID: Final = re.compile(r"[!-~]{1,64}")
 _UNBOUND: Final = -1
@@ -88,7 +89,7 @@ class RequestTable:
         self._generation = 1
         if capture is not None:
             self._dropped_index = capture.dropped_index
-            for record in (*self._free.values(), *self._bound.values()):
+            for record in with_breaks((*self._free.values(), *self._bound.values())):
                 self._remembered_bytes += record.remembered_bytes
 
     def __len__(self) -> int:

@@ -33,6 +33,7 @@ from itertools import chain, filterfalse
 from typing import Any, TypeVar
 
 from coordinator.state.capture_hold import CaptureHold
+from coordinator.state.thread_breaks import with_breaks
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -71,7 +72,7 @@ class LargeMap(MutableMapping[K, V]):
         """Removes a key and returns its value, or the second argument; KeyError without one."""
         self.change: Any = self._last.__setitem__
         """Sets the value of a key that is there."""
-        for key, value in values:
+        for key, value in with_breaks(values):
             self[key] = value
 
     @property

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.large_map import MERGED_TOGETHER
+from coordinator.state.thread_breaks import with_breaks
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -34,7 +35,7 @@ class RecencyMap(Mapping[K, V]):
     """Values by key."""
 
     def __init__(self, values: Iterable[tuple[K, V]] = ()) -> None:
-        self._base: OrderedDict[K, V] = OrderedDict(values)
+        self._base: OrderedDict[K, V] = OrderedDict(with_breaks(values))
         self._beside: OrderedDict[K, V] | None = None
         """The uses since the capture."""
         self._passed: set[K] = set()

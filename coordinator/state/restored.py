@@ -9,6 +9,7 @@ from coordinator.state.locks.restored import restored_locks
 from coordinator.state.sessions import SessionTable
 from coordinator.state.slices import Whole
 from coordinator.state.snapshot import Capture
+from coordinator.state.thread_breaks import with_breaks
 from coordinator.state.tree import Tree
 
 
@@ -18,7 +19,7 @@ def restored(capture: Capture) -> Whole:
     tree = Tree.of(capture.znodes, capture.sequence_floor)
     limits = capture.limits.limits
     sessions = SessionTable(limits, capture.sessions, capture.leaving, capture.revoked)
-    for owner in tree.owners():
+    for owner in with_breaks(tree.owners()):
         if not sessions.is_kept(owner) and owner not in sessions.leaving:
             raise ValueError(f"snapshot: session {owner} owns znodes and is not open")
     requests = RequestTable(limits, capture.requests)

@@ -28,6 +28,7 @@ from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import OpenSession
 from coordinator.state.emptying import emptied
 from coordinator.state.locks.contender import Departure
+from coordinator.state.thread_breaks import with_breaks
 
 SESSION_ID: Final = re.compile(r"[!-~]{1,64}")
 LABEL_CHARACTERS_MAX: Final = 256
@@ -101,7 +102,7 @@ class SessionTable:
         self._by_credential: dict[Caller, dict[str, None]] = {}
         self.revoked: dict[Caller, Departure] = dict(revoked)
         """Whose credentials are gone, as long as sessions of theirs are here, and how they end."""
-        for session in sessions:
+        for session in with_breaks(sessions):
             self._enter(session)
         self.leaving: dict[str, Departure] = dict(leaving)
         """Sessions that have ended but still own ephemerals; later commands delete those."""

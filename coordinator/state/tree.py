@@ -28,6 +28,7 @@ from coordinator.state.commands import CreateMode
 from coordinator.state.emptying import emptied
 from coordinator.state.large_map import LargeMap, Parts
 from coordinator.state.paths import ROOT, join, parent_of, utf8_length
+from coordinator.state.thread_breaks import with_breaks
 from coordinator.state.tree_walk import runs_behind
 from coordinator.state.znode import ZnodeRecord
 from coordinator.state.znode_changes import (
@@ -108,7 +109,7 @@ class Tree:
         tree._forget(ROOT, tree._znodes.pop(ROOT))
         tree._znodes = znodes
         children = tree._children
-        for path, znode in znodes.items():
+        for path, znode in with_breaks(znodes.items()):
             tree._count_in(path, znode)
             if path != ROOT:
                 parent = path[: path.rfind("/")] or ROOT
@@ -119,20 +120,20 @@ class Tree:
                     siblings.append(path)
         tree.sequence_floor = sequence_floor
         tree._check()
-        for parent, paths in children.items():
+        for parent, paths in with_breaks(children.items()):
             children.change(parent, _sorted(paths))
         return tree
 
     def _check(self) -> None:
         if ROOT not in self._znodes:
             raise ValueError("there is no root")
-        for parent, paths in self._children.items():
+        for parent, paths in with_breaks(self._children.items()):
             above = self._znodes.get(parent)
             if above is None:
                 raise ValueError(f"{parent} has children and is not there")
             if above.num_children != len(paths):
                 raise ValueError(f"{parent} does not have its {above.num_children} children")
-        for path, znode in self._znodes.items():
+        for path, znode in with_breaks(self._znodes.items()):
             # Most have never had a child: they are not looked for.
             if znode.family is not None and znode.num_children and path not in self._children:
                 raise ValueError(f"{path} does not have its {znode.num_children} children")

@@ -36,6 +36,7 @@ DECIDES_NOTHING = {
     "slices": "how states are compared; the format has a number of its own",
     "slice_room": "as slices",
     "tree_walk": "as slices",
+    "thread_breaks": "when other threads go on",
     "locks.grant_history._ENDED_ZXID": "an accessor",
     "locks.grant_history._NOTHING": "of a queue of which nothing is kept",
     "locks.grant_order._CHUNK_MAX": "how an order is kept; it does not show",

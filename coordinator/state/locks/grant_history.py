@@ -24,6 +24,7 @@ from coordinator.state.emptying import emptied
 from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.locks.contender import ContenderRecord, EndedGrant, Ending
 from coordinator.state.locks.grant_order import GrantOrder, number_of
+from coordinator.state.thread_breaks import with_breaks
 
 _GRANT_BYTES: Final = 512
 _ENDED_ZXID: Final = attrgetter("ended_zxid")
@@ -146,7 +147,7 @@ class KeptGrants:
         self._order = GrantOrder()
         self._of_queue: dict[str, _QueueEnds] = {}
         self._bytes = 0
-        for each in ended:
+        for each in with_breaks(ended):
             self._keep(each, each.contender.directory)
 
     def __len__(self) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from coordinator.model.events import Event, EventType
 from coordinator.model.limits import MachineLimits
 from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.contender import QUEUE_ROOTS, ContenderRecord, LocksCapture
 from coordinator.state.locks.queue import Queue
 from coordinator.state.locks.queues import LockTable
+from coordinator.state.thread_breaks import with_breaks
 from coordinator.state.tree import Tree
 
 
@@ -27,14 +30,14 @@ def restored_locks(tree: Tree, limits: MachineLimits, capture: LocksCapture | No
     table.grant_count = capture.grant_count
     table.sizes.update(capture.sizes)
     table.pending_delays = {each.path: each.delay_ms for each in capture.closings}
-    recorded = LargeMap[str, ContenderRecord]([(each.path, each) for each in capture.contenders])
+    recorded = _by_path(capture.contenders)
     _place_all(table, tree, recorded)
     if recorded or table.pending_delays:
         raise ValueError("a contender or lock-delay is recorded that is not there")
     found, closed = table.contenders, table.closings  # in the order in which they came, as before
-    table.contenders = LargeMap([(each.path, found[each.path]) for each in capture.contenders])
+    table.contenders = _by_path([found[each.path] for each in with_breaks(capture.contenders)])
     table.closings = LargeMap([(each.path, closed[each.path]) for each in capture.closings])
-    for directory, queue in table.queues.items():
+    for directory, queue in with_breaks(table.queues.items()):
         _find_held(table, directory, queue)
     for directory in capture.ungranted:
         if directory not in table.queues or directory in table.ungranted:
@@ -46,12 +49,16 @@ def restored_locks(tree: Tree, limits: MachineLimits, capture: LocksCapture | No
     return table
 
 
+def _by_path(contenders: Collection[ContenderRecord]) -> LargeMap[str, ContenderRecord]:
+    return LargeMap([(each.path, each) for each in with_breaks(contenders)])
+
+
 def _place_all(
     table: LockTable, tree: Tree, recorded: LargeMap[str, ContenderRecord] | None
 ) -> None:
     for root in QUEUE_ROOTS:
-        for segment in tree.names(root[:-1]):
-            for name in tree.names(root + segment):
+        for segment in with_breaks(tree.names(root[:-1])):
+            for name in with_breaks(tree.names(root + segment)):
                 _arrive_again(table, tree, f"{root}{segment}/{name}", recorded)
 
 
@@ -88,8 +95,8 @@ def _grant_again(table: LockTable, tree: Tree, directory: str, queue: Queue) -> 
 
 
 def _find_held(table: LockTable, directory: str, queue: Queue) -> None:
-    standing = [table.contenders[path] for _, path in queue.contenders]
-    for each in standing:
+    standing = [table.contenders[path] for _, path in with_breaks(queue.contenders)]
+    for each in with_breaks(standing):
         for other in each.group:
             if other not in table.contenders or table.contenders[other].group != each.group:
                 raise ValueError(f"{each.path} is one of a group that is not whole")
