@@ -42,7 +42,8 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
     ("raft", "election_timeout_ms_max"): (2, 3_500),
     ("raft", "keep_entries_after_snapshot"): (0, 1_000_000_000),
     ("raft", "segment_bytes"): (4_096, 2 * 1024**3),
-    ("raft", "frame_bytes_max"): (65_536, 256 * 1024**2),
+    # A command has 64 KiB less than a frame, a question for heartbeats up to 512 KiB.
+    ("raft", "frame_bytes_max"): (1024**2, 256 * 1024**2),
     ("raft", "snapshot_piece_bytes"): (1_024, 64 * 1024**2),
     # Clients take a stream for dead after 12 s without a line (``client.lines``).
     ("limits", "bookmark_interval_ms"): (1, 10_000),

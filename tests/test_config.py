@@ -16,6 +16,9 @@ from coordinator.config import SETTINGS, Config
 from coordinator.config_file import load
 from coordinator.config_rules import bounds_of
 from coordinator.errors import ConfigError
+from coordinator.raft.network.rpc import FRAME_OVERHEAD_BYTES
+from coordinator.raft.pysyncobj_engine import ENTRY_OVERHEAD_BYTES
+from coordinator.service import heartbeats
 
 MEMBERS = """
 [cluster]
@@ -323,6 +326,15 @@ def test_every_default_is_within_its_bounds() -> None:
 def test_bookmarks_come_before_a_client_takes_the_stream_for_dead() -> None:
     """What a member may wait with a line is well below what clients wait for one."""
     assert bounds_of("limits", "bookmark_interval_ms")[1] + 2_000 <= SILENCE_MS_MAX
+
+
+def test_the_shortest_frame_carries_what_members_propose_and_ask() -> None:
+    """The largest request as a command, and the heartbeats of a round: one that is too long fails
+    for all that share it."""
+    frame_bytes_max = bounds_of("raft", "frame_bytes_max")[0]
+
+    assert frame_bytes_max // 2 <= frame_bytes_max - ENTRY_OVERHEAD_BYTES
+    assert frame_bytes_max - FRAME_OVERHEAD_BYTES >= heartbeats._REQUEST_BYTES_MAX
 
 
 KEYS = [(section, key) for section, keys in SETTINGS.items() for key in keys]
