@@ -170,6 +170,7 @@ def elect(
         holder.listen_to_signals()
         alive = asyncio.create_task(manager.keep_alive())
         async with AsyncExitStack() as stack:
+            stack.callback(holder.keep_the_ending)
             stack.callback(alive.cancel)
             if options["door"] is not None:
                 await _opened(stack, holder, options["door"])
@@ -221,6 +222,7 @@ async def _until_over(
             if ending.message:
                 when = f" in {rest_s:g} s" if rest_s > _RETRY_S else ""
                 note(f"{holder.job.title}: {ending.message}; contending again{when}")
+        holder.ended = None
         holder.report("resting before it contends again")
         await asyncio.sleep(rest_s)
 

@@ -99,6 +99,8 @@ class Holder:
         self.job = job
         self.supervisor: Supervisor | None = None
         self.signal_number: int | None = None
+        self.ended: Ended | None = None
+        """How the command of this round ended: no later signal changes that."""
         self._main: asyncio.Task[Any] | None = None
 
     async def round(self) -> Ended:
@@ -118,7 +120,8 @@ class Holder:
                 async with probed(acquired, client, clock, job.patience, probe) as lease:
                     if listener is not None:
                         listener.start()
-                    return explained(await supervisor.run(job.argv, lease), acquired)
+                    self.ended = explained(await supervisor.run(job.argv, lease), acquired)
+                    return self.ended
             finally:
                 if listener is not None:
                     listener.stop()
@@ -133,6 +136,11 @@ class Holder:
         for number in (*_ENDING_SIGNALS, *_PASSED_SIGNALS, *_SUSPENDING_SIGNALS, *_real_time()):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._on_signal, number)
+
+    def keep_the_ending(self) -> None:
+        """Let no signal that comes between the end of the event loop and ours change our end."""
+        if self.ended is not None:
+            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
 
     @property
     def exit_code_by_signal(self) -> int | None:
@@ -260,7 +268,9 @@ def finished(settings: Settings, holder: Holder, run: Callable[[], Ended]) -> in
         show_error(error, settings.is_json)
         return EXIT_NOT_STARTED
     except (asyncio.CancelledError, KeyboardInterrupt):
-        return holder.exit_code_by_signal or EXIT_SIGNAL_BASE + signal.SIGINT
+        if holder.ended is None:
+            return holder.exit_code_by_signal or EXIT_SIGNAL_BASE + signal.SIGINT
+        ending = holder.ended  # the signal came while the lock was being released
     if ending.message:
         note(ending.message)
     return ending.exit_code

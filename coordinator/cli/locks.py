@@ -211,6 +211,9 @@ def lock(
 
     async def work() -> Ended:
         holder.listen_to_signals()
-        return await holder.round()
+        try:
+            return await holder.round()
+        finally:
+            holder.keep_the_ending()
 
     sys.exit(finished(settings, holder, lambda: asyncio.run(work())))

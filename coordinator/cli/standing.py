@@ -107,7 +107,9 @@ class Candidacy(Holder):
                 note(f"{job.title}: took over from the process before; epoch {self._epoch}")
             self._asking = asyncio.create_task(self._request_to_take(client))
             try:
-                return await self._lead(client, queue, acquired)
+                ending = await self._lead(client, queue, acquired)
+                self.ended = ending if ending.reason is Reason.EXITED else None
+                return ending
             finally:
                 self._asking.cancel()
                 await asyncio.wait({self._asking})

@@ -172,6 +172,34 @@ def test_a_signal_is_passed_on(start: Start, coordinator: CommandLine, tmp_path:
     assert coordinator.json("locks", "passed")["holder"] is None
 
 
+@pytest.mark.parametrize("verb", ["lock", "elect"])
+def test_a_signal_while_releasing_leaves_the_exit_code_of_the_command(
+    start: Start, tmp_path: Path, verb: str
+) -> None:
+    """The command ran to its end: that a release takes long, and is cut short, changes nothing."""
+    serving = subprocess.Popen(
+        [sys.executable, str(HERE / "serving.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        assert serving.stdout is not None
+        url, done = serving.stdout.readline().strip(), tmp_path / "done"
+        script = f"trap '' INT; kill -STOP {serving.pid}; touch {done}; exit 3"
+        process = start(verb, "late", "--ttl", "60", "--", "sh", "-c", script, endpoint=url)
+        eventually(done.exists, "the command has run")
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+
+        assert process.returncode == 3
+    finally:
+        serving.kill()
+        serving.communicate()
+
+
 def test_a_stopped_wrapper_never_overlaps_with_the_next_holder(
     start: Start, tmp_path: Path
 ) -> None:
