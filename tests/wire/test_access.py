@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.clock import SystemClock
+from coordinator.model.manual_holds import ManualHold
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.wire.stream import frames
 from tests.wire.guarded import bearer, guarded
@@ -95,6 +96,22 @@ async def test_locks_grants_and_sessions_of_others_are_not_listed() -> None:
     assert other.status == 403
     assert ([each["lock"] for each in first.body["locks"]], first.body["next"]) == (["web:1"], None)
     assert (tried.status, tried.body["holder"]["session_id"]) == (409, "")
+
+
+async def test_a_hold_by_hand_is_explained_to_who_may_read_it() -> None:
+    """A right to something below its znode shows the way there, and not its data."""
+    hold = ManualHold(by="ann", note="the plan").to_bytes().decode()
+    lock = ("/locks/x", ("lock",))
+    async with guarded() as cluster:
+        body = {"data": hold, "parents": "persistent"}
+        await cluster.admin("POST", "/v1/tree/manual-locks/x", body)
+        reader = await cluster.identity(lock, ("/manual-locks/x", ("read",)))
+        other = await cluster.identity(lock, ("/manual-locks/x/below", ("read",)))
+        reader_view = await cluster.api.get("/v1/locks/x", **bearer(reader))
+        other_view = await cluster.api.get("/v1/locks/x", **bearer(other))
+
+    assert reader_view.body["by_hand"] == "it is held by hand by 'ann': 'the plan'"
+    assert other_view.body["by_hand"] == "it is held by hand"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from urllib.parse import unquote
 
-from coordinator.model.access import Caller
+from coordinator.model.access import Caller, Verb
 from coordinator.model.manual_holds import ROOT, ManualHold
 from coordinator.service.context import MemberContext
 from coordinator.service.locks.contenders import LOCKS
@@ -45,7 +45,7 @@ def in_words(machine: StateMachine, directory: str, caller: Caller) -> str:
     if data is None:
         return ""
     hold = ManualHold.of(data)
-    if hold is None or not machine.access.sees(caller, path):
+    if hold is None or not machine.access.allows(caller, Verb.READ, path):
         return "it is held by hand"
     by = f" by {hold.by!r}" if hold.by else ""
     return f"it is held by hand{by}: {hold.note!r}"
