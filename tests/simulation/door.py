@@ -154,8 +154,8 @@ class Door:
                 asked = from_body(HeartbeatsRequest, _body(request))
                 acks = await self._member.heartbeats(asked.session_ids, self._deadline(request))
                 leases = tuple([each for each in acks.values() if each is not None])
-                ended = tuple([session_id for session_id, each in acks.items() if each is None])
-                return SessionLeases(leases, ended)
+                gone = tuple([session_id for session_id, each in acks.items() if each is None])
+                return SessionLeases(leases, gone)
             case "POST", ["sessions", session_id, "heartbeat"]:
                 return await self._member.heartbeat(session_id, self._deadline(request))
             case "DELETE", ["sessions", session_id]:

@@ -16,6 +16,7 @@ import asyncio
 import contextvars
 import gc
 from asyncio import events
+from asyncio.base_events import BaseEventLoop
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
@@ -134,7 +135,7 @@ class Happening:
 
 
 @mypyc_attr(native_class=False)  # asyncio's own class is its base
-class WorldLoop(asyncio.BaseEventLoop):
+class WorldLoop(BaseEventLoop):
     """Use it through ``run``."""
 
     _ready: deque[Happening]

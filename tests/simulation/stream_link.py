@@ -122,11 +122,12 @@ class Wire(asyncio.Transport):
     def _pieces(self, data: bytes, breaks: float) -> list[tuple[bytes, bool]]:
         """Cut ``data`` as a network does; the last piece may be where the connection breaks."""
         draw = self._stream.random
-        pieces = []
+        pieces: list[tuple[bytes, bool]] = []
         while data:
             size = draw.randint(1, len(data))
             if draw.random() < BREAKS + breaks:
-                return [*pieces, (data[: draw.randrange(size)], True)]
+                cut = draw.randrange(size)
+                return [*pieces, (data[:cut], True)]
             pieces.append((data[:size], False))
             data = data[size:]
         return pieces
