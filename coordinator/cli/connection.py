@@ -98,6 +98,10 @@ class Settings:
             environ["COORDINATOR_ENDPOINTS"] = self.endpoints
         if isinstance(self.transport, str):
             environ["COORDINATOR_TRANSPORT"] = self.transport
+        for name in _FILES:
+            if (path := getattr(self, f"{name}_file")) is not None:
+                # The command may work in another directory.
+                environ[f"COORDINATOR_{name.upper()}_FILE"] = os.path.abspath(path)
         return environ
 
 

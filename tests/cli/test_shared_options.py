@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from coordinator.cli.connection import TRANSPORTS
+from coordinator.cli.connection import TRANSPORTS, Settings
 from coordinator.cli.main import SECTIONS, cli
 from coordinator.cli.output import EXIT_USAGE
 from coordinator.client.connecting import TransportName
@@ -140,6 +140,17 @@ def test_the_transport_is_an_option_on_either_side_and_a_variable() -> None:
     assert "'auto', 'stream', 'http'" in said(*get, "--transport", "carrier-pigeon")
     server.shutdown()
     server.server_close()
+
+
+def test_a_command_under_a_lock_gets_all_that_says_which_cluster_and_who() -> None:
+    """What was an option is a variable for it; files by their whole names, wherever it works."""
+    settings = Settings("https://a:1", ca_file="ca.pem", token_file="/etc/token")
+
+    environ = settings.environ("pay", "grant-7", 7)
+
+    assert environ["COORDINATOR_ENDPOINTS"] == "https://a:1"
+    assert environ["COORDINATOR_CA_FILE"] == str(Path("ca.pem").absolute())
+    assert environ["COORDINATOR_TOKEN_FILE"] == "/etc/token"
 
 
 def test_whoever_takes_endpoints_takes_a_transport() -> None:
