@@ -149,7 +149,7 @@ class Engine(Protocol):
         data are not used again: the next start is refused with that sentence."""
         ...
 
-    async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
+    def propose(self, command: bytes, *, is_patient: bool = False) -> Awaitable[Applied]:
         """Order, commit and apply ``command``. Leader only: NoLeaderError elsewhere.
 
         Has no deadline of its own: the caller cancels. Everything proposed in one pass of the

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from operator import attrgetter
 from random import Random
 from typing import Any, cast
@@ -295,7 +295,7 @@ class PySyncObjEngine:
         quarantine(self._disk, self._data_dir, note)
         self._fail(error)
 
-    async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
+    def propose(self, command: bytes, *, is_patient: bool = False) -> Awaitable[Applied]:
         """Order, commit and apply ``command``; see ``Engine`` for what it raises."""
         self._handovers.refuse_unless_leading(self._running())
         waiter = self._entries.propose(command)
@@ -303,7 +303,7 @@ class PySyncObjEngine:
             self._run_loop.wake_soon()
         elif not self._run_loop.is_woken:  # of many in one pass of the loop the first one wakes
             self._wake()
-        return await waiter
+        return waiter
 
     async def read_barrier(self) -> int:
         """Return a read index that is applied here; NoLeaderError without a quorum."""
