@@ -46,7 +46,7 @@ _STARTED_AT_ONCE = 2_000
 class Leases:
     """The lease of every open session, while this member leads."""
 
-    interest: ClassVar[Interest] = Interest.QUEUES
+    interest: ClassVar[Interest] = Interest.SESSIONS
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

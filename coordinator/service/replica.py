@@ -32,12 +32,14 @@ class Interest(Enum):
     ALL = 0
     QUEUES = 1
     """All but those of data alone: SetData and Check."""
-    REST = 2
-    """All but those, and Enter and Release."""
+    SESSIONS = 2
+    """All but those, and Release: an Enter may open a session."""
+    REST = 3
+    """All but those, and Enter."""
 
 
 _INTEREST_IN: Final[dict[type, Interest]] = {
-    SetData: Interest.ALL, Check: Interest.ALL, Enter: Interest.QUEUES, Release: Interest.QUEUES,
+    SetData: Interest.ALL, Check: Interest.ALL, Release: Interest.QUEUES, Enter: Interest.SESSIONS,
 }  # fmt: skip
 """The interest that a listener needs, at least, to be called for these operations."""
 

@@ -18,6 +18,7 @@ from coordinator.state.commands import (
     Kind,
     OpenSession,
     Operation,
+    Release,
     RequestId,
     SetData,
 )
@@ -132,8 +133,9 @@ class Listener:
 @pytest.mark.parametrize(
     ("interest", "notified"),
     [
-        (Interest.ALL, [Create, OpenSession, SetData, Enter, SetData]),
-        (Interest.QUEUES, [Create, OpenSession, Enter, SetData]),
+        (Interest.ALL, [Create, OpenSession, SetData, Enter, Release, SetData]),
+        (Interest.QUEUES, [Create, OpenSession, Enter, Release, SetData]),
+        (Interest.SESSIONS, [Create, OpenSession, Enter, SetData]),
         (Interest.REST, [Create, OpenSession, SetData]),
     ],
 )
@@ -149,6 +151,7 @@ def test_a_listener_is_called_for_what_interests_it_and_for_every_refusal(
         Enter(
             ("/locks/a",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s", data=b"", owner=""
         ),
+        Release("/locks/a/lock-0000000000", 4),
     ]
     for index, operation in enumerate(done, 1):
         replica.apply(index, 1, encode_command(Command(operation, 1))).unwrap()
