@@ -32,6 +32,7 @@ from coordinator.state.commands import Enter, Kind
 from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.queue import Queue
 from coordinator.state.locks.queues import LockTable
+from coordinator.state.paths import parent_of
 
 CYCLE_SHOWN_MAX: Final = 16
 _SCANNED_EACH: Final = 10
@@ -61,7 +62,7 @@ def check_entry(table: LockTable, operation: Enter) -> None:
     is_there = False
     for path in standing:
         contender = table.contenders[path]
-        if contender.directory in operation.directories:
+        if parent_of(path) in operation.directories:
             _check_own(contender, operation)
             is_there = True
     if standing and (is_there or _may_close_a_cycle(table, standing, operation.directories)):
@@ -79,7 +80,7 @@ def _may_close_a_cycle(table: LockTable, standing: list[str], directories: tuple
     behind: list[tuple[Queue, int]] = []
     for path in standing:
         contender = table.contenders[path]
-        queue = table.queues[contender.directory]
+        queue = table.queues[parent_of(path)]
         if queue.held < len(queue.contenders):
             behind.append((queue, max(queue.held, queue.index(contender.number, path) + 1)))
     queues = [table.queues.get(directory) for directory in directories]

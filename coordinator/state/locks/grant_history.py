@@ -24,6 +24,7 @@ from coordinator.state.emptying import emptied
 from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.locks.contender import ContenderRecord, EndedGrant, Ending
 from coordinator.state.locks.grant_order import GrantOrder, number_of
+from coordinator.state.paths import parent_of
 from coordinator.state.thread_breaks import with_breaks
 
 _GRANT_BYTES: Final = 512
@@ -82,7 +83,7 @@ class KeptGrant(NamedTuple):
                 ended.ended_zxid, ended.ended_ms, how, by, reason, silent_ms, term, next_token,
             )  # fmt: skip
         return cls(
-            contender.grant_number, contender.directory, contender.path, contender.czxid,
+            contender.grant_number, parent_of(contender.path), contender.path, contender.czxid,
             contender.kind, contender.session_id, contender.owner, contender.data, contender.note,
             contender.group, contender.entered_ms, granted_zxid, contender.granted_ms, *end,
         )  # fmt: skip
@@ -148,7 +149,7 @@ class KeptGrants:
         self._of_queue: dict[str, _QueueEnds] = {}
         self._bytes = 0
         for each in with_breaks(ended):
-            self._keep(each, each.contender.directory)
+            self._keep(each, parent_of(each.contender.path))
 
     def __len__(self) -> int:
         return len(self._ended)
@@ -180,7 +181,7 @@ class KeptGrants:
         oldest = self._ended.popleft()
         self._order.remove(oldest)
         self._bytes -= _bytes_of(oldest)
-        directory = oldest.contender.directory
+        directory = parent_of(oldest.contender.path)
         of_queue = self._of_queue[directory]
         of_queue.ends.popleft()  # the oldest of all is the oldest of its queue
         of_queue.order.remove(oldest)
@@ -211,7 +212,7 @@ class KeptGrants:
 
     def is_of_queue(self, ended: EndedGrant) -> bool:
         """Whether that end of a grant is among those of its queue, in its place in each order."""
-        directory = ended.contender.directory
+        directory = parent_of(ended.contender.path)
         if not (self._order.has(ended) and self._order_of(directory).has(ended)):
             return False
         of_queue = self._ends_of(directory)

@@ -125,7 +125,7 @@ class LockTable:
     def replace(self, contender: ContenderRecord) -> None:
         """Change a contender in place; its queue is looked at when the command is settled."""
         self.contenders.change(contender.path, contender)
-        self._touched[contender.directory] = None
+        self._touched[parent_of(contender.path)] = None
         self.is_changed = True
 
     def note_repeated(self, entered: Iterable[Created]) -> None:
@@ -342,13 +342,13 @@ class LockTable:
                 return False
             for each in contender.group or (path,):
                 mine: ContenderRecord = self.contenders.get(each)
-                self.queues.get(mine.directory).held += 1
+                self.queues.get(parent_of(each)).held += 1
                 grant_number = self.next_grant_number()
                 self.contenders.change(each, mine.as_granted(tree.zxid, tree.wall_ms, grant_number))
                 self.waiting.leave(mine)
                 granted.append(each)
                 if self.ungranted and mine.kind is EXCLUSIVE:
-                    self.ungranted.pop(mine.directory, None)  # nobody else may hold there now
+                    self.ungranted.pop(parent_of(each), None)  # nobody else may hold there now
         return False
 
     def _leave_out(self, tree: Tree, directory: str, contender: ContenderRecord) -> None:
@@ -394,7 +394,7 @@ class LockTable:
         contender: ContenderRecord = self.contenders.get(path)
         if contender.granted_zxid is not None:
             return 0
-        return max(self.queues[contender.directory].index(contender.number, path), 1)
+        return max(self.queues[parent_of(path)].index(contender.number, path), 1)
 
     def holders(self, directory: str) -> Iterator[ContenderRecord]:
         """Iterate over who holds, in queue order."""
