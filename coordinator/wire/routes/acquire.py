@@ -1,8 +1,9 @@
 """One request to acquire a lock or to be elected: from the request to the grant, or to its end.
 
 1. The wait is in the server: one request, and one answer. A client that takes lines only gets its
-   position as it changes. One that takes either gets one answer if it need not wait; else lines,
-   which say that the member lives, and at the end what came of it.
+   position as it changes. One that takes either gets one answer if it need not wait for longer
+   than ``_SOON_MS``; else lines, which say that the member lives, and at the end what came of it.
+   One that opens a session gets them at once.
 2. ``on_disconnect: leave``: a client that goes away leaves the queue, and a grant whose answer
    cannot reach it is given back. ``stay``: the contender stays until abandoned or its session ends.
 3. ``lease_ms``: the session opened for this grant is kept alive while its client waits, begins its
@@ -34,7 +35,7 @@ from coordinator.model.sessions import safe_ms
 from coordinator.service.expiry import Expiry
 from coordinator.service.kept_sessions import KeptSession, in_words_of_a_lease
 from coordinator.service.tasks import let_go
-from coordinator.service.timers import Deadline, Timer, Timers
+from coordinator.service.timers import Deadline, Timer
 from coordinator.state.commands import OpenSession, RequestId
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
@@ -50,6 +51,8 @@ from coordinator.wire.routes.door import Door
 
 _JSON, _MSGPACK = Encoding.JSON.value, Encoding.MSGPACK.value
 _KEEP_ALIVE_MS: Final = int(KEEP_ALIVE_S * 1_000)
+_SOON_MS: Final = 100
+"""A lock that is handed on quickly is mostly granted by then, with one frame instead of four."""
 
 
 class Entering(NamedTuple):
@@ -97,6 +100,8 @@ class AcquireHandler:
         """The lines of its wait, for a client that takes lines."""
         self._scope = Deadline()
         self._leaves = wanted.on_disconnect == "leave"
+        self._may_be_soon = False
+        """Whether it may be answered without lines, although it has to wait for a moment."""
         self._is_told = False
         """Whether the client may have read that it was granted."""
 
@@ -131,6 +136,7 @@ class AcquireHandler:
         if messages.NDJSON_TYPE not in accept:
             return self._reply(await self._granted(None))
         takes_either = _JSON in accept or _MSGPACK in accept
+        self._may_be_soon = takes_either and self._wanted.lease_ms is None
         return await self._stream(None if takes_either else self._send_position)
 
     def _reply(self, grant: GrantReply) -> Answer:
@@ -202,7 +208,10 @@ class AcquireHandler:
     def _on_queued(self, session_id: str, position: int) -> None:
         self._queued_as = session_id
         self._request.on_waiting()
-        self._send_position(position)
+        if self._may_be_soon and self._waiting is not None:
+            self._waiting.send_soon(position, session_id)
+        else:
+            self._send_position(position)
 
     def _send_position(self, position: int) -> None:
         if self._waiting is not None:
@@ -230,9 +239,7 @@ class AcquireHandler:
 
     async def _stream(self, on_position: Callable[[int], None] | None) -> Answered:
         """Answer in lines; without ``on_position`` by the grant alone if it need not wait."""
-        stream = self._door.lines(self._request)
-        timers = self._door.member.timers
-        self._waiting = waiting = _Waiting(stream, timers, self._scope.cut)
+        self._waiting = waiting = _Waiting(self._door, self._request, self._scope.cut)
         grant: GrantReply | None = None
         is_granting = False
         failed: CoordinatorError | None = None
@@ -240,26 +247,28 @@ class AcquireHandler:
             try:
                 grant = await self._granted(on_position)
                 await waiting.end()
-                if on_position is None and not stream.is_open:
+                if on_position is None and not waiting.is_open:
                     granted, grant = grant, None
                     return self._reply(granted)
+                stream = waiting.lines()
                 is_granting = True
                 await stream.send(to_body(Granted(grant), stream.encoding))
             except CoordinatorError as error:
                 failed = error
             if failed is not None:
                 await waiting.end()
-                if not stream.is_open:
+                if not waiting.is_open:
                     raise failed  # the status can still say it
-                await stream.send_error(failed)
+                await waiting.lines().send_error(failed)
         finally:
             failed = None  # its frames hold it: no cycle is left for the collector
             waiting.stop()
-            self._is_told = self._is_told or (is_granting and stream.is_line_out)
+            self._is_told = self._is_told or (is_granting and waiting.lines().is_line_out)
             if grant is not None and self._leaves and not self._is_told:
                 self._give_back(grant)
-        await stream.end()
-        return stream
+        lines = waiting.lines()
+        await lines.end()
+        return lines
 
     # --- leaving nothing behind
 
@@ -288,21 +297,34 @@ def wait_deadline_ms(door: Door, request: IncomingRequest, wanted: Acquire) -> i
 
 class _Waiting:
     """The lines that a client gets while it waits: where it is in the queue, and that the member
-    lives. A task of their own sends them, from when there is something to say.
+    lives. A task of their own sends them, from when there is something to say; most need none.
 
     ``on_lost`` is called when one cannot be sent; ``error`` says why."""
 
-    def __init__(self, stream: LineStream, timers: Timers, on_lost: Callable[[], None]) -> None:
-        self._stream = stream
+    def __init__(self, door: Door, request: IncomingRequest, on_lost: Callable[[], None]) -> None:
+        self._door = door
+        self._request = request
+        self._stream: LineStream | None = None
         self._on_lost = on_lost
         self._task: asyncio.Task[None] | None = None
-        begin_ms = timers.clock.monotonic_ms() + _KEEP_ALIVE_MS
-        self._beginning: Timer | None = timers.at(begin_ms, self._begin)
+        self._beginning: Timer | None = self._begin_in(_KEEP_ALIVE_MS)
         self._latest: tuple[int, str] | None = None
         """The position that is not reported yet, and the session that waits."""
         self._woken: asyncio.Event | None = None  # most need not wait
         self._is_sending = self._is_ending = False
         self.error: Exception | None = None
+
+    def lines(self) -> LineStream:
+        """Return what the lines are sent by."""
+        stream = self._stream
+        if stream is None:
+            self._stream = stream = self._door.lines(self._request)
+        return stream
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a line has been sent, or tried to be."""
+        return self._stream is not None and self._stream.is_open
 
     def send(self, position: int, session_id: str) -> None:
         """Send this position next, instead of one that is not sent yet."""
@@ -311,6 +333,13 @@ class _Waiting:
             self._begin()
         elif self._woken is not None:
             self._woken.set()
+
+    def send_soon(self, position: int, session_id: str) -> None:
+        """Send this position first, unless the wait is over soon."""
+        self._latest = position, session_id
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = self._begin_in(_SOON_MS)
 
     async def end(self) -> None:
         """Send nothing more, once the line that is being sent is out."""
@@ -330,6 +359,10 @@ class _Waiting:
             task.cancel()
             task.add_done_callback(let_go)
 
+    def _begin_in(self, wait_ms: int) -> Timer:
+        begin_ms = self._door.clock.monotonic_ms() + wait_ms
+        return self._door.member.timers.at(begin_ms, self._begin)
+
     def _begin(self) -> None:
         if self._beginning is not None:
             self._beginning.cancel()
@@ -339,15 +372,16 @@ class _Waiting:
 
     async def _send_lines(self, woken: asyncio.Event) -> None:
         try:
+            stream = self.lines()
             while not self._is_ending:
                 latest, self._latest = self._latest, None
                 woken.clear()
                 self._is_sending = True
                 if latest is None:
-                    await self._stream.keep_alive()
+                    await stream.keep_alive()
                 else:
                     line = Queued(*latest)
-                    await self._stream.send(to_body(line, self._stream.encoding))
+                    await stream.send(to_body(line, stream.encoding))
                 self._is_sending = False
                 if not self._is_ending:
                     await self._something(woken)
