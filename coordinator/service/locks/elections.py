@@ -12,11 +12,12 @@ from typing import Any, ClassVar, Unpack
 from msgspec.structs import asdict
 
 from coordinator.errors import BadVersionError, LockLostError, NoNodeError, NotOwnerError
-from coordinator.model.access import MEMBER, NOBODY, Caller
+from coordinator.model.access import NOBODY, Caller
 from coordinator.model.acquire import AcquireRequest
-from coordinator.model.events import Bookmark, Resync, WatchKind, WatchSelector
+from coordinator.model.events import Bookmark
 from coordinator.model.grants import GrantReply, Proclaimed
 from coordinator.model.views import Candidate, ElectionView
+from coordinator.service.locks.attempts import AcquireOptions
 from coordinator.service.locks.contenders import (
     ELECTIONS,
     Captured,
@@ -26,8 +27,9 @@ from coordinator.service.locks.contenders import (
     first_holder,
     queued,
 )
+from coordinator.service.locks.observing import observed
 from coordinator.service.locks.queues import Queues
-from coordinator.service.locks.service import AcquireOptions, QueueService
+from coordinator.service.locks.service import QueueService
 from coordinator.service.locks.sight import Sight
 from coordinator.service.proposals import Proposer
 from coordinator.service.reads import ReadMode, ReadReply, Reads
@@ -133,7 +135,7 @@ class ElectionService(QueueService):
         labels = self._reads.reply(None, age_ms)
         return labels.with_value(await self._view(name, session_id, sight))
 
-    async def observe(
+    def observe(
         self, name: str, caller: Caller = NOBODY
     ) -> AsyncGenerator[ElectionView | Bookmark, None]:
         """Yield who is elected now, then again whenever the elected or its value changes.
@@ -143,26 +145,7 @@ class ElectionService(QueueService):
         member stops, or the caller may not look any more.
         """
         directory = ELECTIONS.directory(name)
-        selector = WatchSelector(directory, WatchKind.SUBTREE)
-        stream = self._hub.watch([selector], caller=MEMBER)
-        try:
-            view = self._seen(name, caller)
-            yield view
-            while True:
-                is_broken = False
-                async for item in stream:
-                    is_broken = isinstance(item, Resync)
-                    latest = self._seen(name, caller)
-                    if latest.elected != view.elected:
-                        view = latest
-                        yield view
-                    elif isinstance(item, Bookmark):
-                        yield item
-                if not is_broken:
-                    return
-                stream = self._hub.watch([selector], caller=MEMBER)
-        finally:
-            stream.close()
+        return observed(self._hub, directory, lambda: self._seen(name, caller))
 
     async def _view(self, name: str, session_id: str | None, sight: Sight) -> ElectionView:
         """Return the candidates of one moment, though the list is made piece by piece."""

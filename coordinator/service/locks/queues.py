@@ -135,7 +135,7 @@ class Queues:
         try:
             mine = await self._enter(attempt, request)
             if attempt.opening is not None:
-                attempt = attempt._replace(session_id=mine[0].session_id)
+                attempt.session_id = mine[0].session_id
             won = await self._granted(attempt, mine)
         except asyncio.CancelledError:
             if attempt.leave_on_cancel and not self._leadership.is_stopping:
@@ -371,7 +371,9 @@ class Queues:
         machine = self._replica.machine
         found = machine.locks.record(mine.path)
         return (
-            found is not None and found.is_holder and is_held_by_hand(machine, found.directory)
+            found is not None
+            and found.granted_zxid is not None
+            and is_held_by_hand(machine, parent_of(mine.path))
         )
 
     def _look(
@@ -400,7 +402,7 @@ class Queues:
                 )
             if recorded.granted_zxid is None:
                 position = max(position, locks.standing(each.path).position)
-            elif is_held_by_hand(machine, recorded.directory):
+            elif is_held_by_hand(machine, parent_of(each.path)):
                 position = max(position, 1)
             found.append(there(machine, recorded))
         return tuple(found), _HOLDS if not position else QueuePosition(False, position)

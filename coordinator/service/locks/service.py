@@ -7,8 +7,8 @@ be seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Required, TypedDict, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Unpack
 
 from msgspec.structs import asdict, replace
 
@@ -17,7 +17,7 @@ from coordinator.model.access import NOBODY, Caller
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.history import Previous
-from coordinator.service.locks.attempts import QueueAttempt
+from coordinator.service.locks.attempts import AcquireOptions, QueueAttempt
 from coordinator.service.locks.contenders import (
     ELECTIONS,
     LOCKS,
@@ -31,42 +31,10 @@ from coordinator.service.locks.sight import Sight
 from coordinator.service.locks.views import Seen
 from coordinator.service.proposals import Proposer
 from coordinator.service.replica import MachineReplica
-from coordinator.state.commands import (
-    Abandon,
-    HeldCondition,
-    OpenSession,
-    Release,
-    RequestId,
-)
+from coordinator.state.commands import Abandon, HeldCondition, Release, RequestId
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Released
-
-
-class AcquireOptions(TypedDict, total=False):
-    """How to wait, for whom and until when; the first three are always given.
-
-    ``wait_deadline_ms`` bounds everything, however many predecessors leave one by one. A try
-    decides at once, in one command that leaves nothing behind; the deadline then bounds the
-    proposal (and is taken as a second when less). With ``opening`` the same command opens the
-    session; ``on_entered`` is called when it is certain whether it did, and ``own_request`` is the
-    number of an attempt without one (``attempts``). ``on_queued`` is called once, if it has to
-    wait, with the session and the place in the queue; ``on_position`` with the place, first and
-    whenever it changes, not for 0, which costs the member work. ``leave_on_cancel``: whether a
-    cancelled call takes its contender out of the queue.
-    """
-
-    session_id: Required[str]
-    request: Required[RequestId | None]
-    wait_deadline_ms: Required[int]
-    is_try: bool
-    caller: Caller
-    if_held: tuple[HeldCondition, ...]
-    opening: OpenSession | None
-    own_request: RequestId | None
-    on_entered: Callable[[bool], None] | None
-    on_queued: Callable[[str, int], None] | None
-    on_position: Callable[[int], None] | None
-    leave_on_cancel: bool
+from coordinator.state.paths import parent_of
 
 
 class QueueService:
@@ -83,18 +51,14 @@ class QueueService:
         self, names: tuple[str, ...], data: bytes, wanted: AcquireRequest, how: AcquireOptions
     ) -> tuple[GrantReply, ...]:
         """Wait until this attempt holds in the queues ``names``; ``queues`` says what is raised."""
+        caller = how.get("caller", NOBODY)
         attempt = QueueAttempt(
-            recipe=self._recipe,
-            names=names,
-            data=data,
-            wanted=wanted,
-            describe=lambda holder: self._shown(holder, how.get("caller", NOBODY)),
-            **how,
+            self._recipe, names, data, wanted, lambda holder: self._shown(holder, caller), how
         )
         try:
             won = await self._queues.acquire(attempt)
         except DeadlockError as error:
-            raise Sight(self._replica.machine, attempt.caller).deadlock(error) from None
+            raise Sight(self._replica.machine, caller).deadlock(error) from None
         machine = self._replica.machine
         return tuple([grant_of(machine, self._recipe, each) for each in won])
 
@@ -190,6 +154,12 @@ class LockService(QueueService):
         Args:
             name: of one lock; or the names of several, which are then granted all at once.
         """
+        return await self.acquire_as(name, wanted, how)
+
+    async def acquire_as(
+        self, name: str | Sequence[str], wanted: AcquireRequest, how: AcquireOptions
+    ) -> GrantReply:
+        """As ``acquire``."""
         names = (name,) if isinstance(name, str) else tuple(name)
         grants = await self._acquire(names, holder_data(wanted), wanted, how)
         return grants[0] if isinstance(name, str) else replace(grants[0], grants=grants)
@@ -213,7 +183,7 @@ def grant_of(machine: StateMachine, recipe: Recipe, contender: QueuedContender) 
         zxid=contender.zxid,
         kind=recorded.kind._value_,
         max_hold_ms=recorded.max_hold_ms,
-        previous=_previous(machine, recorded.directory),
+        previous=_previous(machine, parent_of(path)),
         is_election=recipe is ELECTIONS,
     )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 
 class DoorClosing:
@@ -19,14 +18,9 @@ class DoorClosing:
         for end in list(self._listeners):
             end()
 
-    @contextmanager
-    def ends(self, end: Callable[[], None]) -> Iterator[None]:
-        """Call ``end`` when the door closes while the block runs (or at once)."""
-        self.add_listener(end)
-        try:
-            yield
-        finally:
-            self.remove_listener(end)
+    def ends(self, end: Callable[[], None]) -> Ending:
+        """``with`` it: call ``end`` when the door closes while the block runs (or at once)."""
+        return Ending(self, end)
 
     def add_listener(self, end: Callable[[], None]) -> None:
         """Call ``end`` when the door closes, or at once, until ``remove_listener``."""
@@ -37,3 +31,19 @@ class DoorClosing:
     def remove_listener(self, end: Callable[[], None]) -> None:
         """Forget ``end``."""
         self._listeners.discard(end)
+
+
+class Ending:
+    """What ends with the door while a block runs."""
+
+    __slots__ = ("_closing", "_end")
+
+    def __init__(self, closing: DoorClosing, end: Callable[[], None]) -> None:
+        self._closing = closing
+        self._end = end
+
+    def __enter__(self) -> None:
+        self._closing.add_listener(self._end)
+
+    def __exit__(self, *_exception: object) -> None:
+        self._closing.remove_listener(self._end)

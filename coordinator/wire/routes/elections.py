@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from coordinator.errors import BadArgumentsError, CoordinatorError
-from coordinator.model.access import Caller
-from coordinator.model.events import Bookmark
 from coordinator.model.grants import GrantReply, ProclaimRequest
-from coordinator.model.views import Candidate, Elected, ElectionView
-from coordinator.service.expiry import Expiry
+from coordinator.model.views import Candidate
+from coordinator.service.locks.attempts import AcquireOptions
 from coordinator.service.locks.elections import ElectionService
-from coordinator.service.locks.service import AcquireOptions
-from coordinator.wire import messages
 from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.lock_requests import read_acquire
-from coordinator.wire.request import Answer, Answered, IncomingRequest, LineStream, wants
+from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.conditions import conditions
+from coordinator.wire.routes.observing import observe
 from coordinator.wire.routes.queries import CONDITIONS, READ_MODES, Query
 from coordinator.wire.routes.queues import QueueRoutes, grant_id_in, name_in
 from coordinator.wire.routes.route import Route
@@ -62,8 +56,8 @@ class ElectionRoutes(QueueRoutes):
         body = await door.body(request)
         wanted = read_acquire(body, is_election=True)
 
-        async def enter(how: AcquireOptions) -> GrantReply:
-            return await door.member.elections.campaign(name, value=wanted.value or b"", **how)
+        def enter(how: AcquireOptions) -> Awaitable[GrantReply]:
+            return door.member.elections.campaign(name, value=wanted.value or b"", **how)
 
         return await self._acquire(request, wanted, conditions(query, body), enter)
 
@@ -98,49 +92,11 @@ class ElectionRoutes(QueueRoutes):
             caller=request.caller,
         )
         if query.flag("observe"):
-            return await self._observe(request, name)
+            return await observe(self._door, request, name)
         view = read.value
         body = to_body(replace(view, candidates=()), door.reply_encoding(request))
         lists = {"candidates": (_with_room(view.candidates), _candidate_body)}
         return await door.reply_listed(request, body, lists, read, at_once=_VALUES_AT_ONCE)
-
-    async def _observe(self, request: IncomingRequest, name: str) -> Answered:
-        self._door.refuse_body(request)
-        is_ndjson = wants(request, messages.NDJSON_TYPE)
-        if not is_ndjson and not wants(request, messages.EVENT_STREAM_TYPE):
-            raise BadArgumentsError(
-                f"Accept: expected {messages.NDJSON_TYPE} or {messages.EVENT_STREAM_TYPE} "
-                "with observe, found neither"
-            )
-        stream = self._door.lines(request, is_sse=not is_ndjson)
-        try:
-            await self._send_views(stream, name, request.caller)
-        except CoordinatorError as error:
-            if not stream.is_open:
-                raise
-            await stream.send_error(error)
-        await stream.end()
-        return stream
-
-    async def _send_views(self, stream: LineStream, name: str, caller: Caller) -> None:
-        """Send every view until the observation ends, the door closes or the token expires."""
-        member = self._door.member
-        views: AsyncGenerator[ElectionView | Bookmark] = member.elections.observe(name, caller)
-        scope = asyncio.timeout(None)
-        expiry = Expiry(member.access, caller, lambda: scope.reschedule(0))
-        try:
-            async with aclosing(views), scope:
-                with self._door.closing.ends(lambda: scope.reschedule(0)), expiry:
-                    async for view in views:
-                        if isinstance(view, Bookmark):
-                            await stream.keep_alive()
-                        else:
-                            elected = Elected(view.elected, view.zxid)
-                            await stream.send(to_body(elected, stream.encoding))
-        except TimeoutError:
-            if not scope.expired():
-                raise
-        expiry.check()
 
 
 def _with_room(views: Sequence[Candidate]) -> list[tuple[Candidate, bool]]:

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockList
+from coordinator.service.locks.attempts import AcquireOptions
 from coordinator.service.locks.contenders import LOCKS
-from coordinator.service.locks.service import AcquireOptions, LockService
+from coordinator.service.locks.service import LockService
 from coordinator.state.commands import HeldCondition
 from coordinator.wire.codec import to_body
 from coordinator.wire.lock_requests import read_acquire, read_acquire_several
@@ -73,7 +74,7 @@ class LockRoutes(QueueRoutes):
         if_held: tuple[HeldCondition, ...],
     ) -> Awaitable[Answered]:
         def enter(how: AcquireOptions) -> Awaitable[GrantReply]:
-            return self._door.member.locks.acquire(name, wanted=wanted, **how)
+            return self._service.acquire_as(name, wanted, how)
 
         return self._acquire(request, wanted, if_held, enter)
 

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AbandonReply, GrantReply, ReleaseReply
-from coordinator.service.locks.service import AcquireOptions, QueueService
+from coordinator.service.locks.attempts import AcquireOptions
+from coordinator.service.locks.service import QueueService
 from coordinator.state.commands import HeldCondition
 from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.acquire import AcquireHandler, Entering, wait_deadline_ms
