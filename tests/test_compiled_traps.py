@@ -277,3 +277,40 @@ def test_nothing_interpreted_inherits_from_a_compiled_class() -> None:
             and names & {ast.unparse(each).partition("[")[0] for each in node.bases}
         ]
     assert found == []
+
+
+def plain_attributes(tree: ast.AST) -> list[str]:
+    """Return what classes set for all of their objects without ClassVar, as ``Class.name``."""
+    return [
+        f"{node.name}.{name.id}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and not any("Enum" in ast.unparse(b) for b in node.bases)
+        for each in node.body
+        if isinstance(each, ast.Assign)
+        for name in each.targets
+        if isinstance(name, ast.Name) and not name.id.startswith("__")
+    ]
+
+
+def test_no_attribute_of_a_compiled_class_is_asked_of_the_class() -> None:
+    """It belongs to the objects then: a member stopped on "int object expected; got
+    getset_descriptor". A constant of the module for it, or ClassVar."""
+    trees = [ast.parse(path.read_text()) for path in compiled_sources()]
+    plain = [each for tree in trees for each in plain_attributes(tree)]
+    sources = [
+        path for package in ("coordinator", "recipes") for path in (ROOT / package).rglob("*.py")
+    ]
+    text = "".join([path.read_text() for path in sources])
+
+    assert plain
+    assert [each for each in plain if re.search(rf"\b{re.escape(each)}\b", text)] == []
+
+
+def test_plain_attributes_are_found() -> None:
+    source = """
+class Look:
+    every_ms = 5_000
+    size: ClassVar[int] = 3
+    __slots__ = ("a",)
+"""
+    assert plain_attributes(ast.parse(source)) == ["Look.every_ms"]

@@ -48,6 +48,7 @@ from coordinator.service.locks.hold_times import HoldTimes, LockClasses
 from coordinator.service.locks.later_grants import LaterGrants
 from coordinator.service.locks.lease_remaining import RemainingTimes
 from coordinator.service.locks.lost_rights import LostRights
+from coordinator.service.locks.manual_holds import LOOK_EVERY_MS as MANUAL_LOOK_EVERY_MS
 from coordinator.service.locks.manual_holds import ManualHolds
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.refused_deadlocks import RefusedDeadlocks
@@ -205,7 +206,7 @@ class Member:
         every(self._config.limits.bookmark_interval_ms, self.watches.bookmark)
         self._active_clients.start()
         self._hold_times.need_look_by = every(HOLDS_LOOK_EVERY_MS, self._hold_times.look).need_by
-        every(ManualHolds.LOOK_EVERY_MS, self._manual_holds.look)
+        every(MANUAL_LOOK_EVERY_MS, self._manual_holds.look)
         every(LIMITS_LOOK_EVERY_MS, self.limits.look)
         if self.audit.is_kept:
             every(audit_trail.LOOK_EVERY_MS, self._audit_trail.look)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 from urllib.parse import unquote
 
 from coordinator.model.access import Caller, Verb
@@ -20,8 +21,9 @@ from coordinator.state.machine import StateMachine
 
 logger = logging.getLogger(__name__)
 
-_LOOKED_AT_ONCE = 200
-_SAID_AT_ONCE = 20
+LOOK_EVERY_MS: Final = 5_000
+_LOOKED_AT_ONCE: Final = 200
+_SAID_AT_ONCE: Final = 20
 
 
 def hold_path(directory: str) -> str:
@@ -53,8 +55,6 @@ def in_words(machine: StateMachine, directory: str, caller: Caller) -> str:
 
 class ManualHolds:
     """The manual locks, as this member sees them."""
-
-    LOOK_EVERY_MS = 5_000
 
     def __init__(self, context: MemberContext) -> None:
         self._clock = context.clock
