@@ -17,7 +17,7 @@ from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import Bookmark
 from coordinator.model.grants import GrantReply, Proclaimed
 from coordinator.model.views import Candidate, ElectionView
-from coordinator.service.locks.attempts import AcquireOptions
+from coordinator.service.locks.acquire_options import AcquireOptions
 from coordinator.service.locks.contenders import (
     ELECTIONS,
     Captured,

@@ -17,7 +17,8 @@ from coordinator.model.access import NOBODY, Caller
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.history import Previous
-from coordinator.service.locks.attempts import AcquireOptions, QueueAttempt
+from coordinator.service.locks.acquire_options import AcquireOptions
+from coordinator.service.locks.attempts import QueueAttempt
 from coordinator.service.locks.contenders import (
     ELECTIONS,
     LOCKS,
