@@ -1,4 +1,4 @@
-"""How an attempt to hold waits, for whom and until when."""
+"""The options of an attempt to hold: how it waits, for whom and until when."""
 
 from __future__ import annotations
 
