@@ -18,9 +18,9 @@ class DoorClosing:
         for end in list(self._listeners):
             end()
 
-    def ends(self, end: Callable[[], None]) -> Ending:
+    def ends(self, end: Callable[[], None]) -> EndsWithDoor:
         """``with`` it: call ``end`` when the door closes while the block runs (or at once)."""
-        return Ending(self, end)
+        return EndsWithDoor(self, end)
 
     def add_listener(self, end: Callable[[], None]) -> None:
         """Call ``end`` when the door closes, or at once, until ``remove_listener``."""
@@ -33,7 +33,7 @@ class DoorClosing:
         self._listeners.discard(end)
 
 
-class Ending:
+class EndsWithDoor:
     """What ends with the door while a block runs."""
 
     __slots__ = ("_closing", "_end")
