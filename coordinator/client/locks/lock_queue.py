@@ -25,27 +25,41 @@ from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
 from coordinator.client.current_session import CurrentSession, OpeningSession
 from coordinator.client.delivery import CallDelivery
+from coordinator.client.failures import CallFailures
 from coordinator.client.home import Home
 from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.acquired import Acquired, give_back
-from coordinator.client.locks.attempt import TRY_MS_MAX, AcquireAttempt, CallbackFailed
-from coordinator.client.locks.attempt_sender import AttemptSender
+from coordinator.client.locks.attempt import (
+    POSITIONS,
+    TRY_MS_MAX,
+    AcquireAttempt,
+    AskAgain,
+    CallbackFailed,
+)
 from coordinator.client.locks.held_verbs import HeldVerbs
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
-from coordinator.client.session import Session
+from coordinator.client.session import Session, WaitOverError
 from coordinator.client.transport import NotByStreamError
 from coordinator.errors import (
     AuthFailedError,
+    LockLostError,
     LockTimeoutError,
     NoAuthError,
+    NotOwnerError,
     OutcomeUnknownError,
+    RequestError,
     RequestForgottenError,
+    SessionError,
     SessionExpiredError,
     UnavailableError,
 )
-from coordinator.model.acquire import AcquireRequest
-from coordinator.model.grants import AbandonReply, GrantReply
+from coordinator.model.acquire import Acquire, AcquireRequest, fields_of
+from coordinator.model.grants import (
+    AbandonReply,
+    GrantReply,
+    ReleaseReply,
+)
 from coordinator.wire.codec import reader
 
 T = TypeVar("T")
@@ -53,7 +67,9 @@ T = TypeVar("T")
 ABANDON_WAIT_MS = 1_000
 """How long a failed or cancelled attempt waits until it knows that it left nothing."""
 _ABANDON_ATTEMPT_MS = 5_000
+_LAST_MS_MIN = 300
 _DEFINITE = LockTimeoutError | UnavailableError | AuthFailedError | NoAuthError
+_FORGOTTEN_MAX = 3
 
 
 class LockQueue(HeldVerbs):
@@ -95,7 +111,8 @@ class LockQueue(HeldVerbs):
         self._leftovers = leftovers
         self._sessions = sessions
         self._timeout_ms = timeout_ms
-        self._sender = AttemptSender(home, self.names, self._target, self._title, timeout_ms)
+        self._known_fields: tuple[AcquireRequest | None, dict[str, Any]] = None, {}
+        """The request that was sent last, and what its body says of it: mostly the next one's."""
 
     async def acquire(
         self,
@@ -224,8 +241,12 @@ class LockQueue(HeldVerbs):
         return by_threads
 
     async def _release(self, name: str, grant_id: str) -> bool:
-        target = f"{self._base_of(name)}/grants/{quoted(grant_id)}"
-        return await self._sender.release(self._delivery, target)
+        call = Call("DELETE", f"{self._base_of(name)}/grants/{quoted(grant_id)}")
+        try:
+            reply = await self._delivery.write(call, reader(ReleaseReply), self._timeout_ms)
+        except NotOwnerError:
+            return False
+        return reply.released
 
     # --- waiting
 
@@ -255,12 +276,14 @@ class LockQueue(HeldVerbs):
         try:
             session = attempt.session
             if session is None:
-                grant = await attempt.while_opening(self._answered(attempt, request, on_position))
+                grant = await attempt.while_opening(
+                    self._until_answered(attempt, request, on_position)
+                )
                 session = attempt.session
                 assert session is not None, "a grant says whose it is"
             elif session.home.is_here:  # as ``while_alive`` does it
                 with Lifetime(session):
-                    grant = await self._answered(attempt, request, on_position)
+                    grant = await self._until_answered(attempt, request, on_position)
             else:
                 grant = await self._granted_here(session, attempt, request, on_position)
             acquired = Acquired(grant, session)
@@ -282,20 +305,120 @@ class LockQueue(HeldVerbs):
     ) -> GrantReply:
         """Wait in this thread; in the loop if the member cannot be waited for here."""
         try:
-            return await session.while_alive(self._answered(attempt, request, on_position))
+            return await session.while_alive(self._until_answered(attempt, request, on_position))
         except NotByStreamError:
             pass  # it is asked in the loop
         await self._home.enter()
-        return await session.while_alive(self._answered(attempt, request, on_position))
+        return await session.while_alive(self._until_answered(attempt, request, on_position))
 
-    def _answered(
+    async def _until_answered(
         self,
         attempt: AcquireAttempt,
         request: AcquireRequest,
         on_position: Callable[[int], None] | None,
-    ) -> Coroutine[Any, Any, GrantReply]:
-        """Send the attempt until it is granted, or raise what it comes to."""
-        return self._sender.until_answered(self._delivery, attempt, request, on_position)
+    ) -> GrantReply:
+        failures = CallFailures()
+        forgotten = 0
+        delivery = self._delivery
+        while (remaining_ms := attempt.remaining_ms()) > 0:
+            if failures.count:
+                self._check_session(attempt)
+            if failures.count and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
+                break  # certain so far; a sending without its answer would leave it open
+            try:
+                return await self._listen(delivery, attempt, request, remaining_ms, on_position)
+            except RequestForgottenError:
+                forgotten += 1
+                if attempt.may_be_queued or forgotten > _FORGOTTEN_MAX:
+                    raise
+                attempt.ids.renew(delivery.index_seen)
+                continue
+            except AskAgain:
+                continue
+            except (UnavailableError, OutcomeUnknownError) as error:
+                if attempt.was_served:
+                    failures.count = 0  # begin again with short delays
+                    attempt.was_served = False
+                failures.note(error)
+            deadline_ms = delivery.clock.monotonic_ms() + attempt.remaining_ms()
+            if not await delivery.pause(failures, deadline_ms):
+                self._check_session(attempt)
+                break
+        tries = delivery.retry.tries
+        is_out_of_tries = tries is not None and failures.count >= tries
+        if attempt.position is not None and not is_out_of_tries:
+            raise LockTimeoutError(
+                f"{self._title}: not granted in time, {attempt.position} before us in the queue",
+                position=attempt.position,
+            )
+        raise failures.verdict(is_write=True)
+
+    def _check_session(self, attempt: AcquireAttempt) -> None:
+        """End the wait of a thread with its session; in the loop ``while_alive`` does it."""
+        session = attempt.session
+        if session is not None and not self._home.is_here and session.is_lost:
+            raise WaitOverError
+
+    async def _listen(
+        self,
+        delivery: CallDelivery,
+        attempt: AcquireAttempt,
+        request: AcquireRequest,
+        remaining_ms: int,
+        on_position: Callable[[int], None] | None,
+    ) -> GrantReply:
+        was_maybe_queued = attempt.may_be_queued
+        turn = None
+        failure: BaseException | None = None
+        try:
+            turn = delivery.turn_now()
+            if turn is None:
+                turn = await delivery.turn(remaining_ms)
+                remaining_ms = attempt.remaining_ms()
+            attempt.may_be_queued = True
+            accept = delivery.either if on_position is None else POSITIONS
+            call = self._call(attempt, request, max(1, remaining_ms), accept)
+            headers_ms = attempt.first_answer_ms(
+                delivery, self._timeout_ms, remaining_ms, self._home
+            )
+            opening = delivery.stream(call, headers_ms, attempt.ids, is_bounded=attempt.is_try)
+            stream = await opening.__aenter__()
+            turn.end()
+            try:
+                grant = await attempt.heard(stream, delivery, self._title, on_position)
+            except BaseException as error:
+                failure = error
+            else:
+                await opening.__aexit__(None, None, None)
+                return grant
+            await opening.__aexit__(type(failure), failure, failure.__traceback__)
+            raise failure
+        except NotByStreamError:
+            attempt.may_be_queued = was_maybe_queued
+            raise
+        except (LockTimeoutError, SessionExpiredError, LockLostError):
+            attempt.may_be_queued = False  # the server says that it is gone
+            raise
+        except (RequestError, SessionError, UnavailableError, RequestForgottenError):
+            attempt.may_be_queued = was_maybe_queued  # this sending certainly changed nothing
+            raise
+        finally:
+            failure = None  # as above
+            if turn is not None:
+                turn.end()
+
+    def _call(
+        self, attempt: AcquireAttempt, request: AcquireRequest, remaining_ms: int, accept: str
+    ) -> Call:
+        known = self._known_fields
+        if known[0] is not request:
+            known = self._known_fields = request, fields_of(request)
+        body: Any = attempt.fields(known[1], remaining_ms)
+        if len(self.names) > 1:
+            body["names"] = list(self.names)
+        elif request.value is not None:  # data, which is written otherwise in JSON
+            body = Acquire(**body)
+        return Call("POST", self._target, body, accept=accept)
 
     # --- leaving nothing behind
 
