@@ -15,7 +15,7 @@ from coordinator.errors import BadArgumentsError
 from coordinator.model.contention import PID_MAX, HolderInfo
 
 _HOLDER_BYTES_MAX: Final = 4_096
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
