@@ -407,6 +407,12 @@ class Consensus:
 
     # Terms and logs that may have been forgotten.
 
+    def on_disbelieved(self) -> None:
+        """A member named a term that only others can confirm. Who stands for election hears theirs;
+        ask them if this member may not."""
+        if not self.recovering.may_campaign:
+            self._ask_for_terms()
+
     def _ask_for_terms(self) -> None:
         now_ms = self._now_ms()
         if now_ms >= self._asks_terms_from_ms:

@@ -10,6 +10,7 @@ import pytest
 from coordinator.clock import ManualClock
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import INTEGER_MAX, Message
+from coordinator.raft.rejoin.recovering import RecoveryStage
 from coordinator.raft.rejoin.trust import KEPT_MS, LOG_INTERVAL_MS, Alarms
 from coordinator.raft.term_bounds import (
     FIELDS,
@@ -20,7 +21,7 @@ from coordinator.raft.term_bounds import (
     why_not_believed,
 )
 from tests.raft.network.message_table import EXAMPLES
-from tests.raft.simulated_cluster import SimulatedCluster
+from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_loop import run
 
 WITH_TERMS = [
@@ -167,6 +168,42 @@ def test_a_member_that_missed_a_lie_about_a_term_comes_back_with_an_empty_disk(l
 
         assert len(await cluster.equal()) == 1 + lies
         assert away.term == (await cluster.leader()).term > lies * TERM_JUMP_MAX
+        await cluster.stop()
+
+    run(live())
+
+
+def stage_of(member: Member) -> RecoveryStage:
+    passes = member.engine._passes
+    assert passes is not None
+    return passes.consensus.recovering.stage
+
+
+@pytest.mark.parametrize("count", [3, 5, 7])
+def test_a_member_with_an_empty_disk_asks_for_a_term_that_only_the_leader_names(count: int) -> None:
+    """Followers say nothing to each other, and who recovers stands in no election."""
+
+    async def live() -> None:
+        cluster = await SimulatedCluster(count, seed=4).start()
+        await (await cluster.leader()).engine.propose(b"before")
+        away, *others = cluster.members
+        await away.kill()
+        await away.lose_disk()
+        await away.start()
+        await cluster.until(lambda: stage_of(away) is RecoveryStage.JOINING)
+        await away.kill()
+        for _ in range(2):
+            term = max(each.term for each in others)
+            for each, liar in zip(others, (*others[1:], others[0]), strict=True):
+                lie = say.TermNotice(term + TERM_JUMP_MAX)
+                each.transport.listener.on_message(liar.member_id, lie)
+            await (await cluster.leader(others)).engine.propose(b"after a lie")
+        await asyncio.sleep(5)  # nobody stands for election any more
+
+        await away.start()
+
+        await cluster.until(lambda: not away.is_unproven, 20_000)
+        assert len(await cluster.equal()) == 3
         await cluster.stop()
 
     run(live())

@@ -115,6 +115,7 @@ class Inbox:
     def _take(self, member_id: str, message: Message) -> None:
         self._passes.is_calm = False
         if why := self._why_not_believed(member_id, message):
+            self._consensus.on_disbelieved()
             self._on_lie(member_id, why)
         elif isinstance(message, say.MemberRequest):
             self._desk.on_request(member_id, message)
