@@ -59,3 +59,14 @@ async def test_who_takes_either_gets_lines_once_it_has_waited_for_a_while() -> N
         await passing
 
     assert (line["type"], last["type"]) == ("queued", "granted")
+
+
+async def test_who_gives_up_soon_is_told_at_once_that_it_waits() -> None:
+    """It waits for a first answer no longer than for the lock."""
+    async with serving(clock=StillClock()) as api:
+        await api.post("/v1/locks/daily", {"session_id": await api.session_id()})
+        body = {"session_id": await api.session_id(), "timeout_ms": 900}
+        async with api.stream("POST", "/v1/locks/daily", body, **EITHER) as lines:
+            line = await lines.next()
+
+    assert line["type"] == "queued"

@@ -51,8 +51,12 @@ from coordinator.wire.routes.door import Door
 
 _JSON, _MSGPACK = Encoding.JSON.value, Encoding.MSGPACK.value
 _KEEP_ALIVE_MS: Final = int(KEEP_ALIVE_S * 1_000)
-_SOON_MS: Final = 100
-"""A lock that is handed on quickly is mostly granted by then, with one frame instead of four."""
+_SOON_MS: Final = 20
+"""A lock that is handed on quickly is mostly granted by then, with one frame instead of four. Its
+client lets so many attempts go without an answer (``client/turns``), so it may not be long."""
+_PATIENT_MS: Final = 1_000
+"""Who gives up sooner is told at once that it waits: else its own time is over before the answer
+that it timed out, and it would take this member for one that does not answer."""
 
 
 class Entering(NamedTuple):
@@ -136,7 +140,9 @@ class AcquireHandler:
         if messages.NDJSON_TYPE not in accept:
             return self._reply(await self._granted(None))
         takes_either = _JSON in accept or _MSGPACK in accept
-        self._may_be_soon = takes_either and self._wanted.lease_ms is None
+        timeout_ms, lease_ms = self._wanted.timeout_ms, self._wanted.lease_ms
+        is_patient = timeout_ms is None or timeout_ms >= _PATIENT_MS
+        self._may_be_soon = takes_either and lease_ms is None and is_patient
         return await self._stream(None if takes_either else self._send_position)
 
     def _reply(self, grant: GrantReply) -> Answer:
@@ -336,6 +342,9 @@ class _Waiting:
 
     def send_soon(self, position: int, session_id: str) -> None:
         """Send this position first, unless the wait is over soon."""
+        if self._task is not None:  # it has taken long to enter, and keeps the stream alive
+            self.send(position, session_id)
+            return
         self._latest = position, session_id
         if self._beginning is not None:
             self._beginning.cancel()
