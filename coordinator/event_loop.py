@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import selectors
 from collections.abc import Callable
 from contextvars import Context
@@ -50,6 +51,8 @@ _LOOKED_AT = (
 """Attributes of asyncio's loop that are not documented: its calls, its timers, whether it ends, is
 closed, or is to find mistakes, what it does with what is ready and with a timer that is cancelled,
 how exact its clock is, how it stops to look at a socket, and what makes a pass."""
+_OF_A_HANDLE = ("_cancelled", "_context", "_callback", "_args")
+_OF_A_SELECTOR = ("_fd_to_key", "_selector") if hasattr(select, "epoll") else ("_fd_to_key",)
 
 Call = Callable[[], None]
 _Arguments = TypeVarTuple("_Arguments")
@@ -69,17 +72,27 @@ def before_wait(loop: asyncio.AbstractEventLoop) -> Callable[[Call], object]:
 
 def member_loop(looked_at: tuple[str, ...] = _LOOKED_AT) -> asyncio.AbstractEventLoop:
     """Return a MemberLoop; where asyncio lacks what that looks at, asyncio's own loop."""
-    loop = MemberLoop()
-    missing = [name for name in looked_at if not hasattr(loop, name)]
+    missing = _missing(looked_at)
     if not missing:
-        return loop
-    loop.close()
+        return MemberLoop()
     logger.warning(
         "asyncio's loop has no %s in this version of Python: its passes have no end, which costs "
         "time and nothing else",
         ", ".join(missing),
     )
     return asyncio.new_event_loop()
+
+
+def _missing(looked_at: tuple[str, ...]) -> list[str]:
+    """Return what a loop of asyncio, its handles or its selector do not have."""
+    with selectors.DefaultSelector() as selector:
+        loop = asyncio.SelectorEventLoop(selector)
+        try:
+            handle = loop.call_soon(bool)
+            parts = ((loop, looked_at), (handle, _OF_A_HANDLE), (selector, _OF_A_SELECTOR))
+            return [name for part, names in parts for name in names if not hasattr(part, name)]
+        finally:
+            loop.close()
 
 
 class AtPassEnd:
@@ -159,7 +172,7 @@ class MemberLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         """As asyncio's, whose timers are compared by a Python function."""
         loop: Any = self
-        if loop._closed or loop._debug:
+        if loop._closed or loop._debug or when is None:  # which asyncio refuses
             return super().call_at(when, callback, *args, context=context)
         timer = asyncio.TimerHandle(when, callback, args, self, context)
         self._ending.add_timer(when, timer)
@@ -180,14 +193,20 @@ class MemberLoop(asyncio.SelectorEventLoop):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
+            if type(handle) not in _PLAIN:
+                handle._run()  # it says itself what to look at first
+                continue
             try:
                 handle._context.run(handle._callback, *handle._args)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
                 self.call_exception_handler(
-                    {"message": f"Exception in callback {handle!r}", "exception": error}
-                )
+                    {
+                        "message": f"Exception in callback {handle!r}", "exception": error,
+                        "handle": handle,
+                    }
+                )  # fmt: skip
         handle = None  # what it refers to may be freed while the loop waits
 
     def _timer_handle_cancelled(self, timer: asyncio.TimerHandle) -> None:
@@ -221,6 +240,11 @@ class MemberLoop(asyncio.SelectorEventLoop):
             while timers and timers[0][0] < end:
                 ready.append(heappop(timers)[2])  # one that is cancelled is not called
 
+    def close(self) -> None:
+        """As asyncio's; what was left to be called is forgotten."""
+        super().close()
+        self._ending.forget()
+
     def take_back(self, call: Call) -> None:
         """Do not run a call at the end of this pass: for nothing else it would not wait."""
         if call in self._ending.calls:
@@ -236,6 +260,7 @@ class MemberLoop(asyncio.SelectorEventLoop):
         return max(0.0, min(seconds, self._ending.seconds_to_timer()))
 
 
+_PLAIN = (asyncio.Handle, asyncio.TimerHandle)
 _HAS_EPOLL = selectors.DefaultSelector is getattr(selectors, "EpollSelector", None)
 _READ, _WRITE = 1, 4
 """EPOLLIN and EPOLLOUT."""
@@ -262,6 +287,12 @@ class _Ending(selectors.DefaultSelector):
         self._numbers = count()
         self.cancelled = 0
         """How many timers were cancelled since it was last looked for them."""
+
+    def forget(self) -> None:
+        """Call nothing any more."""
+        self.timers.clear()
+        self.calls.clear()
+        self._late.clear()
 
     def add_timer(self, when: float, timer: asyncio.TimerHandle) -> None:
         """Let ``timer`` be called ``when`` the clock says so."""

@@ -182,3 +182,38 @@ def test_tasks_and_futures_are_those_of_asyncio() -> None:
     with pytest.raises(RuntimeError, match="closed"):
         loop.create_task(coroutine)
     coroutine.close()
+
+
+def test_a_callback_that_fails_is_reported_as_asyncio_does() -> None:
+    """With its handle; the others of the pass are called all the same."""
+    seen: list[dict[str, Any]] = []
+    called: list[str] = []
+
+    def fail() -> None:
+        raise ValueError("a test")
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: seen.append(context))
+        handle = loop.call_soon(fail)
+        loop.call_soon(called.append, "next")
+        await asyncio.sleep(0.01)
+        assert [context["handle"] for context in seen] == [handle]
+        with pytest.raises(TypeError):
+            loop.call_at(None, called.append, "never")  # type: ignore[arg-type]
+
+    run(main())
+    assert str(seen[0]["exception"]) == "a test"
+    assert called == ["next"]
+
+
+def test_a_closed_loop_holds_on_to_nothing_that_was_left() -> None:
+    loop = MemberLoop()
+    left = [loop.call_later(60, lambda: None), loop.call_soon(lambda: None)]
+    loop.call_at_pass_end(lambda: None)
+    loop.call_before_wait(lambda: None)
+    ending = loop._ending
+    loop.close()
+
+    assert left
+    assert (ending.timers, ending.calls, ending._late) == ([], [], [])

@@ -102,6 +102,8 @@ class Holder:
         self.ended: Ended | None = None
         """How the command of this round ended: no later signal changes that."""
         self._main: asyncio.Task[Any] | None = None
+        self._mask: set[int] | None = None
+        """The signals that were blocked before we did."""
 
     async def round(self) -> Ended:
         """Contend, run the command once, give back. Raises what kept the command from running."""
@@ -138,9 +140,19 @@ class Holder:
                 loop.add_signal_handler(number, self._on_signal, number)
 
     def keep_the_ending(self) -> None:
-        """Let no signal that comes between the end of the event loop and ours change our end."""
-        if self.ended is not None:
-            signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
+        """Let no signal that comes while the event loop ends change our end; ``finished`` drops
+        what comes until then, and from then on."""
+        if self.ended is not None and self._mask is None:
+            self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
+
+    def hear_no_more(self) -> None:
+        """Drop such signals. Programs that this process starts hear theirs, as ever."""
+        if self._mask is not None:
+            for number in _ENDING_SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, _drop)
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            self._mask = None
 
     @property
     def exit_code_by_signal(self) -> int | None:
@@ -252,6 +264,10 @@ def explained(ending: Ended, acquired: Acquired) -> Ended:
     return replace(ending, message=f"{ending.message}: {reason}") if reason else ending
 
 
+def _drop(_number: int, _frame: object) -> None:
+    pass
+
+
 def _real_time() -> range:
     first, last = getattr(signal, "SIGRTMIN", 0), getattr(signal, "SIGRTMAX", -1)
     return range(first, last + 1)
@@ -260,7 +276,10 @@ def _real_time() -> range:
 def finished(settings: Settings, holder: Holder, run: Callable[[], Ended]) -> int:
     """Return the exit code of what ``run`` comes to."""
     try:
-        ending = run()
+        try:
+            ending = run()
+        finally:
+            holder.hear_no_more()
     except LockTimeoutError as error:
         show_error(error, settings.is_json)
         return EXIT_NOT_IN_TIME

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
 from typing import Any
 
@@ -83,7 +84,9 @@ class Deputy:
             self._thread = threading.Thread(
                 target=self._main, name="coordinator client for the main thread", daemon=True
             )
-            self._thread.start()
+        if self._thread.ident is None:  # nor was it started before an interrupt came
+            with suppress(RuntimeError):  # it has just been
+                self._thread.start()
         self._call = call
         self.ring()
 

@@ -100,7 +100,7 @@ class Lines(Generic[T]):
                             raise ConnectionLostError("the stream ended")
                     if raw.strip():
                         return self._read(raw)
-                    # a keep-alive
+                    failures, was_served = None, True  # a keep-alive
             except (UnavailableError, OutcomeUnknownError) as error:
                 if failures is None:
                     failures = CallFailures()

@@ -408,8 +408,8 @@ class Consensus:
     # Terms and logs that may have been forgotten.
 
     def on_disbelieved(self) -> None:
-        """A member named a term that only others can confirm. Who stands for election hears theirs;
-        ask them if this member may not."""
+        """A member said what is not believed, mostly a term that only others can confirm. Who
+        stands for election hears theirs; ask them if this member may not."""
         if not self.recovering.may_campaign:
             self._ask_for_terms()
 

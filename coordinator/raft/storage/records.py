@@ -65,7 +65,9 @@ _REST = struct.Struct("<IIBBHIQQ")
 _PADDING = b"\xa5" * (4 + ALIGNMENT_BYTES)
 _FILLING = b"\xa5" * (2 * BLOCK_BYTES)
 _ZERO_SECTOR = bytes(SECTOR_BYTES)
-_SAMPLE_EVERY = 64
+_SAMPLE_EVERY = 61
+"""A sector holds eight samples, as with 64; but what has a period, as a table of numbers has, is
+looked at in another place each time."""
 
 
 class RecordKind(IntEnum):

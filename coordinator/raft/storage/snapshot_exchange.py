@@ -107,11 +107,9 @@ class SnapshotExchange:
         self._receiving: tuple[int, bytes] | None = None
         self._making: asyncio.Task[None] | None = None
         self._installing: asyncio.Task[None] | None = None
-        self._needed_ms: int | None = None
-        """When a piece last came of a snapshot that this member lacks; None when it lacks none."""
+        self._needed_ms: int | None = None  # when a piece last came of a snapshot it lacks
         self.is_without_room = False  # the last piece that came found none
-        self._finishing = asyncio.Lock()
-        """The store finishes one snapshot at a time, written or received."""
+        self._finishing = asyncio.Lock()  # the store finishes one at a time, written or received
         self.due = SnapshotDue(raft, head_start)
         self._next_make_ms = 0
         self.snapshot_index = 0
@@ -178,7 +176,9 @@ class SnapshotExchange:
 
     def maybe_make(self, applied_index: int) -> None:
         """Begin a snapshot if enough was applied since the last one."""
-        if self._making is not None or applied_index <= self.snapshot_index:
+        # One that was cancelled before it began does not say that it is over.
+        is_making = self._making is not None and not self._making.done()
+        if is_making or applied_index <= self.snapshot_index:
             return
         is_due = self.due.is_due(applied_index - self.snapshot_index)
         if not is_due or self._now_ms() < self._next_make_ms:

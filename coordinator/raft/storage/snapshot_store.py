@@ -72,7 +72,7 @@ class SnapshotWriter:
         self._append(header)
 
     def write(self, piece: bytes) -> None:
-        """Append a piece; ``pieces`` of the reader yields it unchanged."""
+        """Append a piece; ``decoded`` of the reader gets it unchanged."""
         self._require_open()
         if len(piece) > PIECE_BYTES_MAX:
             raise StorageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 
 import pytest
@@ -27,6 +28,17 @@ def test_no_record_holds_a_sector_of_zeros(before: int) -> None:
     header, stored, padding = encode(RecordKind.ENTRY, 2, 0, payload, 12345)
 
     assert stored == bytes(each ^ 2 for each in payload)
+    assert bytes(512) not in header + stored + padding
+
+
+@pytest.mark.parametrize("width", ["I", "Q"])
+@pytest.mark.parametrize("before", [0, 1, 2, 3, 63])
+def test_tables_of_numbers_leave_a_mask(before: int, width: str) -> None:
+    """Nobody has made them to defeat all."""
+    payload = b"z" * before + struct.pack(f"<65536{width}", *range(65_536)) + bytes(4_096)
+    header, stored, padding = encode(RecordKind.ENTRY, 2, 0, payload, 12345)
+
+    assert stored != payload
     assert bytes(512) not in header + stored + padding
 
 

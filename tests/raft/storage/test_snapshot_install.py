@@ -108,6 +108,29 @@ def test_one_that_is_being_made_is_given_up_when_a_newer_one_is_installed() -> N
     run(scenario())
 
 
+def test_one_that_was_given_up_before_it_began_is_not_the_last() -> None:
+    """It never ran, so it could not say that it is over."""
+
+    async def scenario() -> None:
+        cluster = await small().start()
+        leader = await cluster.leader()
+        snapshots = leader.engine._passes.snapshots  # type: ignore[union-attr]
+        last = leader.engine._log[-1]
+        given_up = snapshots._make(iter(()), last, (b"", last[1] - 1, 0))
+        snapshots._making = asyncio.get_running_loop().create_task(given_up)
+        snapshots._making.cancel()
+        await asyncio.sleep(0)
+        made = snapshots.made_total
+
+        for number in range(450):
+            await leader.engine.propose(b"%d" % number)
+
+        assert snapshots.made_total > made
+        await cluster.stop()
+
+    run(scenario())
+
+
 def test_a_member_that_has_come_further_meanwhile_stays_as_it_is() -> None:
     """The replica never goes back to a snapshot that was overtaken while it was decoded."""
 
