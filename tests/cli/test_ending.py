@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from typing import Any, cast
@@ -35,11 +34,11 @@ def test_no_signal_changes_how_a_command_has_ended_or_what_programs_hear() -> No
     def run() -> Ended:
         holder.ended = Ended(Reason.EXITED, 3)
         holder.keep_the_ending()
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # for this thread: others do not block it
         return holder.ended
 
     code = finished(settings, holder, run)
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
 
     assert code == 3
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
