@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
-from coordinator.errors import NoLeaderError, ShuttingDownError, StorageError
+from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError, StorageError
 from coordinator.raft import status
 from coordinator.raft.blocking import RunBlocking, noting_failures, run_in_thread, start_in_place
 from coordinator.raft.consensus import Consensus
@@ -297,8 +297,13 @@ class PySyncObjEngine:
 
     def propose(self, command: bytes, *, is_patient: bool = False) -> Awaitable[Applied]:
         """Order, commit and apply ``command``; see ``Engine`` for what it raises."""
-        self._handovers.refuse_unless_leading(self._running())
-        waiter = self._entries.propose(command)
+        try:
+            self._handovers.refuse_unless_leading(self._running())
+            waiter = self._entries.propose(command)
+        except CoordinatorError as error:  # is raised to who awaits it, as any other
+            waiter = asyncio.get_running_loop().create_future()
+            waiter.set_exception(error)
+            return waiter
         if is_patient:
             self._run_loop.wake_soon()
         elif not self._run_loop.is_woken:  # of many in one pass of the loop the first one wakes

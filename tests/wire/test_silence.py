@@ -135,7 +135,7 @@ async def test_no_line_of_a_watch_goes_out_any_more(door: str) -> None:
 async def test_no_grant_goes_out_any_more(door: str) -> None:
     """It may be one: the error is indefinite."""
     async with serving() as api:
-        found_behind(api.member, api.member.locks, "acquire")
+        found_behind(api.member, api.member.locks, "acquire_as")
         body = {"session_id": await api.session_id(), "timeout_ms": 0}
 
         async with reading(api, door, "POST", "/v1/locks/a", body, NUMBERED) as following:
