@@ -13,12 +13,17 @@ from coordinator.clock import ManualClock
 from coordinator.service.locks.contenders import SHOWN_MAX
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.elections import ElectionService
+from coordinator.service.locks.hold_times import LockClasses
+from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.views import LockViews
+from coordinator.service.proposals import Proposer
 from coordinator.service.reads import STALE, ReadMode, ReadReply
 from coordinator.service.replica import MachineReplica
+from coordinator.service.watches import WatchHub
 from coordinator.state.commands import Command, Enter, Kind, OpenSession
 from coordinator.state.machine import StateMachine
 from tests.loop_meter import HELD_MS_MAX, metered
+from tests.service.contexts import context_of
 
 LONG = 2 * SHOWN_MAX
 DATA = b'{"label":"report 7","host":"worker-7.example.com","pid":4711}'
@@ -64,8 +69,12 @@ def test_no_look_at_a_long_queue_holds_the_loop(what: str) -> None:
         )
     else:
         machine = long_queue("/elections/q", "candidate-")
+        replica = MachineReplica(machine)
+        context = context_of(ManualClock(), replica)
+        proposer = Proposer(context)
+        queues = Queues(context, proposer=proposer, reads=reads, classes=LockClasses())
         elections = ElectionService(
-            nothing, reads=reads, replica=MachineReplica(machine), queues=nothing, hub=nothing
+            proposer, reads=reads, replica=replica, queues=queues, hub=WatchHub(context)
         )
 
     async def look() -> int:
