@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import select
 import selectors
 from collections.abc import Callable
 from contextvars import Context
@@ -52,7 +51,8 @@ _LOOKED_AT = (
 closed, or is to find mistakes, what it does with what is ready and with a timer that is cancelled,
 how exact its clock is, how it stops to look at a socket, and what makes a pass."""
 _OF_A_HANDLE = ("_cancelled", "_context", "_callback", "_args")
-_OF_A_SELECTOR = ("_fd_to_key", "_selector") if hasattr(select, "epoll") else ("_fd_to_key",)
+_HAS_EPOLL = selectors.DefaultSelector is getattr(selectors, "EpollSelector", None)
+_OF_A_SELECTOR = ("_fd_to_key", "_selector") if _HAS_EPOLL else ("_fd_to_key",)
 
 Call = Callable[[], None]
 _Arguments = TypeVarTuple("_Arguments")
@@ -261,7 +261,6 @@ class MemberLoop(asyncio.SelectorEventLoop):
 
 
 _PLAIN = (asyncio.Handle, asyncio.TimerHandle)
-_HAS_EPOLL = selectors.DefaultSelector is getattr(selectors, "EpollSelector", None)
 _READ, _WRITE = 1, 4
 """EPOLLIN and EPOLLOUT."""
 _MAY_READ, _MAY_WRITE = ~_WRITE, ~_READ

@@ -12,6 +12,7 @@ import pytest
 from coordinator.config import RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
+from coordinator.raft.passes import Passes
 from coordinator.raft.replication import ANSWER_INTERVALS_MAX, Replication
 from coordinator.raft.run_loop import NEAR_S, RUN_EVERY_S, RunLoop
 from tests.raft.simulated_cluster import Member, SimulatedCluster, settled
@@ -367,16 +368,22 @@ def note_answers(member: Member, said_ms: list[int]) -> None:
     member.on_said = on_said
 
 
+async def calm() -> tuple[SimulatedCluster, Member, Member, Passes]:
+    """Return a cluster, its leader and a follower with its passes, whose heartbeats repeat."""
+    cluster, leader = await settled()
+    await asyncio.sleep(2)
+    follower = cluster.others(leader)[0]
+    passes = follower.engine._passes
+    assert passes is not None
+    assert passes.may_repeat()
+    return cluster, leader, follower, passes
+
+
 def test_who_learns_that_it_has_an_older_copy_acknowledges_nothing_more() -> None:
     """A heartbeat like the last one is answered by the short way only by who is proven."""
 
     async def scenario() -> None:
-        cluster, leader = await settled()
-        await asyncio.sleep(2)
-        follower = cluster.others(leader)[0]
-        passes = follower.engine._passes
-        assert passes is not None
-        assert passes.may_repeat()
+        cluster, _leader, _follower, passes = await calm()
 
         passes.consensus.on_older_copy("an older copy was put back")
 
@@ -417,12 +424,7 @@ def test_what_an_incarnation_says_disturbs_the_calm() -> None:
     """Its messages ask for no pass, and may leave something to be said again."""
 
     async def scenario() -> None:
-        cluster, leader = await settled()
-        await asyncio.sleep(2)
-        follower = cluster.others(leader)[0]
-        passes = follower.engine._passes
-        assert passes is not None
-        assert passes.may_repeat()
+        cluster, leader, follower, passes = await calm()
         transport: Any = follower.engine._transport
         listener = transport._listener if hasattr(transport, "_listener") else transport.listener
 
