@@ -74,6 +74,7 @@ bench: $(VENV)/.installed-dev
 	@$(BIN)/python -m bench.memory
 	@$(BIN)/python -m bench.failover
 	@$(BIN)/python -m bench.failover --stop
+	@$(BIN)/python -m bench.sessions
 	@$(BIN)/python -m bench.compiled
 
 # Ours and the peers in one run, into docs/benchmarks: about 20 minutes on two idle cores. It goes on
