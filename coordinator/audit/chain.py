@@ -9,8 +9,8 @@
    its event is CONTINUED and its ``torn_sha256`` is of those bytes; of all of them, if that line
    was torn as well.
 4. ``newest`` is the newest change that this log has a line of: its index in the Raft log, its
-   zxid, and the latest time of one. A member that replays its log knows by them what it need not
-   write again.
+   zxid, the latest time of one, and how many changes of that index and zxid came before it. A
+   member that replays its log knows by them what it need not write again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 from coordinator.audit.event import AuditEvent, Source
 
 LINE_BYTES_MAX = 16_384
+LINE_BEGIN = b'{"number":'
 GENESIS = "0" * 64
 CONTINUED = "audit.continued"
 _TEXT_MAX = 256
@@ -32,8 +33,8 @@ _RESOURCE_MAX = 1_024
 _DETAILS_MAX = 32
 _DEPTH_MAX = 2
 _NO_LINE = "is no line of an audit log"
-_TORN_AT_END_MAX = 2
-"""A line that a crash left torn, and the one that was to say so, torn by the next crash."""
+TORN_BYTES_MAX = 1 << 20
+"""What crashes in a row left torn at the end of a file; a power loss leaves zeros there, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +52,37 @@ class ChainHead:
 class Newest:
     """The newest change that has a line: its place, and the latest time of a change with one.
 
-    The place is its index and its zxid: an index is that of an entry, which may hold several
-    commands, and a change of limits has no zxid of its own."""
+    The place is its index, its zxid, and its ordinal: an index is that of an entry, which may hold
+    several commands, and a change of limits has no zxid of its own."""
 
     index: int = 0
     zxid: int = 0
     time_ms: int = 0
+    ordinal: int | None = 0
+    """None: of a release before ordinals were kept; all changes of that index and zxid count."""
+
+    def numbers(self) -> tuple[int | None, ...]:
+        """Return what a line says of it."""
+        return self.index, self.zxid, self.time_ms, self.ordinal
 
     def covers(self, event: AuditEvent) -> bool:
         """Whether there is a line of this change already.
 
         A cluster that begins again counts from 1 again, but its time goes on: both must agree."""
-        return (
-            event.source is Source.APPLIED
-            and (event.index or 0, event.zxid or 0) <= (self.index, self.zxid)
-            and event.time_ms <= self.time_ms
-        )
+        if event.source is not Source.APPLIED or event.time_ms > self.time_ms:
+            return False
+        place, newest = (event.index or 0, event.zxid or 0), (self.index, self.zxid)
+        if place == newest and self.ordinal is not None:
+            return event.ordinal <= self.ordinal
+        return place <= newest
 
     def with_line_of(self, event: AuditEvent) -> Newest:
         """Return what is newest once ``event`` has its line."""
         if event.source is not Source.APPLIED:
             return self
-        index, zxid = max((self.index, self.zxid), (event.index or 0, event.zxid or 0))
-        return Newest(index, zxid, max(self.time_ms, event.time_ms))
+        place, newest = (event.index or 0, event.zxid or 0), (self.index, self.zxid)
+        ordinal = event.ordinal if place >= newest else self.ordinal
+        return Newest(*max(newest, place), max(self.time_ms, event.time_ms), ordinal)
 
 
 class Chain:
@@ -113,7 +122,7 @@ class Chain:
             "request": _short(event.request),
             "detail": _bounded(event.detail),
             "left_out": left_out,
-            "newest": [newest.index, newest.zxid, newest.time_ms],
+            "newest": [each for each in newest.numbers() if each is not None],
             "previous": self.head.digest,
         }
         line = _encoded(fields)
@@ -179,11 +188,13 @@ def read_line(line: bytes) -> WrittenLine | None:
     try:
         fields = json.loads(line)
         number, previous, event = fields["number"], fields["previous"], fields["event"]
-        index, zxid, time_ms = fields["newest"]
+        index, zxid, time_ms, *more = fields["newest"]
         torn = fields["detail"].get("torn_sha256", "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if any(type(each) is not int for each in (number, index, zxid, time_ms)):
+    if any(type(each) is not int for each in (number, index, zxid, time_ms, *more)):
+        return None
+    if len(more) > 1:
         return None
     if not all(isinstance(each, str) for each in (previous, event, torn)):
         return None
@@ -191,7 +202,7 @@ def read_line(line: bytes) -> WrittenLine | None:
         ChainHead(number, sha256(line).hexdigest()),
         previous,
         event,
-        Newest(index, zxid, time_ms),
+        Newest(index, zxid, time_ms, *(more or [None])),
         torn,
     )
 
@@ -213,7 +224,7 @@ class ChainVerdict:
 
     ``begins_at`` is the number of the first line; ``torn`` counts lines that a crash left torn;
     ``has_known_head`` is whether the line that was asked for is in the chain. ``ends_torn``: the
-    last line is a part of one; a member writes it now, or crashed and goes on at its next start.
+    end is a part of a line; a member writes it now, or crashed and goes on at its next start.
     """
 
     lines: int = 0
@@ -258,7 +269,7 @@ def verify(
             begins_at=verdict.begins_at or found.head.number,
             head=found.head,
         )
-    if torn.count > _TORN_AT_END_MAX:
+    if torn.size > TORN_BYTES_MAX:
         return replace(verdict, broken=_NO_LINE, where=torn.where)
     verdict = replace(verdict, ends_torn=torn.count > 0)
     if known is not None and not verdict.has_known_head:
@@ -272,7 +283,7 @@ class _Torn:
     """Lines behind one another that are none of the chain."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = self.size = 0
         self.where: LinePlace | None = None
         self._digest = sha256()
 
@@ -281,6 +292,7 @@ class _Torn:
         self._digest.update(b"\n" + line if self.count else line)
         self.where = self.where or place
         self.count += 1
+        self.size += len(line) + 1
 
     @property
     def digest(self) -> str:
@@ -301,13 +313,14 @@ def _break(before: ChainVerdict, found: WrittenLine) -> str:
 
 
 def lines_of(name: str, chunks: Iterable[bytes]) -> Iterator[tuple[LinePlace, bytes]]:
-    """Iterate over the lines of a file in pieces; of one that is too long, only its beginning."""
+    """Iterate over the lines of a file in pieces; of one that no crash can leave, only its
+    beginning."""
     number, rest = 1, b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
         for line in whole:
             yield LinePlace(name, number), line
             number += 1
-        rest = rest[: LINE_BYTES_MAX + 1]
+        rest = rest[: TORN_BYTES_MAX + 1]
     if rest:
         yield LinePlace(name, number), rest

@@ -40,6 +40,7 @@ class AuditEvent:
         resource: the path, or a thing of the cluster.
         zxid: of the change; of a request what its member had applied when it answered.
         index: of the change, in the Raft log.
+        ordinal: how many changes with this index and zxid came before it (``AuditLog.note``).
         outcome: done, refused, unavailable, unknown or failed.
         code: of the error.
         request: client id and request number, as ``id/number``.
@@ -56,6 +57,7 @@ class AuditEvent:
     resource: str = ""
     zxid: int | None = None
     index: int | None = None
+    ordinal: int = 0
     outcome: str = "done"
     code: str = ""
     request: str = ""

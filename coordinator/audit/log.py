@@ -16,7 +16,7 @@ import logging
 import queue
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator.audit.chain import CONTINUED, Chain, ChainHead, Newest
 from coordinator.audit.event import FIGURES, AuditEvent, Source
@@ -55,6 +55,9 @@ class AuditLog:
         self._before = Newest()
         """The newest change that had a line when this life of the member began. In one life each
         change comes once, and several may come at the same index and zxid."""
+        self._noted: tuple[int | None, int | None] = (None, None)
+        self._ordinal = 0
+        """Index and zxid of the change that was noted last, and its ordinal."""
         self._queue: queue.Queue[AuditEvent | _Stop] = queue.Queue(config.queue_events_max)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -123,6 +126,12 @@ class AuditLog:
         if is_refusal and not self._has_room_for_a_refusal():
             self._leave_out()
             return
+        if event.source is Source.APPLIED:
+            place = event.index, event.zxid
+            self._ordinal = self._ordinal + 1 if place == self._noted else 0
+            self._noted = place
+            if self._ordinal:
+                event = replace(event, ordinal=self._ordinal)
         try:
             self._queue.put_nowait(event)
         except queue.Full:

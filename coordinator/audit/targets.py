@@ -5,8 +5,10 @@ Only the thread of the log calls them. The file:
 1. A member continues the chain of the file it finds. A last line that a crash left torn is ended
    with a line feed and kept; the next line says so.
 2. When the file is larger than ``file_bytes_max`` it is renamed: behind its name comes the number
-   of its first line. The new file's first line is chained to it, and names what was deleted.
-3. Only the member's user can write it; it is no symbolic link; two members never share one.
+   of its first whole line, or the next one if a file has that name. The new file's first line is
+   chained to it, and names what was deleted.
+3. Only the member's user can write it; it is no symbolic link; two members never share one. A file
+   that begins otherwise than a line is not written to.
 4. Lines are in the file when they are written, and on the disk within a second (``sync``).
 """
 
@@ -18,12 +20,19 @@ import re
 import socket
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 
-from coordinator.audit.chain import LINE_BYTES_MAX, ChainHead, Newest, read_line
+from coordinator.audit.chain import (
+    LINE_BEGIN,
+    LINE_BYTES_MAX,
+    TORN_BYTES_MAX,
+    ChainHead,
+    Newest,
+    read_line,
+)
 from coordinator.errors import ConfigError
 from coordinator.stable_files import sync_directory
 
@@ -34,6 +43,8 @@ _ROTATED = re.compile(r"\.\d{12}")
 _PRIORITY = 13 * 8 + 5
 """The priority in syslog (RFC 5424): facility 13, log audit; severity 5, notice."""
 _SEND_DEADLINE_S = 2.0
+_TAIL_BYTES = TORN_BYTES_MAX + 2 * LINE_BYTES_MAX
+"""What crashes left torn, and the whole line before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +111,12 @@ class FileTarget:
         descriptor = os.open(self._path, flags, _FILE_MODE)
         try:
             self._refuse_shared(descriptor)
+            self._refuse_other(descriptor)
             self._size = os.fstat(descriptor).st_size
             found = _end_of(descriptor, self._size)
-            if not self._size and (before := rotated(self._path)):
-                found = _end_of_file(before[-1])
+            if not found.head.number and (before := rotated(self._path)):
+                former = _end_of_file(before[-1])
+                found = replace(found, head=former.head, newest=former.newest)
             if self._size and os.pread(descriptor, 1, self._size - 1) != b"\n":
                 self._size += os.write(descriptor, b"\n")
             if is_new:
@@ -132,6 +145,15 @@ class FileTarget:
                 f" writes {self._path}; give each member a file of its own"
             ) from None
 
+    def _refuse_other(self, descriptor: int) -> None:
+        # Lines behind a key, a secret or a configuration would make it useless.
+        begin = os.pread(descriptor, len(LINE_BEGIN), 0).partition(b"\n")[0].strip(b"\0")
+        if not LINE_BEGIN.startswith(begin):
+            raise ConfigError(
+                f"audit.file: expected an audit log, or no file yet, found that {self._path} has"
+                " something else in it; nothing was written to it"
+            )
+
     def write(self, line: bytes) -> None:
         """Append the line, as a whole if the disk has room."""
         rest = memoryview(line)
@@ -145,7 +167,9 @@ class FileTarget:
         if self._size < self._bytes_max:
             return None
         self.sync()
-        kept = self._path.with_name(f"{self._path.name}.{self._first_number:012d}")
+        number = self._first_number
+        while (kept := self._path.with_name(f"{self._path.name}.{number:012d}")).exists():
+            number += 1  # of a log that began again with the same numbers: both are kept
         os.rename(self._path, kept)
         deleted = tuple(rotated(self._path)[: -self._files_max])
         for each in deleted:
@@ -195,7 +219,7 @@ def _end_of_file(path: Path) -> Found:
 
 def _end_of(descriptor: int, size: int) -> Found:
     """Return the end of the chain in a file: its last whole line, and what is torn behind it."""
-    tail = os.pread(descriptor, 3 * LINE_BYTES_MAX, max(0, size - 3 * LINE_BYTES_MAX))
+    tail = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
     *lines, last = tail.split(b"\n")
     if last and read_line(last) is not None:
         lines, last = [*lines, last], b""  # only its end is missing
@@ -212,8 +236,9 @@ def _end_of(descriptor: int, size: int) -> Found:
 
 
 def _first_number(descriptor: int) -> int:
-    found = read_line(os.pread(descriptor, LINE_BYTES_MAX + 1, 0).partition(b"\n")[0])
-    return found.head.number if found is not None else 0
+    """Return the number of the first line that is whole; 0 if there is none."""
+    found = map(read_line, os.pread(descriptor, _TAIL_BYTES, 0).split(b"\n"))
+    return next((each.head.number for each in found if each is not None), 0)
 
 
 class StreamTarget:

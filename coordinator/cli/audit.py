@@ -89,6 +89,6 @@ def _told(verdict: ChainVerdict, files: int) -> Iterator[str]:
     if verdict.torn:
         yield f"{verdict.torn} lines were left torn by a crash; the lines behind them say so"
     if verdict.ends_torn:
-        yield "the last line is a part of one: a member writes it now, or crashed"
+        yield "the end is a part of a line: a member writes it now, or crashed"
     if verdict.lines:
         yield f"head {verdict.head}"

@@ -60,6 +60,32 @@ def test_changes_of_one_entry_each_have_a_line(path: Path) -> None:
     assert [each["identity"] for each in changed] == ["ann", "bob"]
 
 
+@pytest.mark.parametrize("written", [1, 2])
+def test_a_crash_between_the_changes_of_one_entry_loses_none(path: Path, written: int) -> None:
+    """They have one index and one zxid; the next life writes those that have no line yet."""
+    changes = [change(7, time_ms=AT_MS, identity=name) for name in ("ann", "bob", "cyd")]
+    write(path, *changes[:written])
+
+    write(path, *changes)
+    write(path, *changes, change(8))
+
+    assert [each["identity"] for each in lines(path)] == ["ann", "bob", "cyd", "ann"]
+
+
+def test_a_line_without_an_ordinal_covers_its_whole_entry(path: Path) -> None:
+    """A release before them wrote both lines, or lost the second."""
+    both = change(7, time_ms=AT_MS), change(7, time_ms=AT_MS, identity="bob")
+    write(path, *both)
+    first = path.read_bytes().splitlines(keepends=True)[0]
+    path.write_bytes(first.replace(b"000,0]", b"000]"))
+    assert b'"newest":[7,7,1800000000000]' in path.read_bytes()
+
+    write(path, *both, refusal())
+    write(path, *both)
+
+    assert [each["event"] for each in lines(path)] == ["limits.changed", "request.refused"]
+
+
 @pytest.mark.parametrize("cut", [1, 2, 40, 200])
 def test_a_line_torn_by_a_crash_is_kept_and_explained(path: Path, cut: int) -> None:
     """What is left of it is no line of the chain; a line without its end alone is one."""
@@ -105,6 +131,31 @@ def test_a_crash_while_a_torn_line_is_explained_is_explained_too(
     whole = [json.loads(line) for line in path.read_bytes().splitlines() if line.endswith(b"}")]
     changed = [each["zxid"] for each in whole if each["source"] == "applied"]
     assert changed == [1, 2, 3]
+
+
+def test_any_number_of_crashes_in_a_row_is_explained(path: Path) -> None:
+    """Also while the member is down: its end is torn, and nothing is broken."""
+    write(path, change(1), change(2))
+    path.write_bytes(path.read_bytes()[:-40] + b'\n{"number":2,"time":"2026' * 7)
+    found = verdict(path)
+    assert (found.broken, found.ends_torn) == ("", True)
+
+    write(path, change(2))
+
+    found = verdict(path)
+    assert (found.broken, found.torn, found.lines) == ("", 8, 3)
+
+
+def test_a_power_loss_that_leaves_zeros_is_explained(path: Path) -> None:
+    """Some file systems keep the length of what was appended, and lose the bytes."""
+    write(path, change(1))
+    with path.open("ab") as file:
+        file.write(bytes(100_000))
+
+    write(path, change(2))
+
+    found = verdict(path)
+    assert (found.broken, found.torn, found.lines) == ("", 1, 3)
 
 
 def test_a_torn_line_explains_nothing_else(path: Path) -> None:
@@ -154,6 +205,52 @@ def test_rotation_keeps_the_chain_and_names_what_it_deletes(path: Path) -> None:
     assert deleted[-1]
     rotated(path)[1].unlink()
     assert "has the number" in verdict(path).broken
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"number":3,"ti', b'{"nu'])
+def test_a_crash_in_the_first_line_after_a_rotation_is_explained(path: Path, torn: bytes) -> None:
+    """The chain goes on behind the rotated file, and so does what is known of its changes."""
+    write(path, change(1), change(2))
+    path.rename(path.with_name("audit.jsonl.000000000001"))
+    path.write_bytes(torn)
+    path.chmod(0o600)
+
+    head = write(path, change(1), change(2), change(3))
+
+    found = verdict(path)
+    assert (found.broken, found.torn, found.begins_at) == ("", int(bool(torn)), 1)
+    assert head.number == 3 + bool(torn)
+
+
+def test_no_rotated_file_replaces_another(path: Path) -> None:
+    """One that begins with a torn line is named by its first whole line, at every start."""
+    torn = b'{"number":1,"ti\n'
+    path.parent.mkdir(mode=0o700)
+    path.write_bytes(torn)
+    path.chmod(0o600)
+    write(path, *[change(zxid) for zxid in range(1, 201)])
+    write(path, *[change(zxid) for zxid in range(201, 451)], file_bytes_max=65_536)
+
+    assert len(rotated(path)) > 1
+    assert rotated(path)[0].read_bytes().startswith(torn)
+    assert (verdict(path).broken, verdict(path).begins_at) == ("", 1)
+
+
+def test_a_log_that_began_again_keeps_the_files_of_before(path: Path) -> None:
+    """It counts from 1 again, because the end of the former log was taken away."""
+    settings = {"file_bytes_max": 65_536, "files_max": 9}
+    write(path, *[change(zxid) for zxid in range(1, 200)], **settings)
+    former = rotated(path)[0].read_bytes()
+    for each in [path, *rotated(path)[1:]]:
+        each.unlink()
+    moved = path.with_name("aside")
+    rotated(path)[0].rename(moved)
+    write(path, *[change(zxid, identity="bob") for zxid in range(1, 100)], **settings)
+    moved.rename(path.with_name("audit.jsonl.000000000001"))
+
+    write(path, *[change(zxid) for zxid in range(100, 300)], **settings)
+
+    assert rotated(path)[0].read_bytes() == former
 
 
 # --- never waiting
@@ -296,6 +393,19 @@ def test_a_file_that_others_write_is_refused(path: Path, tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="regular file"):
         log_of(tmp_path / "pipe").start()
+
+
+@pytest.mark.parametrize("text", ["[http]\n", "5ac8" * 16 + "\n", '{"a": 1}\n'])
+def test_another_file_is_not_written_to(path: Path, text: str) -> None:
+    """A configuration, a secret or a key would be useless with lines of an audit log behind it."""
+    path.parent.mkdir()
+    path.write_text(text)
+    path.chmod(0o600)
+
+    with pytest.raises(ConfigError, match="something else"):
+        log_of(path).start()
+
+    assert path.read_text() == text
 
 
 def test_syslog_gets_a_datagram_for_each_line(tmp_path: Path) -> None:
