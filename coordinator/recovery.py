@@ -31,7 +31,7 @@ from coordinator.state.locks.operations import REASON_CHARACTERS_MAX
 from coordinator.state.machine import StateMachine
 
 ZXIDS_SKIPPED = 10**12
-"""Numbers skipped when a cluster is founded again: more than can be used beyond its data."""
+"""Numbers skipped at least, if not by the time of day: more than can be used beyond the data."""
 
 _ZXIDS_PER_MS = 1_000
 """More than a cluster can use."""
@@ -135,11 +135,16 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
 def zxids_skipped(zxid: int, wall_ms: int) -> int:
     """Return how many numbers a cluster skips that begins again from data with this zxid.
 
-    These data may begin again a second time, or those of another member may: then it starts above
-    all that was given out in between, because the numbers follow the time of day as well. A clock
-    that goes wrong costs this alone.
+    These data may begin again a second time, or those of another member may. So the first number is
+    that of the time of day: above all that was given out in between, also if these data had begun
+    again not long before. A constant would bring the same numbers each time. Where the clock is
+    behind the data, and for them alone, it is a constant and what the clock says.
     """
-    return max(ZXIDS_SKIPPED, min(wall_ms * _ZXIDS_PER_MS, _ZXID_OF_TIME_MAX) - zxid)
+    of_time = wall_ms * _ZXIDS_PER_MS
+    first = min(of_time, _ZXID_OF_TIME_MAX)
+    if first > max(zxid, ZXIDS_SKIPPED):
+        return first - zxid
+    return ZXIDS_SKIPPED + of_time % ZXIDS_SKIPPED
 
 
 def begin_again(

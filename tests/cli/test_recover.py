@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,27 @@ def test_zxids_begin_again_above_those_of_every_earlier_time(
 ) -> None:
     """By the time of day, and far above the data's own whatever the clock says."""
     assert zxid + zxids_skipped(zxid, wall_ms) == first
+
+
+def test_no_number_comes_twice_whichever_data_begin_again_and_when() -> None:
+    """Those of any time, also of after a recovery a second or an hour ago."""
+    chance = random.Random(7)
+    for _ in range(50):
+        wall_ms, highest, left = 1_800_000_000_000, 5, [5]
+        for _ in range(12):
+            wall_ms += chance.choice((1_000, 60_000, 3_600_000, 30 * 86_400_000))
+            zxid = chance.choice(left)
+            first = zxid + zxids_skipped(zxid, wall_ms)
+            assert first > highest, f"from {zxid} at {wall_ms}, {highest} was given out"
+            highest = first + chance.randrange(10_000)
+            left += [first, highest]
+
+
+def test_a_clock_that_is_late_gives_other_numbers_each_second_all_the_same() -> None:
+    """From data whose numbers are those of a later time."""
+    skipped = [zxids_skipped(1_900_000_000_000_000, 1_800_000_000_000 + ms) for ms in (0, 1_000)]
+    assert skipped[0] >= ZXIDS_SKIPPED
+    assert skipped[1] == skipped[0] + 1_000_000
 
 
 def test_who_lost_the_last_token_comes_back_in(config_path: Path) -> None:
