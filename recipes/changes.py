@@ -1,9 +1,11 @@
 """Waiting until what is read of the tree is as wanted: watch first, look, look after each change.
 
 1. The watch begins before the look, so a change in between is not missed.
-2. While no member can be reached the wait goes on, up to its deadline; then the error is raised,
+2. While no member can be reached the wait goes on, up to its deadline; then an error is raised,
    because what is there now is not known.
-3. A look may be repeated at any time; it may write if that may be repeated, too.
+3. "Not in time" is known only from a last look when the time is up: a watch that has said nothing
+   may be one whose member cannot be reached. It is given a second, as is an acquire of a lock.
+4. A look may be repeated at any time; it may write if that may be repeated, too.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from coordinator.errors import (
 
 T = TypeVar("T")
 
+_LAST_LOOK_S = 1.0
+
 
 async def until(
     core: AsyncClient,
@@ -29,10 +33,12 @@ async def until(
     kind: Literal["znode", "children", "subtree"],
     look: Callable[[], Awaitable[T | None]],
     wait_ms: int | None,
+    last: Callable[[], Awaitable[T | None]] | None = None,
 ) -> T | None:
     """Return what ``look`` returns once that is not None; None when ``wait_ms`` have passed.
 
-    ``wait_ms`` 0 looks once, None waits without end.
+    ``wait_ms`` 0 looks once, None waits without end. ``last`` is the last look, where ``look`` may
+    take its time.
 
     Raises:
         UnavailableError, OutcomeUnknownError: no member answered at the end of the time.
@@ -49,7 +55,25 @@ async def until(
             raise
     if trouble:
         raise trouble[-1]
-    return None
+    return await last_look(path, (last or look)())
+
+
+async def last_look(path: str, look: Awaitable[T]) -> T:
+    """Return what ``look`` comes to, when the time of a wait is up.
+
+    Raises:
+        UnavailableError: it got no answer within a second: nobody knows what is there.
+        What else ``look`` raises.
+    """
+    try:
+        async with asyncio.timeout(_LAST_LOOK_S) as scope:
+            return await look
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise UnavailableError(
+            f"{path}: no member answered at the end of the time; what is there now is not known"
+        ) from None
 
 
 async def _watching(

@@ -26,6 +26,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from recipes.changes import last_look
 from recipes.configuration_snapshot import Snapshot, current, snapshot_of
 from recipes.configuration_versions import KeptVersions
 from recipes.ended_by_with import EndedByWith
@@ -78,7 +79,11 @@ class Snapshots(EndedByWith[ClientT]):
                 raise
         if last_error:
             raise last_error[-1]
-        return None
+        now, _ = await last_look(self._kept.path, self._kept.now())
+        if now.zxid == self._seen:
+            return None
+        self._must_read = True
+        return self._unless_seen(now)
 
     @both
     async def close(self) -> None:

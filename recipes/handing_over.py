@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from coordinator.client import AsyncClient, Candidate, ClientT, both
 from coordinator.errors import BadArgumentsError, NotOwnerError
@@ -110,7 +111,7 @@ async def next_request(
         UnavailableError, OutcomeUnknownError: no member answered at the end of the time.
     """
 
-    async def look() -> SuccessionRequest | None:
+    async def look(*, is_last: bool = False) -> SuccessionRequest | None:
         while (request := await read_request(core, name, epoch)) is None and above is not None:
             weights = await weights_of(core, name)
             view = await core.election(name)
@@ -119,9 +120,11 @@ async def next_request(
                 return SuccessionRequest(epoch, heavier.grant_id, reason="it weighs more")
             except BadArgumentsError:
                 there = {each.session_id for each in (view.elected, *view.candidates) if each}
-                if all(weights[each] <= above for each in weights.keys() - there):
+                coming = weights.keys() - there
+                if is_last or all(weights[each] <= above for each in coming):
                     break
             await core.wait(_SOON_MS)  # it has said its weight, and queues up next
         return request
 
-    return await until(core, directory_of(name), "subtree", look, wait_ms)
+    last = partial(look, is_last=True)
+    return await until(core, directory_of(name), "subtree", look, wait_ms, last)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from coordinator.client import Create, IfHeld, Request, SetData, connect
+from coordinator.client import AsyncClient, Create, IfHeld, Request, SetData, connect
 from coordinator.errors import (
     BadArgumentsError,
     LockLostError,
@@ -15,7 +16,18 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from recipes import Barrier, Condition, Counter, DoubleBarrier, Flag, Latch, Lock
+from recipes import (
+    Barrier,
+    Condition,
+    Configuration,
+    Counter,
+    DoubleBarrier,
+    Flag,
+    Group,
+    Latch,
+    Lock,
+    WorkQueue,
+)
 from recipes.changes import until
 from recipes.ephemeral import make
 from tests.client.memory_cluster import MemoryCluster, in_memory
@@ -188,6 +200,81 @@ async def test_waiting_goes_on_while_no_member_answers(world: MemoryCluster) -> 
         network.is_refusing = True
         with pytest.raises(UnavailableError):
             await Flag(client, "g").wait(5)
+
+
+WAITS: dict[str, Callable[[AsyncClient], Awaitable[object]]] = {
+    "flag": lambda client: Flag(client, "f").wait(1),
+    "barrier": lambda client: Barrier(client, "b").wait(1),
+    "latch": lambda client: Latch(client, "l", 2).wait(1),
+    "condition": lambda client: Condition(client, "c").wait(0, 1),
+    "leave": lambda client: DoubleBarrier(client, "g", 2).leave(1),
+    "join": lambda client: Group(client, "w").join("a", timeout=1),
+    "put": lambda client: WorkQueue(client, "q").put(b"x", timeout=1),
+    "configuration": lambda client: Configuration(client, "s").watch().next(1),
+}
+
+
+@pytest.mark.parametrize("verb", WAITS)
+@in_memory
+async def test_a_wait_that_ends_in_the_dark_says_so(world: MemoryCluster, verb: str) -> None:
+    """Its time is shorter than the client's, so no request of it has failed yet."""
+    network = world.network()
+    async with world.client(network) as client:
+        await client.session()
+        network.is_cut = True
+        began = asyncio.get_running_loop().time()
+
+        with pytest.raises(UnavailableError, match="no member answered at the end of the time"):
+            await WAITS[verb](client)
+
+        assert asyncio.get_running_loop().time() - began < 2.1
+        network.is_cut = False
+
+
+@pytest.mark.parametrize("verb", ["flag", "condition", "configuration"])
+@in_memory
+async def test_a_watch_that_went_dark_is_not_taken_for_no_change(
+    world: MemoryCluster, verb: str
+) -> None:
+    """What was set while this client was cut off is unknown here, and not "not in time"."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        waits = {
+            "flag": Flag(client, "f").wait(5),
+            "condition": Condition(client, "c").wait(0, 5),
+            "configuration": _after_the_first(Configuration(client, "s")),
+        }
+        waiting = asyncio.create_task(waits.pop(verb))
+        for each in waits.values():
+            each.close()
+        await asyncio.sleep(1)
+        network.is_cut = True
+        await Flag(other, "f").set(b"x")
+        await Condition(other, "c").notify()
+        await Configuration(other, "s").change({"n": 2})
+
+        with pytest.raises(UnavailableError, match="no member answered at the end of the time"):
+            await waiting
+
+        network.is_cut = False
+
+
+async def _after_the_first(configuration: Configuration[AsyncClient]) -> object:
+    stream = configuration.watch()
+    await stream.next(5)
+    return await stream.next(5)
+
+
+@in_memory
+async def test_what_came_as_the_time_was_up_is_seen(world: MemoryCluster) -> None:
+    """The watch begins a while after the look; the last look sees what it has not said."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        network.delays_s = lambda request: 0.9 if "watch" in request.target else 0.0
+        waiting = asyncio.create_task(Flag(client, "f").wait(0.5))
+        await asyncio.sleep(0.2)
+        await Flag(other, "f").set(b"x")
+        assert await waiting == b"x"
 
 
 @in_memory
