@@ -19,6 +19,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Generic
@@ -55,6 +56,7 @@ class DoubleBarrier(Generic[ClientT]):
         self.size = checked_count("size", size, SIZE_MAX)
         self._path = path_of(ROOT, name)
         self._mine: Ephemeral | None = None
+        self._is_entering = False
         self._round: tuple[str, frozenset[str]] = (self._path, frozenset())
         """The znode of the last round that began with us, and who else was in it."""
 
@@ -63,42 +65,31 @@ class DoubleBarrier(Generic[ClientT]):
         """Whether this member is in a round, and its session certainly alive: asks the clock."""
         return self._mine is not None and not self._mine.session.is_lost
 
-    async def _undo_enter(self, is_in: bool) -> None:
-        if is_in and self._mine is not None:
-            mine, self._mine = self._mine, None
-            await remove(self.client.core, mine)
-
     async def _enter(self, timeout: Timeout = DEFAULT_TIMEOUT_S) -> bool:
         """Wait until ``size`` members are here; False: they were not in time, and this one left.
 
         Raises:
-            NotOwnerError: this member is in a round already; leave first.
+            NotOwnerError: this member is in a round already, or enters one in another task or
+                thread; leave first.
             SessionExpiredError: this client's session ended while waiting.
             UnavailableError, OutcomeUnknownError: no member answered; this one is not in a round,
                 though the others may have counted it.
         """
-        if self._mine is not None:
-            raise NotOwnerError(f"{self._path}: expected to have left before entering again")
-        core, wait_ms = self.client.core, wait_ms_of(timeout)
-        ends_ms = None if wait_ms is None else core.clock.monotonic_ms() + wait_ms
-        while True:
-            session = await core.session(core.settings.timeout_ms / 1000)
-            if (coming := await self._come(session)) is None:
-                continue  # a round has begun meanwhile
-            made = coming.made
-            left_ms = None if ends_ms is None else max(0, ends_ms - core.clock.monotonic_ms())
-            try:
-                is_in = await session.while_alive(self._begin(coming, left_ms))
-                session.check()  # the answer may be older than the pause of a whole process
-            except BaseException:
-                core.chores.start(remove(core, made), f"leave {made.path}")
-                raise
-            if is_in:
-                self._mine = made
-                return True
-            await remove(core, made)  # not in time; or one too many, for the next round
-            if is_in is None:
-                return False
+        if self._mine is not None or self._is_entering:
+            raise NotOwnerError(
+                f"{self._path}: expected to have left before entering again; one object is one "
+                f"member"
+            )
+        self._is_entering = True
+        try:
+            return await self._enter_within(wait_ms_of(timeout))
+        finally:
+            self._is_entering = False
+
+    async def _undo_enter(self, is_in: bool) -> None:
+        if is_in and self._mine is not None:
+            mine, self._mine = self._mine, None
+            await remove(self.client.core, mine)
 
     enter = both(_enter, undo=_undo_enter)
 
@@ -124,6 +115,29 @@ class DoubleBarrier(Generic[ClientT]):
         return await until(core, directory, "children", look, wait_ms_of(timeout)) is True
 
     # --- inside
+
+    async def _enter_within(self, wait_ms: int | None) -> bool:
+        core = self.client.core
+        ends_ms = None if wait_ms is None else core.clock.monotonic_ms() + wait_ms
+        while True:
+            session = await core.session(core.settings.timeout_ms / 1000)
+            if (coming := await self._come(session)) is None:
+                continue  # a round has begun meanwhile
+            made = coming.made
+            left_ms = None if ends_ms is None else max(0, ends_ms - core.clock.monotonic_ms())
+            try:
+                is_in = await session.while_alive(self._begin(coming, left_ms))
+                session.check()  # the answer may be older than the pause of a whole process
+            except BaseException:
+                core.chores.start(remove(core, made), f"leave {made.path}")
+                raise
+            if is_in:
+                self._mine = made
+                return True
+            # Not in time; or one too many, for the next round.
+            await asyncio.shield(core.chores.start(remove(core, made), f"leave {made.path}"))
+            if is_in is None:
+                return False
 
     async def _come(self, session: Session) -> _Coming | None:
         """Create this member's znode in the next round; None if that has begun meanwhile."""

@@ -401,3 +401,16 @@ async def test_arguments_and_foreign_znodes_are_refused(world: MemoryCluster) ->
         await client.set("/double-barriers/g", b"x")
         with pytest.raises(BadArgumentsError, match="expected a DoubleBarrier"):
             await DoubleBarrier(client, "g", 1).enter(1)
+
+
+@in_memory
+async def test_one_object_is_one_member(world: MemoryCluster) -> None:
+    """A second task that enters by it is refused: it would be counted for another program."""
+    async with world.client() as client:
+        gate = DoubleBarrier(client, "g", 2)
+        entering = asyncio.create_task(gate.enter(5))
+        await asyncio.sleep(0.5)
+        with pytest.raises(NotOwnerError, match="one object is one member"):
+            await gate.enter(5)
+        assert not await entering
+        assert not await gate.enter(1)  # and it may be used again
