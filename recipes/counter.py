@@ -21,7 +21,17 @@ from __future__ import annotations
 import asyncio
 from typing import Generic
 
-from coordinator.client import Check, ClientT, Conditions, Create, Operation, Read, SetData, both
+from coordinator.client import (
+    Check,
+    ClientT,
+    Conditions,
+    Create,
+    Operation,
+    Read,
+    SetData,
+    Stat,
+    both,
+)
 from coordinator.errors import BadArgumentsError, TooManyRetriesError
 from recipes.counts import is_integer
 from recipes.maybe_there import read
@@ -33,6 +43,9 @@ VALUE_MAX = 2**63 - 1
 VALUE_MIN = -(2**63)
 _CONFLICTS_MAX = 100
 
+Seen = tuple[int, Check]
+"""The value as it was seen, and the condition that it still is."""
+
 
 class Counter(Generic[ClientT]):
     """The counter ``name``; it is there, and 0, before it is first added to."""
@@ -41,8 +54,8 @@ class Counter(Generic[ClientT]):
         self.client = client
         self.name = name_of(name)
         self._path = path_of(ROOT, name)
-        self._known: tuple[int, Check] = (0, Check(self._path, exists=False))
-        """The value as it was last seen, and the condition that it still is."""
+        self._known: Seen = (0, Check(self._path, exists=False))
+        """What a caller saw here last: where the next one begins, and nothing more."""
 
     @both
     async def add(
@@ -63,17 +76,17 @@ class Counter(Generic[ClientT]):
         """
         for what, given in (("number", number), ("at_least", at_least), ("at_most", at_most)):
             _check(what, given)
-        is_asked = False
+        seen, is_asked = self._known, False
         for failures in range(_CONFLICTS_MAX + 1):
-            seen = self._known
             total = seen[0] + number
             if at_least <= total <= at_most:
-                if await self._exchange(seen, total, if_held):
+                is_written, seen = await self._exchange(seen, total, if_held)
+                if is_written:
                     return total
             elif is_asked:
                 return None
             else:  # what is known here may be the past
-                await self._look()
+                seen = await self._look()
             is_asked = True
             if failures > 0:  # the first only read it; another was served, so nothing is overloaded
                 await asyncio.sleep(self.client.core.retry_delay_ms(1) / 1000)
@@ -92,7 +105,7 @@ class Counter(Generic[ClientT]):
             BadArgumentsError: the znode is no counter.
             UnavailableError: no member answered in time.
         """
-        return await self._look()
+        return (await self._look())[0]
 
     @both
     async def compare_and_set(
@@ -106,9 +119,10 @@ class Counter(Generic[ClientT]):
         _check("expected", expected)
         _check("value", value)
         for _ in range(_CONFLICTS_MAX):
-            if await self._look() != expected:
+            seen = await self._look()
+            if seen[0] != expected:
                 return False
-            if await self._exchange(self._known, value, if_held):
+            if (await self._exchange(seen, value, if_held))[0]:
                 return True
         raise TooManyRetriesError(
             f"{self._path}: expected no other writer, found one in {_CONFLICTS_MAX} tries; "
@@ -119,16 +133,14 @@ class Counter(Generic[ClientT]):
 
     # --- inside
 
-    async def _look(self) -> int:
+    async def _look(self) -> Seen:
         znode = await read(self.client.core, self._path)
-        if znode is None:
-            self._known = (0, Check(self._path, exists=False))
-        else:
-            self._learn(znode.data, znode.stat.version, znode.stat.czxid)
-        return self._known[0]
+        seen = self._seen(b"", None) if znode is None else self._seen(znode.data, znode.stat)
+        self._known = seen
+        return seen
 
-    async def _exchange(self, seen: tuple[int, Check], value: int, if_held: Conditions) -> bool:
-        """Write ``value`` if the counter is as it was ``seen``; learn what it is if not."""
+    async def _exchange(self, seen: Seen, value: int, if_held: Conditions) -> tuple[bool, Seen]:
+        """Write ``value`` if the counter is as it was ``seen``; return whether, and what it is."""
         path, data = self._path, str(value).encode()
         write: Operation = SetData(path, data)
         if seen[1].exists is False:
@@ -138,22 +150,20 @@ class Counter(Generic[ClientT]):
         )
         result = reply.results[0]
         is_written = reply.branch == "then"
-        if result.stat is None:
-            self._known = (0, Check(path, exists=False))
-        else:
-            now = data if is_written else result.data
-            self._learn(now, result.stat.version, result.stat.czxid)
-        return is_written
+        self._known = now = self._seen(data if is_written else result.data, result.stat)
+        return is_written, now
 
-    def _learn(self, data: bytes, version: int, czxid: int) -> None:
+    def _seen(self, data: bytes, stat: Stat | None) -> Seen:
+        if stat is None:
+            return 0, Check(self._path, exists=False)
         try:
             value = int(data.decode("ascii"))
         except ValueError:
             raise BadArgumentsError(
                 f"{self._path}: expected a Counter, found {data[:60]!r}"
             ) from None
-        condition = Check(self._path, expected_version=version, expected_czxid=czxid)
-        self._known = (value, condition)
+        condition = Check(self._path, expected_version=stat.version, expected_czxid=stat.czxid)
+        return value, condition
 
 
 def _check(what: str, given: int) -> None:

@@ -414,3 +414,30 @@ async def test_one_object_is_one_member(world: MemoryCluster) -> None:
             await gate.enter(5)
         assert not await entering
         assert not await gate.enter(1)  # and it may be used again
+
+
+@in_memory
+async def test_a_late_answer_of_another_task_refuses_nothing(world: MemoryCluster) -> None:
+    """What the counter was before a task began does not say that there is too little now."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        counter, elsewhere = Counter(client, "n"), Counter(other, "n")
+        await elsewhere.add(0)
+        network.delays_s = lambda request: 1.0 if request.method == "GET" else 0.0
+        looking = asyncio.create_task(counter.value())
+        await asyncio.sleep(0.5)
+        await elsewhere.add(5)
+        network.delays_s = lambda request: 0.0
+        writes = 0
+
+        async def be_late(request: Request) -> None:
+            """Another is first, and the old answer arrives before the next try."""
+            nonlocal writes
+            writes += request.method == "POST"
+            if writes == 1 and request.method == "POST":
+                await elsewhere.add(1)
+                await asyncio.sleep(0.4999)
+
+        network.before = be_late
+        assert await counter.add(-5, at_least=0) == 1
+        assert (writes, await looking) == (2, 0)
