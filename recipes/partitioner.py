@@ -139,8 +139,12 @@ class Partitioner(Generic[ClientT]):
         if self._stopping is not None:
             raise BadArgumentsError(f"partitioner {self.name!r}: expected one run, found a second")
         self._stopping = asyncio.Event()
-        name = self._member or unique_name(core, await core.session())
-        me = await self.group._join(name, metadata=self._metadata)
+        try:
+            name = self._member or unique_name(core, await core.session())
+            me = await self.group._join(name, metadata=self._metadata)
+        except BaseException:
+            self._stopping = None
+            raise
         try:
             for number in range(self.partitions):
                 self._serving[number] = Serving(

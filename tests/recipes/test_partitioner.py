@@ -10,7 +10,7 @@ from collections import defaultdict
 import pytest
 
 from coordinator.client import AsyncClient, Client, connect
-from coordinator.errors import BadArgumentsError, CoordinatorError
+from coordinator.errors import BadArgumentsError, CoordinatorError, NodeExistsError
 from recipes import Group, Owned, Partitioner
 from recipes.partitioner import owner_of
 from tests.client.memory_cluster import MemoryCluster, in_memory
@@ -271,3 +271,26 @@ def test_no_partition_has_two_owners_with_a_valid_token(seed: int) -> None:
         assert await left_below(observer, "/locks") == []
 
     storm(seed, work, judge=judge, clients=members).check(owners=30, kill=1, cut=1)
+
+
+@in_memory
+async def test_one_that_could_not_join_may_run_again(world: MemoryCluster) -> None:
+    """Its name was taken: nothing runs, so a later run is the first."""
+    async with world.client() as one, world.client() as other:
+        taken = await Group(other, "jobs").join("a")
+        mine = Partitioner(one, "jobs", 2, member="a")
+        with pytest.raises(NodeExistsError):
+            await mine.run(forever)
+        joining = asyncio.create_task(mine.run(forever))
+        await asyncio.sleep(1)
+        joining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await joining
+        await taken.leave()
+
+        running = asyncio.create_task(mine.run(forever))
+        await asyncio.sleep(1)
+
+        assert mine.owned == (0, 1)
+        await mine.stop()
+        await running
