@@ -128,21 +128,21 @@ class TokenBucket(Generic[ClientT]):
     async def _take_within(self, count: int, wait_ms: int | None) -> bool:
         clock = self.client.clock
         deadline_ms = None if wait_ms is None else clock.monotonic_ms() + wait_ms
-        while (missing_ms := await self._try_take(count * _MILLI)) > 0:
+        while (missing_ms := await self._try_take(count)) > 0:
             if deadline_ms is not None and clock.monotonic_ms() + missing_ms > deadline_ms:
                 return False
             await asyncio.sleep(missing_ms / 1000)
         return True
 
     async def _put_back(self, count: int) -> None:
-        await self._try_take(-count * _MILLI)
+        await self._try_take(-count)
 
-    async def _try_take(self, milli: int) -> int:
+    async def _try_take(self, count: int) -> int:
         """Take, and return 0; or return for how many ms there will not be enough.
 
         Less than 0 puts back, up to the burst.
         """
-        failures = 0
+        milli, failures = count * _MILLI, 0
         while True:
             level = self._refilled()
             if level.milli < milli:  # the others mostly take: there is no need to ask

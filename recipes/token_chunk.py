@@ -35,7 +35,7 @@ class Bucket(Protocol):
 
     burst: int
 
-    async def _take_within(self, count: int, wait_ms: int | None) -> bool: ...
+    async def _try_take(self, count: int) -> int: ...
     async def _put_back(self, count: int) -> None: ...
 
 
@@ -71,26 +71,33 @@ class TokenChunk(EndedByWith[ClientT]):
         core, wait_ms = self.client.core, wait_ms_of(timeout)
         await core.home.enter()
         ends_ms = None if wait_ms is None else core.clock.monotonic_ms() + wait_ms
+        while (missing_ms := await self._fetch(count)) > 0:
+            if ends_ms is not None and core.clock.monotonic_ms() + missing_ms > ends_ms:
+                return False
+            await asyncio.sleep(missing_ms / 1000)  # others with less time look meanwhile
+        return True
+
+    async def _fetch(self, count: int) -> int:
+        """Spend ``count``; return 0, or for how many ms there will not be enough.
+
+        What is missing at hand is taken from the bucket: all of the chunk, or just that.
+        """
+        core = self.client.core
         async with self._fetching:
             if self._spend(count):
-                return True
+                return 0
             session = await core.session(core.settings.timeout_ms / 1000)
             with self._guard:  # what is left is put aside, as others spend meanwhile
                 aside, self._left, self._session = self.left, 0, session
             try:
-                left_ms = None if ends_ms is None else max(0, ends_ms - core.clock.monotonic_ms())
-                fetched = await self._fetch(count - aside, self.size - aside, left_ms)
-                aside += fetched - (count if fetched else 0)
-                return fetched > 0
+                if (missing_ms := await self._bucket._try_take(self.size - aside)) == 0:
+                    aside = self.size - count
+                elif (missing_ms := await self._bucket._try_take(count - aside)) == 0:
+                    aside = 0
+                return missing_ms
             finally:
                 with self._guard:
                     self._left += aside
-
-    async def _fetch(self, least: int, most: int, wait_ms: int | None) -> int:
-        """Return how many were taken: ``most`` if they are there, or ``least``, or none in time."""
-        if await self._bucket._take_within(most, 0):
-            return most
-        return least if await self._bucket._take_within(least, wait_ms) else 0
 
     take = both(_take, begins_here=True)
 

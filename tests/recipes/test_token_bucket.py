@@ -253,3 +253,23 @@ def test_threads_share_one_chunk() -> None:
             each.join()
         assert sum(spent) + permits.left == 300
         assert sum(spent) >= 298
+
+
+@in_memory
+async def test_who_has_no_time_does_not_wait_for_who_has(world: MemoryCluster) -> None:
+    """One task of a chunk waits for permits to come back; the others are answered in theirs."""
+    async with world.client() as client:
+        bucket = TokenBucket(client, "mail", rate=0.1, burst=5)
+        permits = bucket.chunk(2)
+        assert await bucket.take(5)
+        waiting = asyncio.create_task(permits.take(timeout=60))
+        await asyncio.sleep(0.1)
+        began = asyncio.get_running_loop().time()
+
+        assert not await permits.take(timeout=0)
+        assert not await permits.take(timeout=3)
+        assert await permits.give_back() == 0
+
+        assert asyncio.get_running_loop().time() - began < 0.1
+        assert await waiting
+        assert asyncio.get_running_loop().time() - began < 11
