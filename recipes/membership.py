@@ -13,6 +13,7 @@ from coordinator.errors import (
     ClientClosedError,
     CoordinatorError,
     NodeExistsError,
+    RequestError,
 )
 from recipes.changes import until
 from recipes.ended_by_with import EndedByWith
@@ -34,6 +35,9 @@ class Membership(EndedByWith[ClientT]):
         self._reason = ""
         self._made: Ephemeral | None = None
         self._has_left = False
+        self._publishing = asyncio.Lock()
+        self._returning: asyncio.Task[None] | None = None
+        """Its registration in another session, which is under way."""
         self._stop_following: Callable[[], None] = lambda: None
         """Ends the callback of the session that it is registered in."""
         self._data()
@@ -64,12 +68,7 @@ class Membership(EndedByWith[ClientT]):
             BadArgumentsError, DataTooLargeError: it cannot be published.
             UnavailableError, OutcomeUnknownError: it was not published; it may have been.
         """
-        before, self._metadata = self._metadata, dict(metadata)
-        try:
-            return await self._publish()
-        except BadArgumentsError:
-            self._metadata = before
-            raise
+        return await self._say(metadata=dict(metadata))
 
     @both
     async def report(self, state: MemberState, reason: str = "") -> bool:
@@ -78,8 +77,7 @@ class Membership(EndedByWith[ClientT]):
         Raises:
             All that ``update`` raises.
         """
-        self._state, self._reason = _checked(state), reason[:200]
-        return await self._publish()
+        return await self._say(state=_checked(state), reason=reason)
 
     @both
     async def drain(self, linger: float = 5.0, reason: str = "") -> None:
@@ -90,9 +88,8 @@ class Membership(EndedByWith[ClientT]):
         """
         if not is_seconds(linger):
             raise BadArgumentsError(f"linger: expected seconds from 0, found {linger!r}")
-        self._state, self._reason = "draining", reason[:200]
         try:
-            await self._publish()
+            await self._say(state="draining", reason=reason)
             await asyncio.sleep(linger)
         except CoordinatorError:
             pass  # leaving says it, too
@@ -106,6 +103,9 @@ class Membership(EndedByWith[ClientT]):
         """
         self._has_left = True
         self._stop_following()
+        returning = self._returning
+        if returning is not None and returning is not asyncio.current_task():
+            returning.cancel()  # it takes away what it has made
         made, self._made = self._made, None
         if made is None:
             return True
@@ -160,7 +160,26 @@ class Membership(EndedByWith[ClientT]):
         if self._has_left:
             await self._leave()
         elif data != self._data():
-            await self._publish()
+            await self._say()
+
+    async def _say(
+        self,
+        *,
+        metadata: dict[str, Any] | None = None,
+        state: MemberState | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Publish what is said from now on; None: as before. What is refused is not said later."""
+        async with self._publishing:  # the last caller's is the last one to be written
+            before = self._metadata, self._state, self._reason
+            self._metadata = self._metadata if metadata is None else metadata
+            self._state = self._state if state is None else state
+            self._reason = self._reason if reason is None else reason[:200]
+            try:
+                return await self._publish()
+            except RequestError:
+                self._metadata, self._state, self._reason = before
+                raise
 
     async def _publish(self) -> bool:
         data, made, core = self._data(), self._made, self.client.core
@@ -175,8 +194,9 @@ class Membership(EndedByWith[ClientT]):
         made = self._made
         if state is SessionState.LOST and made is not None and made.session.is_lost:
             self._made = None
-            core = self.client.core
-            core.chores.start(self._register_again(), f"register {made.path} again")
+            chores = self.client.core.chores
+            again = f"register {made.path} again"
+            self._returning = chores.start(self._register_again(), again)
 
     async def _register_again(self) -> None:
         core, failures = self.client.core, 0

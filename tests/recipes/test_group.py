@@ -12,7 +12,12 @@ import pytest
 
 from coordinator.client import AsyncClient, connect
 from coordinator.client.transport import Request
-from coordinator.errors import BadArgumentsError, CoordinatorError, NodeExistsError
+from coordinator.errors import (
+    BadArgumentsError,
+    CoordinatorError,
+    DataTooLargeError,
+    NodeExistsError,
+)
 from recipes import Group, GroupMember, Membership
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
@@ -267,3 +272,59 @@ async def test_a_large_group_is_read_page_by_page(
             first = await anext(stream)
         assert len(pages) >= 2
         assert first == await web.members()
+
+
+@in_memory
+async def test_who_has_left_does_not_come_back(world: MemoryCluster) -> None:
+    """It lost its session, another took its name, and it left before that one did."""
+    network = world.network()
+    async with world.client(network, session_timeout=2) as client, world.client() as other:
+        me = await Group(client, "web").join("a")
+        network.is_cut = True
+        await asyncio.sleep(5)
+        heir = await Group(other, "web").join("a")
+        network.is_cut = False
+        await asyncio.sleep(10)
+        await me.leave()
+        listings: list[tuple[str, ...]] = []
+
+        async def follow() -> None:
+            async for members in Group(other, "web").watch():
+                listings.append(tuple(each.session_id for each in members))
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(1)
+        owner = (await other.session()).session_id
+        await heir.leave()
+        await asyncio.sleep(5)
+        following.cancel()
+
+        assert listings == [(owner,), ()]
+
+
+@in_memory
+async def test_what_was_refused_is_not_published_later(world: MemoryCluster) -> None:
+    """Neither by the next report nor by the next registration, which it would refuse, too."""
+    async with world.client() as client:
+        me = await Group(client, "web").join("a", metadata={"n": 1})
+        with pytest.raises(DataTooLargeError):
+            await me.update({"n": "x" * 2_000_000})
+
+        assert await me.report("down", "full")
+
+        (listed,) = await Group(client, "web").members()
+        assert (listed.state, listed.metadata) == ("down", {"n": 1})
+
+
+@in_memory
+async def test_what_was_published_last_is_listed(world: MemoryCluster) -> None:
+    """Two tasks publish at once, and the first one's request is late."""
+    network = world.network()
+    async with world.client(network) as client:
+        me = await Group(client, "web").join("a")
+        delays_s = [1.0, 0.0]
+        network.before = lambda request: asyncio.sleep(delays_s.pop(0) if delays_s else 0.0)
+        assert await asyncio.gather(me.update({"n": 2}), me.report("down")) == [True, True]
+
+        (listed,) = await Group(client, "web").members()
+        assert (listed.state, listed.metadata) == ("down", {"n": 2})
