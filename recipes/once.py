@@ -25,6 +25,7 @@ The pattern is Stripe's idempotency key with the lock's fencing token in the rec
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Generic, Literal, overload
 
 from coordinator.client import AsyncClient, Client, ClientT, both, returned, run_either, settled
@@ -37,11 +38,11 @@ from coordinator.errors import (
 from recipes.finishing import finishing
 from recipes.grant import Grant
 from recipes.lock import Lock
-from recipes.maybe_there import drop
+from recipes.maybe_there import as_it_is, drop, read
 from recipes.once_record import Attempt as Attempt
 from recipes.once_record import Done as Done
 from recipes.once_record import NotDone as NotDone
-from recipes.once_record import OnceRecord, read_record, write_record
+from recipes.once_record import OnceRecord, created_or_set, read_record, write_record
 from recipes.options import DEFAULT_TIMEOUT_S, Timeout
 from recipes.paths import path_of
 from recipes.seconds import is_seconds
@@ -131,13 +132,20 @@ class Once(Generic[ClientT]):
             BadArgumentsError: the key is too long, or its znode is no record of ``Once``.
             UnavailableError, OutcomeUnknownError: it was not recorded; it may have been.
         """
-        record = await read_record(self.client.core, _path_of(key))
-        if record is not None and record.state == "done":
-            return record.end_of(key)
-        attempts, token = (1, 0) if record is None else (record.attempt, record.fencing_token)
-        settled = OnceRecord("done", attempts, token, result)
-        await self._write(key, settled, None)
-        return settled.end_of(key)
+        core, path = self.client.core, _path_of(key)
+        while True:
+            znode = await read(core, path)
+            before = OnceRecord("started", 1, 0)
+            if znode is not None:
+                before = OnceRecord.of(path, znode.data)
+            if before.state == "done":
+                return before.end_of(key)
+            settled = replace(before, state="done", result=result)
+            write = created_or_set(path, znode is not None, self._keep_ms, settled.to_bytes())
+            # Only if the attempt has not come to its end meanwhile, whose result is the true one.
+            reply = await core.guarded([as_it_is(path, znode)], then=[write])
+            if reply.branch == "then":
+                return settled.end_of(key)
 
     # --- the steps
 
@@ -205,7 +213,7 @@ class Once(Generic[ClientT]):
     @both
     async def _take_back(self, key: str, before: OnceRecord | None, grant: Grant[Any]) -> None:
         if before is None:
-            await self.client.core.delete(_path_of(key), if_held=grant)
+            await drop(self.client.core, _path_of(key), if_held=grant)
         else:
             await self._write(key, before, grant)
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from coordinator.client import AsyncClient
+from coordinator.client import AsyncClient, Create, Operation, SetData
 from coordinator.errors import BadArgumentsError, NoNodeError
 from recipes.grant import Grant
 from recipes.maybe_there import read
@@ -81,6 +81,14 @@ async def read_record(core: AsyncClient, path: str) -> OnceRecord | None:
     """Return the record at ``path``, None if there is none."""
     znode = await read(core, path)
     return None if znode is None else OnceRecord.of(path, znode.data)
+
+
+def created_or_set(path: str, is_there: bool, keep_ms: int | None, data: bytes) -> Operation:
+    """Return what writes a record; it is forgotten after ``keep_ms``, None keeps it."""
+    if is_there:
+        return SetData(path, data)
+    mode: Literal["persistent", "ttl"] = "persistent" if keep_ms is None else "ttl"
+    return Create(path, data, mode=mode, ttl_ms=keep_ms, parents="container")
 
 
 async def write_record(

@@ -242,3 +242,33 @@ def test_plain_functions_run_in_the_thread_of_their_caller() -> None:
         expected = Done(key="k", result=5, attempts=2, is_first=False)
         assert Once(client).run("k", work) == expected
         assert numbers == [1, 2]
+
+
+@in_memory
+async def test_an_attempt_that_did_nothing_may_outlast_its_record(world: MemoryCluster) -> None:
+    """The record was forgotten while it ran: it is what the work said that is raised."""
+    async with world.client() as client:
+        work = Work()
+        work.waits_s, work.error = 5.0, NotDone("the printer is off")
+        with pytest.raises(NotDone, match="the printer is off"):
+            await Once(client, keep=1).run("k", work)
+
+
+@in_memory
+async def test_a_person_does_not_settle_what_has_ended_meanwhile(world: MemoryCluster) -> None:
+    """The first result stays: whoever asked before the attempt ended gets it, too."""
+    late = world.network()
+    async with world.client() as client, world.client(late) as person:
+        work = Work()
+        work.waits_s = 5.0
+        running = asyncio.create_task(Once(client).run("k", work))
+        await asyncio.sleep(4)
+        late.before = lambda request: asyncio.sleep(0.0 if request.method == "GET" else 2.0)
+
+        settled = await Once(person).settle("k", "so it seems")
+
+        assert (await running).result == settled.result == work.result
+        assert (await Once(person).settle("other", "by hand")).result == "by hand"
+        found = await Once(client).look("other")
+        assert found is not None
+        assert found.result == "by hand"
