@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Generic, NamedTuple, Protocol
+from weakref import ReferenceType, ref
 
 from coordinator.client import AsyncClient, Client, ClientT, both, expect_client
 from recipes.cached_tree import CacheChange
@@ -29,17 +30,40 @@ class CachedSource(Protocol):
         """Return the zxid of the copy, and what is set when it moves; raises why there is none."""
 
 
+class Readers(Generic[ClientT]):
+    """The readers of a cache that are still used: who drops one need not close it."""
+
+    def __init__(self) -> None:
+        self._all: dict[int, ReferenceType[CacheChanges[ClientT]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, reader: CacheChanges[ClientT]) -> None:
+        """Add one; in any thread."""
+        number = id(reader)
+        self._all[number] = ref(reader, lambda _: self._all.pop(number, None))
+
+    def drop(self, reader: CacheChanges[ClientT]) -> None:
+        """Take one away."""
+        self._all.pop(id(reader), None)
+
+    def note(self, changes: tuple[CacheChange, ...]) -> None:
+        """Add what has changed to what waits for each."""
+        for each in list(self._all.values()):  # a copy: threads begin to read, and end
+            if (reader := each()) is not None:
+                reader.note(changes)
+
+
 class CacheChanges(Generic[ClientT]):
     """The updates of a cache, for ``for`` and ``async for``; they end with an error, if they do."""
 
-    def __init__(
-        self, client: ClientT, source: CachedSource, readers: dict[CacheChanges[ClientT], None]
-    ) -> None:
+    def __init__(self, client: ClientT, source: CachedSource, readers: Readers[ClientT]) -> None:
         self.client = client
         self._source = source
         self._readers = readers
         self._waiting: dict[str, CacheChange] = {}
-        readers[self] = None
+        readers.add(self)
 
     @both
     async def next(self, timeout: Timeout = FOREVER) -> CacheUpdate | None:
@@ -63,7 +87,7 @@ class CacheChanges(Generic[ClientT]):
     @both
     async def close(self) -> None:
         """Listen no longer."""
-        self._readers.pop(self, None)
+        self._readers.drop(self)
         self._waiting.clear()
 
     def note(self, changes: tuple[CacheChange, ...]) -> None:

@@ -19,7 +19,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from recipes.cached_tree import CacheChange, CachedTree
-from recipes.tree_changes import CacheChanges
+from recipes.tree_changes import Readers
 
 _BOOKMARK_MS_MAX = 1_000
 
@@ -34,7 +34,7 @@ class FollowedTree(Generic[ClientT]):
         self.confirmed_ms = 0
         """What was acknowledged at this time of the client's clock is in the copy."""
         self.failure: CoordinatorError = UnavailableError(f"the cache of {path} has not begun")
-        self.readers: dict[CacheChanges[ClientT], None] = {}
+        self.readers: Readers[ClientT] = Readers()
         self._confirm_ms = confirm_ms
         self._bytes_max = bytes_max
         self._tasks: list[asyncio.Task[None]] = []
@@ -98,8 +98,16 @@ class FollowedTree(Generic[ClientT]):
 
         None if not in time. From then on the copy is as old as this call."""
         asked_ms = core.clock.monotonic_ms()
-        zxid = (await core.subtree(self.path, limit=0)).zxid
-        if not await self.until(lambda tree: tree.zxid >= zxid, wait_ms):
+        try:
+            async with asyncio.timeout(wait_ms / 1000 if wait_ms else None) as scope:
+                zxid = (await core.subtree(self.path, limit=0)).zxid
+                if not await self.until(
+                    lambda tree: tree.zxid >= zxid, 0 if wait_ms == 0 else None
+                ):
+                    return None
+        except TimeoutError:
+            if not scope.expired():
+                raise
             return None
         self.confirmed_ms = max(self.confirmed_ms, asked_ms)
         return zxid
@@ -166,8 +174,7 @@ class FollowedTree(Generic[ClientT]):
 
     def _notify(self, changes: tuple[CacheChange, ...]) -> None:
         """Let all know that the copy has moved."""
-        for reader in self.readers:
-            reader.note(changes)
+        self.readers.note(changes)
         self._wake()
 
     def _wake(self) -> None:

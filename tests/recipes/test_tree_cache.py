@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 from bisect import bisect_right
@@ -10,7 +11,7 @@ from bisect import bisect_right
 import pytest
 
 from coordinator import connect
-from coordinator.client import Change, Event, SetData
+from coordinator.client import Change, Client, Event, SetData
 from coordinator.errors import (
     BadArgumentsError,
     ClientClosedError,
@@ -25,7 +26,7 @@ from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 from recipes import CachedZnode, TreeCache
 from recipes.cached_tree import CachedTree
-from recipes.tree_changes import CacheChanges
+from recipes.tree_changes import CacheChanges, Readers
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.storm import Life, Storm, storm
@@ -346,7 +347,7 @@ def test_another_thread_never_sees_half_of_a_change(reads: str) -> None:
 def test_changes_that_wait_are_told_as_one() -> None:
     """From what was told last to what is there: bounded, and what comes and goes is not told."""
     tree = CachedTree("/", 1, 10**6)
-    changes: CacheChanges = CacheChanges(None, None, {})  # type: ignore[arg-type,type-var]
+    changes: CacheChanges[Client] = _reader(Readers())
     for zxid in range(2, 100, 2):
         changes.note(tree.apply(Change(zxid, (_event("NodeCreated", f"/{zxid}", b"1"),))))
         changes.note(tree.apply(Change(zxid + 1, (_event("NodeDeleted", f"/{zxid}", None),))))
@@ -380,3 +381,46 @@ def test_a_sync_client_has_the_same() -> None:
             assert cache.sync() >= 2
             assert cache.as_of.age_s < 10
             changes.close()
+
+
+def test_threads_that_begin_to_read_stop_no_cache() -> None:
+    """A change is noted for the readers that there are, while threads add and drop others."""
+    readers: Readers[Client] = Readers()
+    kept = [_reader(readers) for _ in range(50)]
+    is_over = threading.Event()
+
+    def come_and_go() -> None:
+        while not is_over.is_set():
+            _reader(readers)
+
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        for _ in range(2_000):
+            readers.note(())
+    finally:
+        is_over.set()
+        thread.join()
+        sys.setswitchinterval(before_s)
+    gc.collect()
+    assert len(readers) == len(kept) == 50
+
+
+def _reader(readers: Readers[Client]) -> CacheChanges[Client]:
+    return CacheChanges(None, None, readers)  # type: ignore[arg-type]
+
+
+@in_memory
+async def test_a_sync_ends_in_its_time(world: MemoryCluster) -> None:
+    """Though the client would ask for longer."""
+    network = world.network()
+    async with world.client(network) as client, TreeCache(client, "/") as cache:
+        assert await cache.sync(0) == cache.as_of.zxid
+        network.is_cut = True
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(UnavailableError, match="got no further in time"):
+            await cache.sync(1)
+        assert asyncio.get_running_loop().time() - began < 1.1
+        network.is_cut = False
