@@ -254,10 +254,11 @@ async def test_a_change_costs_a_watcher_no_request(world: MemoryCluster) -> None
             for number in range(5):
                 made = await there.change({"n": number}, note=str(number))
                 assert await anext(seen) == made == await there.get()
+            assert network.sent[before:] == []
             assert await seen.next(1) is None
             await other.delete("/configurations/web", recursive=True)
             assert await anext(seen) == Snapshot(0, {})
-            assert network.sent[before:] == []
+            assert network.sent[before:] == ["GET /v1/tree/configurations/web"]  # "None" is known
 
 
 @in_memory
@@ -276,8 +277,9 @@ async def test_a_watcher_that_was_busy_gets_the_newest(world: MemoryCluster) -> 
             while versions[-1] < 5:
                 versions.append((await anext(seen)).version)
             assert versions == sorted(set(versions))
-            assert await seen.next(1) is None
             assert network.sent[before:] == []
+            assert await seen.next(1) is None
+            assert network.sent[before:] == ["GET /v1/tree/configurations/web"]  # "None" is known
 
 
 @in_memory
