@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgpack
 
 from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.raft.blocking import start_in_place
 from coordinator.raft.engine import LeaderListener, Replace, RequestHandler, Role
 from coordinator.raft.network.agreement import Fact
 from coordinator.raft.network.messages import (
@@ -26,6 +27,8 @@ from coordinator.raft.network.messages import (
     VoteRequest,
 )
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from tests.met import Met
+from tests.raft.left_syncs import LeftSync
 from tests.raft.network.simulated_network import SimulatedNetwork, SimulatedTransport
 from tests.raft.simulated_loop import SimulatedClock
 from tests.raft.storage.simulated_disk import SimulatedDisk
@@ -103,7 +106,7 @@ class Member:
 
     async def start(self) -> None:
         cluster = self.cluster
-        self.is_in_place = not cluster.sync_ms_max
+        self.is_in_place = not (cluster.sync_ms_max or cluster.left_sync_ms_max)
         self.replica = ListReplica()
         self.clock.thaw()
         self._acknowledged = (0, 0)
@@ -119,7 +122,8 @@ class Member:
             transport=self.transport,
             facts=self.facts,
             run_blocking=self._run_blocking,
-            sync_in_place_ms_max=5.0 if self.is_in_place else 0.0,
+            start_sync=self._left_sync if cluster.left_sync_ms_max else start_in_place,
+            sync_in_place_ms_max=0.0 if cluster.sync_ms_max else 5.0,
         )
         self.engine.on_failure(self.failures.append)
         self.engine.on_role_change(lambda role, term: self.roles.append((role, term)))
@@ -129,6 +133,10 @@ class Member:
             self.engine.on_leader_change(self.on_leader_change)
         self.is_up = True
         await self.engine.start(self.replica)
+
+    def _left_sync(self, call: Callable[[], None]) -> LeftSync:
+        seconds = self.cluster.random.uniform(0, self.cluster.left_sync_ms_max) / 1000
+        return LeftSync(call, seconds, self.cluster.met)
 
     async def _run_blocking(self, call: Callable[[], Result], /) -> Result:
         """Take simulated time over it, before and after the deed."""
@@ -151,8 +159,10 @@ class Member:
             is_true = log.is_term_stable and (is_synced or log.is_full)
             self.check(is_true, f"{message} before its sync")
         if isinstance(message, Appended) and message.is_success and message.term == self.term:
-            is_durable = log.durable_index >= message.next_index - 1
-            self.check(is_durable, f"{message} with {log.durable_index} durable")
+            # What a snapshot holds is durable, also after it has taken the place of the log.
+            durable_index = max(log.durable_index, self.engine.status().snapshot_index)
+            is_durable = durable_index >= message.next_index - 1
+            self.check(is_durable, f"{message} with {durable_index} durable")
         term, index = self._acknowledged
         if isinstance(message, Appended) and message.is_success:
             index = max(index if message.term == term else 0, message.next_index - 1)
@@ -241,6 +251,9 @@ class SimulatedCluster:
         """What a member draws its election timeouts from, in its next life."""
         self.sync_ms_max = 0.0
         """Above zero, every sync takes up to twice that long, elsewhere than on the loop."""
+        self.left_sync_ms_max = 0.0
+        """Above zero, every sync of a log takes up to that long, and may be left to itself."""
+        self.met = Met()
         self.members = [Member(self, str(number)) for number in range(1, count + 1)]
 
     async def start(self) -> SimulatedCluster:

@@ -6,10 +6,11 @@ entries; it looks at it again when it must know. A power cut in between loses wh
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from tests.raft.left_syncs import LeftSync
 
 if TYPE_CHECKING:
     from tests.simulation.members import SimulatedMember
@@ -29,41 +30,9 @@ class LeftSyncs:
         self._random = random.Random(f"left {member.world.seed} {member.member_id}")
         self.are_there = member.world.seed >= LEFT_FROM and self._random.random() < _HAVE_THEM
 
-    def start(self, call: Callable[[], None]) -> _Sync:
+    def start(self, call: Callable[[], None]) -> LeftSync:
         """Begin a sync, which the disk makes some time later."""
         member = self._member
         limit_ms = member.sync_ms_max or _SYNC_MS_MAX
-        return _Sync(member, call, self._random.uniform(0.0, limit_ms) / 1000)
-
-
-class _Sync:
-    """One of them, under way."""
-
-    def __init__(self, member: SimulatedMember, call: Callable[[], None], seconds: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._deeds = member.world.record.tally.deeds
-        self._call = call
-        self._ends = self._loop.time() + seconds
-        self._is_done = False
-        self._error: Exception | None = None
-
-    def wait(self, seconds: float) -> bool:
-        """Whether it is done within ``seconds``, which pass at once; raises why it failed."""
-        if not self._is_done:
-            if self._loop.time() + seconds < self._ends:
-                self._deeds["sync_left" if seconds == 0 else "sync_not_awaited"] += 1
-                return False
-            self._is_done = True
-            try:
-                self._call()
-            except Exception as error:
-                self._error = error
-        if self._error is not None:
-            raise self._error
-        return True
-
-    async def done(self) -> None:
-        """Return when it is done, or raise why it failed."""
-        if not self._is_done:
-            await asyncio.sleep(max(0.0, self._ends - self._loop.time()))
-        self.wait(1.0)
+        seconds = self._random.uniform(0.0, limit_ms) / 1000
+        return LeftSync(call, seconds, member.world.record.tally.deeds)
