@@ -162,6 +162,7 @@ def elect(
         restarts=restarts,
         resume=None if resume is None else LeadershipFile(checked_file(resume)),
         ready_file=ready_file,
+        keeps=keep,
     )
     manager = ServiceManager(os.environ)
     holder = Candidacy(settings, job, plan, manager)
@@ -176,7 +177,7 @@ def elect(
                 await _opened(stack, holder, options["door"])
             if plan.weight == 0:
                 await _stand_by(holder, wait_s)
-            return await _until_over(settings, holder, plan, is_patient=wait_s is None, keep=keep)
+            return await _until_over(settings, holder, plan, is_patient=wait_s is None)
 
     try:
         code = finished(settings, holder, lambda: asyncio.run(work()))
@@ -208,13 +209,13 @@ async def _stand_by(holder: Candidacy, wait_s: float | None) -> NoReturn:
 
 
 async def _until_over(
-    settings: Settings, holder: Candidacy, plan: CandidacyPlan, *, is_patient: bool, keep: bool
+    settings: Settings, holder: Candidacy, plan: CandidacyPlan, *, is_patient: bool
 ) -> Ended:
     while True:
         ending = await _round(settings, holder, is_patient=is_patient)
         rest_s = _RETRY_S
         if ending is not None:
-            is_over = ending.reason not in _AGAIN and not keep
+            is_over = ending.reason not in _AGAIN and not plan.keeps
             if is_over or holder.exit_code_by_signal is not None:
                 return ending
             if ending.reason is Reason.GAVE_UP:

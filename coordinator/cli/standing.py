@@ -56,6 +56,8 @@ class CandidacyPlan:
     restarts: RestartPolicy = field(default_factory=RestartPolicy)
     resume: LeadershipFile | None = None
     ready_file: str | None = None
+    keeps: bool = False
+    """It contends again when the command has ended by itself."""
 
 
 class Candidacy(Holder):
@@ -108,7 +110,9 @@ class Candidacy(Holder):
             self._asking = asyncio.create_task(self._request_to_take(client))
             try:
                 ending = await self._lead(client, queue, acquired)
-                self.ended = ending if ending.reason is Reason.EXITED else None
+                # With --keep only a signal ends us: one that the command got, or one still to come.
+                is_end = not plan.keeps or self.signal_number is not None
+                self.ended = ending if ending.reason is Reason.EXITED and is_end else None
                 return ending
             finally:
                 self._asking.cancel()
