@@ -19,7 +19,8 @@
 2. A refused check writes nothing; its transaction is rolled back.
 3. Errors of the store (a serialization failure, a lost connection in the commit) are raised as
    psycopg's own. After a lost connection it is unknown whether the write happened.
-4. A holder that is stopped inside its transaction keeps the others waiting, not failing: let the
+4. A COMMIT or ROLLBACK that the body executes is found at its end by a savepoint that is gone.
+5. A holder that is stopped inside its transaction keeps the others waiting, not failing: let the
    server end such transactions (``idle_in_transaction_session_timeout``).
 """
 
@@ -49,6 +50,7 @@ from recipes.guards.tokens import (
 
 try:
     from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+    from psycopg.errors import InvalidSavepointSpecification, NoActiveSqlTransaction
     from psycopg.pq import TransactionStatus
     from psycopg.rows import tuple_row
     from psycopg.sql import SQL, Identifier
@@ -59,6 +61,10 @@ if TYPE_CHECKING:
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 Params = Sequence[Any] | Mapping[str, Any] | None
+
+_SAVE, _RELEASE = "SAVEPOINT fencing_tokens_checked", "RELEASE SAVEPOINT fencing_tokens_checked"
+"""Gone when its transaction has ended, also when the next one has begun by itself since."""
+_GONE = (InvalidSavepointSpecification, NoActiveSqlTransaction)
 
 
 class _Statements:
@@ -92,6 +98,13 @@ class _Statements:
     def numbered(self, token: int, number: int) -> dict[str, Any]:
         """Return what ``number`` is executed with."""
         return {"token": token, "number": number, "resource": self.resource}
+
+    def ended_inside(self) -> BadArgumentsError:
+        return BadArgumentsError(
+            f"{self.resource}: the transaction ended inside the body, by a COMMIT or ROLLBACK that "
+            f"was executed there; what came after it was not guarded, and is rolled back unless it "
+            f"was committed, too"
+        )
 
     def stale_write(self, token: int, number: int, row: tuple[Any, ...] | None) -> StaleWriteError:
         assert row is not None, "its token was written before"
@@ -149,8 +162,13 @@ class PostgresGuard:
         token, number = checked_token(token), checked_write_number(write_number)
         with self._idle() as connection, connection.transaction():
             self.check(connection, token, write_number=number)
+            connection.execute(_SAVE)
             with connection.cursor() as cursor:
                 yield cursor
+            try:
+                connection.execute(_RELEASE)
+            except _GONE as error:
+                raise self._sql.ended_inside() from error
 
     def write(
         self,
@@ -231,8 +249,13 @@ class AsyncPostgresGuard:
         token, number = checked_token(token), checked_write_number(write_number)
         async with self._idle() as connection, connection.transaction():
             await self.check(connection, token, write_number=number)
+            await connection.execute(_SAVE)
             async with connection.cursor() as cursor:
                 yield cursor
+            try:
+                await connection.execute(_RELEASE)
+            except _GONE as error:
+                raise self._sql.ended_inside() from error
 
     async def write(
         self,

@@ -277,6 +277,55 @@ def test_nothing_is_written_after_a_commit_inside_the_body(
     assert (7, "c") not in database.lines(connection)
 
 
+@pytest.mark.parametrize("autocommit", [False, True])
+@pytest.mark.parametrize(
+    "ending", ["COMMIT", "ROLLBACK", "COMMIT AND CHAIN", "COMMIT; SELECT 1", "COMMIT; BEGIN"]
+)
+def test_an_end_by_a_statement_is_an_error_in_postgresql(
+    postgresql: Path, ending: Any, autocommit: bool
+) -> None:
+    """psycopg sees no such end; neither at the end of the body nor before another statement."""
+    database = Database("postgresql", postgresql)
+    with closing(database.connect(autocommit=autocommit)) as connection:
+        guard = PostgresGuard(connection, "ended")
+        guard.create_table()
+        with (
+            pytest.raises(BadArgumentsError, match="ended inside the body"),
+            guard.transaction(7) as cursor,
+        ):
+            cursor.execute(ending)
+        with pytest.raises(BadArgumentsError, match="ended inside the body"):
+            guard.write(7, ending)
+
+        def write_late() -> None:
+            with guard.transaction(7) as cursor:
+                cursor.execute(ending)
+                cursor.execute("SELECT 1")
+
+        with pytest.raises(BadArgumentsError, match="ended inside the body"):
+            write_late()
+        guard.write(7, "SELECT 1")  # and it is as good as before
+
+
+@pytest.mark.parametrize("ending", ["COMMIT", "COMMIT AND CHAIN"])
+async def test_an_end_by_a_statement_is_an_error_with_asyncio_too(
+    postgresql: Path, ending: Any
+) -> None:
+    """What came after it is not committed."""
+    conninfo = f"host={postgresql} user=tester dbname=postgres"
+    async with await psycopg.AsyncConnection.connect(conninfo) as connection:
+        guard = AsyncPostgresGuard(connection, "ended")
+        await guard.create_table()
+
+        async def write_late() -> None:
+            async with guard.transaction(7) as cursor:
+                await cursor.execute(ending)
+                await cursor.execute("SELECT 1")
+
+        with pytest.raises(BadArgumentsError, match="ended inside the body"):
+            await write_late()
+
+
 def test_a_write_number_is_used_once_in_a_pipeline_too(postgresql: Path) -> None:
     """Where psycopg does not know how many rows a statement touched until its results are read."""
     database = Database("postgresql", postgresql)
