@@ -168,7 +168,11 @@ class JobSteps:
         try:
             return await self._end(done, ledger, others, run.grant)
         except (TypeError, ValueError, RecursionError, DataTooLargeError) as error:
-            await self._end(replace(done, result=None), ledger, others, run.grant)
+            try:
+                await self._end(replace(done, result=None), ledger, others, run.grant)
+            except RequestError as also:  # it was not the result
+                await self.fail(run, f"{type(also).__name__}: {also.message}")
+                raise
             raise BadArgumentsError(
                 f"{run.key}: the work was done, and is recorded as done without its result, which "
                 f"could not be kept: {error}"

@@ -11,6 +11,7 @@ import pytest
 from coordinator.client import Check, Create, connect
 from coordinator.errors import (
     BadArgumentsError,
+    DataTooLargeError,
     LockTimeoutError,
     NodeExistsError,
 )
@@ -149,6 +150,23 @@ async def test_what_the_work_adds_is_done_with_the_end_or_not_at_all(world: Memo
         assert [each.state for each in view.runs] == ["failed", "done"]
         assert "NodeExistsError" in view.trouble
         assert (await client.get("/report")).data == view.runs[1].interval.encode()
+
+
+@in_memory
+async def test_a_run_whose_addition_is_too_large_has_failed(world: MemoryCluster) -> None:
+    """It is not the result that could not be kept; the run is not left as if its host had died."""
+    async with world.client() as client:
+
+        async def report(run: Run[Any]) -> None:
+            run.also(Create("/report", bytes(1_200_000)))
+
+        with pytest.raises(DataTooLargeError):
+            await each_minute(client).run(report)
+
+        view = await Jobs(client).look("report")
+        assert view is not None
+        assert [each.state for each in view.runs] == ["failed"]
+        assert "DataTooLargeError" in view.trouble
 
 
 @in_memory
