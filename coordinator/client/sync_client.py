@@ -155,12 +155,15 @@ class Client:
             if core.delivery.is_by_stream:
                 self.verbs = Verbs(core, thread)
                 core.by_threads = self.verbs.delivery
-            self._thread, self._core = thread, core
             # Also when it is forgotten, or the interpreter exits: a session must not live on
             # unowned.
             self._finalizer = weakref.finalize(
                 self, thread.stop, partial(_closed, core, self.verbs)
             )
+            self._thread, self._core = thread, core
+            if self._is_closed:  # by another thread, which found nothing to close yet
+                self._finalizer()
+                raise client_closed()
             return self
         finally:
             self._beginning.release()

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from coordinator import connect
-from coordinator.client import Client, HttpTransport, Request, Response, RetryPolicy
+from coordinator.client import AsyncClient, Client, HttpTransport, Request, Response, RetryPolicy
 from coordinator.errors import (
     ClientClosedError,
     ConnectionLostError,
@@ -173,3 +173,29 @@ def test_work_that_does_not_end_with_its_client_is_unknown(url: str) -> None:
     assert isinstance(raised, OutcomeUnknownError)
     assert "was closed" in str(raised)
     assert time.monotonic() - before_s < patient(5)
+
+
+def test_a_client_that_is_closed_while_it_opens_stays_closed() -> None:
+    """Another thread made its first call: that is refused, and no loop and no session lives on."""
+    with serving() as url, connect(url) as client:
+        is_opening, may_open = threading.Event(), threading.Event()
+
+        async def open_late() -> AsyncClient:
+            is_opening.set()
+            await asyncio.to_thread(may_open.wait)
+            return await connect(url)
+
+        late = Client(open_late)
+        before = set(threading.enumerate())
+        with ThreadPoolExecutor(1) as pool:
+            acquiring = pool.submit(lambda: Lock(late, "a").acquire())
+            is_opening.wait()
+            late.close()
+            may_open.set()
+            with pytest.raises(ClientClosedError):
+                acquiring.result(patient(10))
+
+        assert client.lock("a").holder is None
+        loops = [each for each in threading.enumerate() if each.name == "coordinator client"]
+        assert set(loops) <= before
+        late.close()
