@@ -13,6 +13,9 @@ from tests.cluster.fenced_store import FencedStore
 from tests.cluster.scripts import Script
 from tests.cluster.wire import Wire
 
+_LATE = ("LockLostError", "OutcomeUnknownError", "SessionExpiredError")
+"""What calls come to whose client, or whose members, hardly run."""
+
 
 async def kill(world: World, *victims: str) -> None:
     """kill -9, start again, wait until all is well."""
@@ -170,7 +173,10 @@ async def row_22(plan: Plan, tally: Tally) -> None:
                     await restart(world, each)
                 tally.faults += 1
             errors = dict(world.load.client_errors)
+            late = sum(errors.pop(each, 0) for each in _LATE)
             world.expect(not errors, f"calls failed in the product's client: {errors}")
+            what = f"late calls of the product's client, {members} members"
+            tally.marks.append(marks.at_most(what, late, 0, world.calm_ticks))
     # Nobody who waits for its election timeout is elected so soon: the leader handed over.
     next_one = tally.measured_s.get("from the end of a leader to the next", [])
     tally.marks.append(marks.within("the next leader is there", next_one, 0.3, tally.calm))
