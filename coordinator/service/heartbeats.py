@@ -324,7 +324,7 @@ class Heartbeats:
         session = self._replica.machine.session(session_id)
         if session is None:
             return ((session_id, None),)
-        if not self._leases.is_promised(session_id) or self._hold_timers.is_starting:
+        if not self._leases.is_promised(session_id) or self._knows_too_little():
             return None
         ack = SessionLease(
             session_id,
@@ -333,6 +333,10 @@ class Heartbeats:
             self._revocations.of(session_id),
         )
         return ((session_id, ack),)
+
+    def _knows_too_little(self) -> bool:
+        """Whether a hold that ends, or has ended, may not be known here yet."""
+        return self._hold_timers.is_starting or self._revocations.is_starting
 
     async def _pass_on(self, session_ids: list[str]) -> Acks:
         """One request to the leader."""

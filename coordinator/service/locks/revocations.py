@@ -4,13 +4,16 @@ A holder that closes, releases or expires knows by itself. One whose grant was f
 person, ended by its ``max_hold_ms``, or deleted over the tree, does not: each acknowledged
 heartbeat reports it, until the session ends. Kept by every member, from the history of grants.
 
-The latest hundred are reported, in the order of their ends, the same by each member. A client that
-finds none of those it knew may have missed some (``coordinator.client.locks.grant_watch``).
+After a snapshot the history is read in slices; until all of it was, no heartbeat is answered
+(``is_starting``). The latest hundred are reported, in the order of their ends, the same by each
+member. A client that finds none of those it knew may have missed some
+(``coordinator.client.locks.grant_watch``).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
 from typing import ClassVar
 
 from coordinator.model.sessions import LOST_MAX, LostGrant
@@ -42,6 +45,8 @@ class Revocations:
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica
         self._taken: dict[str, deque[EndedGrant]] = {}
+        self.is_starting = False
+        """Whether some may not be known yet: the history of a snapshot is being read."""
 
     def of(self, session_id: str) -> tuple[LostGrant, ...]:
         """Return the latest grants that were taken from a session, the oldest first."""
@@ -69,11 +74,16 @@ class Revocations:
         """Read the history in turns, the latest first; what is taken meanwhile follows it."""
         taken: dict[str, deque[EndedGrant]] = {}
         self._taken = taken
-        ends = self._replica.machine.locks.ends()
+        self.is_starting = True
+        ends = chain(self._replica.machine.locks.ends(), (None,))
         in_turns(ends, lambda ended: self._note_before(ended, taken), _NOTED_AT_ONCE)
 
-    def _note_before(self, ended: EndedGrant, taken: dict[str, deque[EndedGrant]]) -> None:
-        if self._taken is taken and self._is_reported(ended):
+    def _note_before(self, ended: EndedGrant | None, taken: dict[str, deque[EndedGrant]]) -> None:
+        if self._taken is not taken:
+            return  # another snapshot came
+        if ended is None:
+            self.is_starting = False
+        elif self._is_reported(ended):
             reported = self._reported(ended)
             if len(reported) < LOST_MAX:
                 reported.appendleft(ended)

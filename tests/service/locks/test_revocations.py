@@ -130,6 +130,26 @@ async def test_two_that_are_taken_in_one_command_are_both_told() -> None:
             assert await told(world, session_id) == [held.path]
 
 
+async def test_a_leader_that_still_reads_a_long_history_tells_nobody_that_all_is_well() -> None:
+    """It has just restored a snapshot: the heartbeat is answered when all is known."""
+    async with cluster(config=WITHOUT_LEASES) as world:
+        session_id, other = await opened(world), await opened(world)
+        held = await soon(acquired(world, session_id, "held"))
+        everything = Delete("/locks", is_recursive=True)
+        for _ in range(40):  # first that grant, then 64 others each time
+            await world.leader.proposer.submit(
+                everything, request=None, deadline_ms=world.deadline()
+            )
+            await soon(acquired(world, other, tuple(f"l{place:02}" for place in range(64))))
+        replica = world.engines["1"].replica
+        assert replica is not None
+        world.engines["3"].install(replica.snapshot(), index=len(world.log))
+        world.elect("3")
+
+        ack = await soon(world.members["3"].heartbeat(session_id, world.deadline()))
+        assert [each.path for each in ack.lost] == [held.path]
+
+
 async def test_a_hold_whose_bound_ends_is_told() -> None:
     """As ``EndHold`` is no deed of the holder's."""
     assert {EndHold, Reap} <= taken._TAKING
