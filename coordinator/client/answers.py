@@ -66,6 +66,11 @@ def problem_in(endpoint: str, response: Response) -> CoordinatorError:
     )
 
 
+def number_of(header: str | None) -> int:
+    """Return the number that a header says, 0 if it says none."""
+    return int(header) if header is not None and header.isascii() and header.isdigit() else 0
+
+
 def encoding_of(headers: Mapping[str, str]) -> Encoding:
     """Return how a body with these headers is encoded."""
     media_type = headers.get("content-type", "")

@@ -102,8 +102,10 @@ class Acceptance:
         self._last: tuple[str | None, int] | None = None
 
     def note(self, request: Request, status: int, now_ms: int) -> None:
-        """The answer to ``request`` has come now; any other than a 401 has believed it."""
-        if status != AuthFailedError.http_status:
+        """The answer to ``request`` has come now; any other than a 401 has believed it.
+
+        To what may share the lines of another request that one's answer may have been given."""
+        if status != AuthFailedError.http_status and request.share is None:
             self._last = request.headers.get(AUTHORIZATION), now_ms
 
     def is_over(self, error: AuthFailedError, request: Request, sent_ms: int) -> bool:

@@ -31,7 +31,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from coordinator.client.answers import problem_in, read_answer
+from coordinator.client.answers import number_of, problem_in, read_answer
 from coordinator.client.calls import Call
 from coordinator.client.credentials import Acceptance, Credentials
 from coordinator.client.endpoints import Endpoints
@@ -44,6 +44,7 @@ from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
 from coordinator.client.turns import AttemptTurn, AttemptTurns
+from coordinator.client.watch_share import shareable
 from coordinator.clock import Clock
 from coordinator.errors import (
     AuthFailedError,
@@ -56,7 +57,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.wire.encoding import Encoding
-from coordinator.wire.messages import INDEX_HEADER, NDJSON_TYPE
+from coordinator.wire.messages import INDEX_HEADER, NDJSON_TYPE, ZXID_HEADER
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ _WORTH_SENDING_MS = 20
 _RENEWALS_MAX = 3
 _ANSWER_ALLOWANCE_MS_MAX = 250
 _SERVER_DEADLINE_MS_MAX = 60_000
-_INDEX = INDEX_HEADER.lower()
+_INDEX, _ZXID = INDEX_HEADER.lower(), ZXID_HEADER.lower()
 
 
 class Reader(Protocol):
@@ -117,6 +118,7 @@ class CallDelivery:
         """What names are drawn from that no other client may have, in whatever process."""
         self.endpoints = Endpoints(endpoints, self.random.shuffle, is_patient=is_patient)
         self.index_seen = 0
+        self.zxid_seen = 0
         self._index_said: tuple[str | None, int] = None, 0
         """The index in the last answer: many reads are answered as of the same."""
         self.last_failure: UnavailableError | OutcomeUnknownError | None = None
@@ -237,6 +239,7 @@ class CallDelivery:
         server_ms = _server_ms(timeout_ms) if is_bounded else None
         authorization = self.credentials.authorization()
         request = call.request(server_ms, ids, self._encoding, authorization)
+        request = shareable(request, call, authorization, self.zxid_seen)
         return Streaming(self, endpoint, request, timeout_ms)
 
     def renewal(self, now_ms: int) -> Renewal | None:
@@ -386,11 +389,12 @@ class CallDelivery:
     def note_index(self, headers: Mapping[str, str]) -> None:
         """Remember the log index that an answer carries; threads may overtake each other here."""
         index = headers.get(_INDEX)
-        seen = int(index) if index is not None and index.isascii() and index.isdigit() else 0
+        seen = number_of(index)
         self._index_said = index, seen
         if seen > self.index_seen:
             self.index_seen = seen
             self.endpoints.were_met = True
+            self.zxid_seen = max(self.zxid_seen, number_of(headers.get(_ZXID)))
 
 
 class Streaming:
@@ -408,7 +412,7 @@ class Streaming:
     ) -> None:
         self._delivery = delivery
         self._sent_ms = delivery.clock.monotonic_ms()
-        self._renewal = renewal = delivery.renewal(self._sent_ms)
+        self._renewal = renewal = delivery.renewal(self._sent_ms) if request.share is None else None
         if renewal is not None:
             request = renewal.added_to(request)
         self._request = request

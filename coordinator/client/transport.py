@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import MappingProxyType
 from typing import Protocol
@@ -27,17 +27,41 @@ class Headers(dict[str, str]):
     __slots__ = ()
 
 
+class Sharing(Protocol):
+    """How a request whose lines never end may share those of an equal one."""
+
+    @property
+    def key(self) -> Hashable:
+        """What requests have in common that may share them. Equal shares begin alike, too."""
+        ...
+
+    def first_line(self, last_line: bytes, headers: Mapping[str, str]) -> bytes | None:
+        """Return the line with which it begins behind ``last_line``; None if it must not."""
+        ...
+
+    def last_line(self, headers: Mapping[str, str]) -> bytes:
+        """Return the line with which it ends for who has fallen behind."""
+        ...
+
+
 class Request(Struct, frozen=True, gc=False):
-    """``target`` is the path with its query, percent-encoded already."""
+    """``target`` is the path with its query, percent-encoded already.
+
+    ``share``: it need not be sent where an equal one is answered already."""
 
     method: str
     target: str
     headers: Mapping[str, str] = MappingProxyType({})
     body: bytes | None = None
+    share: Sharing | None = None
 
     def with_headers(self, headers: Mapping[str, str]) -> Request:
         """Return the same request with other headers."""
         return replace(self, headers=headers)
+
+    def shared(self, share: Sharing) -> Request:
+        """Return the same request, which may share the lines of another one."""
+        return replace(self, share=share)
 
 
 class Response(Struct, frozen=True, gc=False):

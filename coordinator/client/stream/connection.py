@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import Any, cast
 
 from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
 from coordinator.client.stream.patience import PROOF_MS, QUIET_MS, SILENCE_MS_MAX
+from coordinator.client.stream.shared_lines import SharedLines
 from coordinator.client.stream.task_wait import TaskWait, let_go_on
-from coordinator.client.stream.waiters import LinesRead, not_lines
+from coordinator.client.stream.waiters import LinesRead, LinesSource, not_lines
 from coordinator.client.transport import Request, Response
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
 from coordinator.wire.stream.frames import PREFACE
@@ -57,6 +58,8 @@ class Connection(asyncio.Protocol):
         """Whether its client has another one to this server, too."""
         self.leader_url: str | None = None
         """Who leads, as this server has said last."""
+        self.shared: dict[Hashable, SharedLines] = {}
+        """The lines under way that another task may read, too."""
         self.conversation = Conversation(endpoint, self._note_leader)
         self._label = label
         self._on_leader = on_leader
@@ -100,10 +103,24 @@ class Connection(asyncio.Protocol):
         return whole
 
     def open_lines(self, request: Request, timeout_ms: int) -> ResponseLines:
-        """Send ``request``; its response is read from what is returned."""
-        lines = ResponseLines(self)
+        """Send ``request``; its response is read from what is returned.
+
+        It is not sent if it may share the lines of another one."""
+        share = request.share
+        if share is None:
+            lines = ResponseLines(self, self)
+            lines.number = self._begin(request, lines, timeout_ms)
+        else:
+            shared = self.shared.get(share.key)
+            if shared is not None:
+                lines = ResponseLines(self, shared)
+                if shared.joins(share, lines):
+                    return lines
+            shared = SharedLines(self, share)
+            lines = ResponseLines(self, shared)
+            shared.add(lines)
+            shared.number = self._begin(request, shared, timeout_ms)
         self._line_streams += 1
-        lines.number = self._begin(request, lines, timeout_ms)
         if self._line_timer is None:
             self._line_timer = self.loop.call_later(_QUIET_S, self._look_at_lines)
         return lines
@@ -298,7 +315,7 @@ class Connection(asyncio.Protocol):
             for number, timeout_ms in self._slots.pop(slot):
                 waiter = waiting.get(number)
                 if waiter is not None and not (
-                    isinstance(waiter, ResponseLines) and waiter.has_begun
+                    isinstance(waiter, ResponseLines | SharedLines) and waiter.has_begun
                 ):
                     late.append((waiter, timeout_ms))
                     self.give_up(number)
@@ -396,8 +413,8 @@ class WholeAnswer(TaskWait):
 class ResponseLines(LinesRead):
     """A response that a task reads line by line."""
 
-    def __init__(self, connection: Connection) -> None:
-        super().__init__(connection)
+    def __init__(self, connection: Connection, source: LinesSource) -> None:
+        super().__init__(source)
         self._connected = connection
         self._wakened: TaskWait | None = None
 

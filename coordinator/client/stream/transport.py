@@ -325,7 +325,8 @@ class _Streaming:
                 return await self._by_http(timeout_ms)
         lines = connection.open_lines(request, timeout_ms)
         try:
-            await lines.news()
+            if not lines.has_begun:
+                await lines.news()
             lines.check_begun()
             if not lines.has_begun:
                 message = f"{self._endpoint}: expected status and headers, found lines or the end"
