@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from coordinator.clock import SystemClock
 from coordinator.config import Config
 from coordinator.errors import StorageError
 from coordinator.model.access import MEMBER
-from coordinator.raft.rejoin.refounding import HeldData, Position, write
+from coordinator.raft.rejoin.refounding import HeldData, Position, unfinished, write
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
 from coordinator.service.replica import MachineReplica
@@ -80,9 +80,9 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
 
     The data of before keep their place under another name. Raises StorageError as ``look_at``."""
     disk, data_dir = OsDisk(), config.member.data_dir.rstrip("/")
-    new, old = f"{data_dir}.recovered", _free_name(f"{data_dir}.before-recovery")
-    shutil.rmtree(new, ignore_errors=True)  # of one that was not finished
-    with _held(config) as held:
+    new, old = unfinished(data_dir), _free_name(f"{data_dir}.before-recovery")
+    with _held(config) as held, _audited(config) as note_recovery:
+        shutil.rmtree(new, ignore_errors=True)  # of one that died before it was complete
         before, machine = held.machine.zxid, held.machine
         wall_ms = SystemClock().wall_ms()
         replica = MachineReplica(machine)
@@ -111,11 +111,10 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
         disk.rename(data_dir, old)
         disk.rename(new, data_dir)
         disk.sync_directory(str(Path(data_dir).absolute().parent))
-    _note_recovery(
-        config,
-        {"by": by, "reason": reason, "zxid_before": before, "former": old,
-         "access_turned_off": turns_access_off},
-    )  # fmt: skip
+        note_recovery(
+            {"by": by, "reason": reason, "zxid_before": before, "former": old,
+             "access_turned_off": turns_access_off},
+        )  # fmt: skip
     others = [each.member_id for each in config.cluster.members
               if each.member_id != owner.member_id]  # fmt: skip
     todo = "start it"
@@ -177,12 +176,17 @@ def begin_again(
     return len(still_open)
 
 
-def _note_recovery(config: Config, detail: dict[str, object]) -> None:
+@contextmanager
+def _audited(config: Config) -> Iterator[Callable[[dict[str, object]], None]]:
+    """Yield what notes the recovery in the audit log; it is opened before anything is changed."""
     clock = SystemClock()
     audit = open_audit(config, clock)
-    if audit is not None:
-        audit.start()
-        audit.note(
+    if audit is None:
+        yield lambda _detail: None
+        return
+    audit.start()
+    try:
+        yield lambda detail: audit.note(
             AuditEvent(
                 event="cluster.begun_again",
                 source=Source.MEMBER,
@@ -192,6 +196,7 @@ def _note_recovery(config: Config, detail: dict[str, object]) -> None:
                 detail=detail,
             )
         )
+    finally:
         audit.stop()
 
 

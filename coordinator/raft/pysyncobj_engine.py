@@ -44,6 +44,7 @@ from coordinator.raft.read_index import READ_INDEX, ReadIndex
 from coordinator.raft.rejoin.incarnation_record import load as load_incarnations
 from coordinator.raft.rejoin.incarnations import Incarnations
 from coordinator.raft.rejoin.recovering import Recovering
+from coordinator.raft.rejoin.refounding import refuse_unfinished
 from coordinator.raft.rejoin.trust import Trust
 from coordinator.raft.run_loop import RunLoop
 from coordinator.raft.storage import ownership
@@ -141,6 +142,7 @@ class PySyncObjEngine:
     async def start(self, replica: Replica) -> None:
         """Load what is on disk and join the cluster; StorageError, ConfigError."""
         log_directory = join(self._data_dir, "log")
+        refuse_unfinished(self._disk, self._data_dir)
         self._disk.make_directory(self._data_dir)
         refuse_quarantined(self._disk, self._data_dir)
         # Before anything is read as this member's, or written.

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from coordinator import connect
 from coordinator.cli.main import cli
 from coordinator.config_file import load
-from coordinator.errors import AuthFailedError
+from coordinator.errors import AuthFailedError, StorageError
 from coordinator.raft.network.messages import INTEGER_MAX
 from coordinator.raft.rejoin.refounding import Position
 from coordinator.raft.storage import hard_state as term
@@ -267,6 +267,62 @@ def test_an_empty_directory_is_refused(config_path: Path) -> None:
 
     assert result.exit_code != 0
     assert "expected the data of a member, found none" in result.output
+
+
+def test_a_recovery_that_died_between_its_renames_is_no_empty_directory(
+    config_path: Path, tmp_path: Path
+) -> None:
+    """An empty member would count from 1 again, and give out each token a second time."""
+    asyncio.run(served(config_path, taken))
+    assert recover(config_path, "--yes", "--by", "ops", "--reason", "a test").exit_code == 0
+    data, new = tmp_path / "data", tmp_path / "data.recovered"
+    data.rename(new)
+
+    for is_there in (False, True):
+        if is_there:
+            data.mkdir(mode=0o700)  # by a supervisor
+        with pytest.raises(StorageError, match=r"interrupted: rename .*/data\.recovered to"):
+            asyncio.run(served(config_path, taken))
+        assert "a recovery that was interrupted" in recover(config_path).output
+
+    data.rmdir()
+    new.rename(data)
+    assert asyncio.run(served(config_path, taken)) > ZXIDS_SKIPPED
+
+
+def test_a_recovery_is_repeated_before_a_start(config_path: Path, tmp_path: Path) -> None:
+    """By who forgot an option, for example; the data of before keep their names."""
+    asyncio.run(served(config_path, taken))
+    arguments = "--yes", "--by", "ops", "--reason", "a test"
+    assert recover(config_path, *arguments).exit_code == 0
+
+    assert "Nothing was changed" in recover(config_path).output
+    again = recover(config_path, *arguments, "--access-off")
+
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "data.before-recovery-2").exists()
+    assert asyncio.run(served(config_path, taken)) > ZXIDS_SKIPPED
+
+
+def test_an_audit_log_that_cannot_be_written_stops_a_recovery_before_it_begins(
+    config_path: Path, tmp_path: Path
+) -> None:
+    """It must not be done and reported as failed, and not be done without its line."""
+    log = tmp_path / "audit.jsonl"
+    with config_path.open("a") as file:
+        file.write(f'[audit]\ntarget = "file"\nfile = "{log}"\n')
+    asyncio.run(served(config_path, taken))
+    log.chmod(0o666)
+    arguments = "--yes", "--by", "ops", "--reason", "a test"
+
+    refused = recover(config_path, *arguments)
+
+    assert refused.exit_code == 2
+    assert "chmod go-w" in refused.output
+    assert not list(tmp_path.glob("data.*"))
+    log.chmod(0o600)
+    assert recover(config_path, *arguments).exit_code == 0
+    assert b"cluster.begun_again" in log.read_bytes()
 
 
 def test_the_counts_of_quotas_follow_the_end_of_all_sessions() -> None:

@@ -6,7 +6,8 @@ remaining data, and the cluster begins again from them:
 
 1. A new directory is made beside the old one, with the state after the last entry of its log, the
    numbers of that entry, an owner with a new cluster id, and the stage ``founding``. The old
-   directory is not changed; the two swap their names at the end.
+   directory is not changed; the two swap their names at the end. Between the two renames neither
+   has the name of the data directory: a member that is started then must not begin an empty one.
 2. Terms begin again after that of the last entry, and after 1 if that one is absurd. This breaks no
    earlier promise: a member that made one has the former cluster id and is not heard.
 3. What was acknowledged and is not in these data is lost. So the replica skips more numbers than
@@ -55,7 +56,8 @@ class HeldData:
 
     def __init__(self, disk: Disk, data_dir: str) -> None:
         log_directory = join(data_dir, "log")
-        if Journal.is_absent(log_directory, disk):
+        refuse_unfinished(disk, data_dir)
+        if Journal.is_absent(log_directory, disk) and not _is_founding(disk, data_dir):
             raise StorageError(
                 f"{data_dir}: expected the data of a member, found none: name the configuration of"
                 " the member whose data are the best",
@@ -107,6 +109,31 @@ class HeldData:
         finally:
             reader.close()
         return Position(info.index, info.term)
+
+
+def _is_founding(disk: Disk, data_dir: str) -> bool:
+    """Say whether ``data_dir`` was made by ``write``, and its member was not started since."""
+    path = join(data_dir, recovering.NAME)
+    return disk.exists(path) and disk.read(path) == recovering.RecoveryStage.FOUNDING.encode()
+
+
+def unfinished(data_dir: str) -> str:
+    """Return the name of the new directory until it has that of the old one."""
+    return f"{data_dir.rstrip('/')}.recovered"
+
+
+def refuse_unfinished(disk: Disk, data_dir: str) -> None:
+    """Raise StorageError if the last rename of a founding is missing: the data are there."""
+    new, log_directory = unfinished(data_dir), join(data_dir, "log")
+    is_empty = Journal.is_absent(log_directory, disk) and not _is_founding(disk, data_dir)
+    if is_empty and disk.exists(join(new, NOTE)):
+        raise StorageError(
+            f"{data_dir}: expected the data of a member, found none, but those of a recovery that"
+            f" was interrupted: rename {new} to {data_dir} to finish it (or the former data, which"
+            " have .before-recovery- in their name, to undo it); to begin with an empty directory,"
+            f" move {new} away",
+            path=data_dir,
+        )
 
 
 def write(
