@@ -27,7 +27,7 @@ from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.event_loop import member_loop
 from coordinator.garbage import SmallSteps
-from coordinator.oidc.opening import open_issuer
+from coordinator.oidc.opening import check_issuer, open_issuer
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.raft.network.agreement import Fact
@@ -83,7 +83,7 @@ class Server:
             config, self._engine, self._clock,
             audit=self._audit, issuer=open_issuer(config.oidc, self._clock),
         )  # fmt: skip
-        self.member.warnings = self._certificates.warnings
+        self.member.warnings = self._warnings
         self.member.metrics.add_facts_by(
             "certificate_expiry_timestamp_seconds",
             "When a certificate in use expires, by whom it is shown to.",
@@ -94,6 +94,10 @@ class Server:
         self._has_failed: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self.member.on_failure(self._fail)
+
+    def _warnings(self) -> tuple[str, ...]:
+        of_raft = self._engine.warnings() if isinstance(self._engine, PySyncObjEngine) else ()
+        return (*self._certificates.warnings(), *of_raft)
 
     @classmethod
     def in_memory(cls, config: Config, *, clock: Clock | None = None) -> Server:
@@ -121,6 +125,7 @@ class Server:
         self._has_failed = asyncio.Event()
         if self._failure is not None:
             self._has_failed.set()
+        check_issuer(self._config.oidc)
         note = read_note(OsDisk(), self._config.member.data_dir)
         if note:
             audit.warning("this cluster was begun again from one member's data: %s", note)

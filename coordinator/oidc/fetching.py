@@ -1,41 +1,63 @@
-"""Documents of an issuer, fetched by HTTPS: bounded, without redirects, in a thread.
+"""Documents of an issuer, fetched by HTTPS in a thread: bounded in size and time, no redirects.
 
 Plain HTTP is for an issuer on this machine only. The keys that come decide who is believed, so
 they come from whom the configuration names, or not at all: no redirect is followed, no proxy of the
 environment is asked, and no other address than the issuer's own discovery document says.
+
+The time of each answer has an end, whatever is sent meanwhile: a fetch that never ended would be
+the last one.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
+import re
+import socket
 import ssl
-import urllib.error
-import urllib.request
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from coordinator.clock import Clock
 from coordinator.config import OidcConfig
 from coordinator.config_rules import is_safe_url
+from coordinator.errors import ConfigError
 
 DOCUMENT_BYTES_MAX = 256 * 1024
 TOKEN_BYTES_MAX = 16 * 1024
 DEADLINE_MS = 5_000
 _DISCOVERY = "/.well-known/openid-configuration"
 _PIECE_BYTES = 16 * 1024
+_TOKEN = re.compile(rb"[!-~]+")
 
 
 class FetchError(Exception):
     """The document could not be fetched, and why; nothing of it is used."""
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
+def check_files(config: OidcConfig) -> None:
+    """Raise ConfigError if a file that ``fetch_keys`` needs cannot be used."""
+    try:
+        _authorization(config)
+    except (OSError, FetchError) as error:
+        shown = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"oidc.jwks_token_file: cannot use {config.jwks_token_file}: {shown}"
+        ) from None
+    try:
+        _context(config)
+    except OSError as error:
+        shown = "no certificates (PEM)" if isinstance(error, ssl.SSLError) else error.strerror
+        raise ConfigError(
+            f"oidc.ca_file: expected the certificate of a CA (PEM) in {config.ca_file},"
+            f" found: {shown}"
+        ) from None
 
 
-def fetch_keys(config: OidcConfig, clock: Clock) -> dict[str, Any]:
+def fetch_keys(config: OidcConfig, *, deadline_ms: int = DEADLINE_MS) -> dict[str, Any]:
     """Return the issuer's key set, as it is sent. Blocks for a few seconds at most.
 
     Raises:
@@ -44,7 +66,7 @@ def fetch_keys(config: OidcConfig, clock: Clock) -> dict[str, Any]:
     url = config.jwks_url
     if url is None:
         assert config.issuer is not None, "asked for only with an issuer"
-        document = _fetch(config.issuer.rstrip("/") + _DISCOVERY, config, clock)
+        document = _fetch(config.issuer.rstrip("/") + _DISCOVERY, config, deadline_ms)
         if document.get("issuer") != config.issuer:
             found = document.get("issuer")
             raise FetchError(
@@ -53,42 +75,78 @@ def fetch_keys(config: OidcConfig, clock: Clock) -> dict[str, Any]:
         url = document.get("jwks_uri")
     if not isinstance(url, str) or not is_safe_url(url):
         raise FetchError(f"expected the keys at an https address, found {url!a:.200}")
-    return _fetch(url, config, clock)
+    return _fetch(url, config, deadline_ms)
 
 
-def _fetch(url: str, config: OidcConfig, clock: Clock) -> dict[str, Any]:
-    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
-    if config.jwks_token_file is not None:
-        token = Path(config.jwks_token_file).read_bytes()[: TOKEN_BYTES_MAX + 1].strip()
-        if not 0 < len(token) <= TOKEN_BYTES_MAX or not token.isascii():
-            raise FetchError(
-                f"jwks_token_file: expected a token of 1 to {TOKEN_BYTES_MAX} ASCII characters, "
-                f"found {len(token)} bytes"
-            )
-        request.add_unredirected_header("Authorization", f"Bearer {token.decode('ascii')}")
-    context = ssl.create_default_context(cafile=config.ca_file)
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}),
-        urllib.request.HTTPSHandler(context=context),
-        _NoRedirects(),
+def _fetch(url: str, config: OidcConfig, deadline_ms: int) -> dict[str, Any]:
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {"Accept": "application/json", "Connection": "close", **_authorization(config)}
+    host, timeout_s, body = parts.hostname or "", deadline_ms / 1_000, bytearray()
+    connection = (
+        HTTPConnection(host, parts.port, timeout=timeout_s)
+        if parts.scheme == "http"
+        else HTTPSConnection(host, parts.port, timeout=timeout_s, context=_context(config))
     )
-    end_ms = clock.monotonic_ms() + DEADLINE_MS
+    is_over = threading.Event()
     try:
-        with opener.open(request, timeout=DEADLINE_MS / 1_000) as answer:
-            body = bytearray()
-            while piece := answer.read1(_PIECE_BYTES):
+        connection.connect()
+        with _ended(connection.sock, timeout_s, is_over):
+            connection.request("GET", target, headers=headers)
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise FetchError(f"{url}: expected status 200, found {answer.status}")
+            while len(body) <= DOCUMENT_BYTES_MAX and (piece := answer.read1(_PIECE_BYTES)):
                 body += piece
-                if len(body) > DOCUMENT_BYTES_MAX:
-                    raise FetchError(
-                        f"{url}: expected at most {DOCUMENT_BYTES_MAX} bytes, found more"
-                    )
-                if clock.monotonic_ms() > end_ms:
-                    raise FetchError(
-                        f"{url}: expected it whole within {DEADLINE_MS} ms, found {len(body)} bytes"
-                    )
+        if len(body) > DOCUMENT_BYTES_MAX:
+            raise FetchError(f"{url}: expected at most {DOCUMENT_BYTES_MAX} bytes, found more")
         document = json.loads(bytes(body))
-    except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+    except (FetchError, OSError, HTTPException, ValueError, RecursionError) as error:
+        if is_over.is_set():
+            raise FetchError(f"{url}: expected it whole within {deadline_ms} ms") from None
+        if isinstance(error, FetchError):
+            raise
         raise FetchError(f"{url}: {type(error).__name__}: {error}") from None
+    finally:
+        connection.close()
     if not isinstance(document, dict):
         raise FetchError(f"{url}: expected a JSON object, found a {type(document).__name__}")
     return document
+
+
+@contextmanager
+def _ended(connected: socket.socket, seconds: float, is_over: threading.Event) -> Iterator[None]:
+    """End what is received in the block when its time is over: each wait alone has an end, but an
+    answer whose head comes byte by byte has any number of them."""
+
+    def end() -> None:
+        is_over.set()
+        with suppress(OSError):
+            socket.socket.shutdown(connected, socket.SHUT_RDWR)  # of TLS, too: not its own way
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _authorization(config: OidcConfig) -> dict[str, str]:
+    """Return the header with which this member asks. No error has a part of the token."""
+    if config.jwks_token_file is None:
+        return {}
+    with Path(config.jwks_token_file).open("rb") as file:
+        token = file.read(TOKEN_BYTES_MAX + 1).strip()
+    if len(token) > TOKEN_BYTES_MAX or _TOKEN.fullmatch(token) is None:
+        raise FetchError(
+            f"jwks_token_file: expected a token of 1 to {TOKEN_BYTES_MAX} ASCII characters on one"
+            f" line, found {len(token)} bytes"
+        )
+    return {"Authorization": f"Bearer {token.decode('ascii')}"}
+
+
+def _context(config: OidcConfig) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=config.ca_file)

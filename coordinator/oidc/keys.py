@@ -46,12 +46,12 @@ class IssuerKeys:
         self,
         config: OidcConfig,
         clock: Clock,
-        fetch: Callable[[OidcConfig, Clock], dict[str, Any]] = fetch_keys,
+        fetch: Callable[[OidcConfig], dict[str, Any]] = fetch_keys,
     ) -> None:
         self._config = config
         self._clock = clock
         self._fetch = fetch
-        self._keys: dict[str, Key] = {}
+        self._keys: dict[str, tuple[Key, ...]] = {}
         self._fetched_ms: int | None = None
         self._tried_ms: int | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -63,9 +63,12 @@ class IssuerKeys:
         """Whether there are keys, not too old."""
         return self._fetched_ms is not None and self._age_ms() <= self._config.jwks_keep_ms
 
-    def find(self, key_id: str) -> Key | None:
-        """Return the key, None if it is not known, or too old to be believed."""
-        return self._keys.get(key_id) if self.is_believed else None
+    def find(self, key_id: str, algorithm: str) -> tuple[Key, ...]:
+        """Return the keys that a token may be signed with; none if they are not known, or too old
+        to be believed. Keys of different kinds may have one id (RFC 7517, section 4.5)."""
+        if not self.is_believed:
+            return ()
+        return tuple(key for key in self._keys.get(key_id, ()) if algorithm in key.algorithms)
 
     def renew(self) -> None:
         """Begin to fetch the keys, if those that are here are old; a withdrawn one goes then."""
@@ -103,7 +106,7 @@ class IssuerKeys:
 
     async def _refresh(self) -> None:
         try:
-            keys = keys_in(await asyncio.to_thread(self._fetch, self._config, self._clock))
+            keys = keys_in(await asyncio.to_thread(self._fetch, self._config))
         except (FetchError, OSError) as error:
             logger.warning("the keys of the issuer could not be fetched: %r", str(error))
             return
@@ -114,7 +117,7 @@ class IssuerKeys:
         self.version += 1
 
 
-def keys_in(document: Mapping[str, Any]) -> dict[str, Key]:
+def keys_in(document: Mapping[str, Any]) -> dict[str, tuple[Key, ...]]:
     """Return the keys of a key set that can be used, by their ids.
 
     Raises:
@@ -126,11 +129,11 @@ def keys_in(document: Mapping[str, Any]) -> dict[str, Key]:
         raise FetchError(
             f"expected a key set with at most {KEYS_MAX} keys (RFC 7517), found {found_keys}"
         )
-    found: dict[str, Key] = {}
+    found: dict[str, tuple[Key, ...]] = {}
     for each in listed:
         key = _key(each) if isinstance(each, dict) else None
         if key is not None:
-            found[each["kid"]] = key
+            found[each["kid"]] = *found.get(each["kid"], ()), key
     return found
 
 

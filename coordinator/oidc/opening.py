@@ -29,3 +29,11 @@ def open_issuer(config: OidcConfig, clock: Clock) -> Tokens | None:
             key="issuer",
         ) from error
     return Tokens(config, clock)
+
+
+def check_issuer(config: OidcConfig) -> None:
+    """Raise ConfigError if a file by which the issuer's keys are fetched cannot be used."""
+    if config.issuer is not None:
+        from coordinator.oidc.fetching import check_files
+
+        check_files(config)

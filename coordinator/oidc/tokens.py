@@ -93,11 +93,11 @@ class Tokens:
 
     def _verified(self, token: str) -> Verified | None:
         key_id, algorithm = _head(token)
-        key = self._keys.find(key_id) if key_id else None
-        if key is None or algorithm not in key.algorithms:
-            return None
-        claims = self._claims(token, key, algorithm)
-        return None if claims is None else self._judged(claims)
+        for key in self._keys.find(key_id, algorithm):
+            claims = self._claims(token, key, algorithm)
+            if claims is not None:
+                return self._judged(claims)
+        return None
 
     def _claims(self, token: str, key: Key, algorithm: str) -> dict[str, Any] | None:
         try:

@@ -21,9 +21,9 @@ from coordinator.clock import ManualClock
 from coordinator.config import OidcConfig
 from coordinator.config_file import load
 from coordinator.errors import ConfigError
-from coordinator.oidc.fetching import DOCUMENT_BYTES_MAX
+from coordinator.oidc.fetching import DOCUMENT_BYTES_MAX, FetchError, fetch_keys
 from coordinator.oidc.keys import FETCH_EVERY_MS
-from coordinator.oidc.opening import open_issuer
+from coordinator.oidc.opening import check_issuer, open_issuer
 from coordinator.oidc.tokens import Tokens
 from tests.certificates import Certificates
 from tests.oidc.issuer import Issuer, issuing, private_key, public_jwk
@@ -248,6 +248,38 @@ def deep(handler: BaseHTTPRequestHandler) -> bool:
     return True
 
 
+def never_ending_head(handler: BaseHTTPRequestHandler) -> bool:
+    try:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            handler.wfile.write(b"X: y\r\n" if handler.path == "/heads" else b"x")
+            time.sleep(0.02)
+    except OSError:  # the other side has had enough
+        return True
+
+
+@pytest.mark.parametrize("path", ["/heads", "/a-line"])
+def test_an_answer_that_never_ends_ends_in_time(issuer: Issuer, path: str) -> None:
+    """Though something comes all the time: while it lasts, no other fetch begins."""
+    issuer.answer = never_ending_head
+    config = OidcConfig(issuer=issuer.url, jwks_url=issuer.url + path)
+
+    with pytest.raises(FetchError, match="expected it whole within 400 ms"):
+        fetch_keys(config, deadline_ms=400)
+
+
+@pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits long")
+async def test_two_keys_may_have_one_id(issuer: Issuer) -> None:
+    """An issuer that changes the kind of its keys has both; another one forges nothing."""
+    issuer.keys = [public_jwk("RS256", "k1"), public_jwk("ES256", "k1"), public_jwk("EdDSA", "k1")]
+    tokens = tokens_of(issuer)
+
+    for kind in ("RS256", "ES256", "EdDSA"):
+        assert await subject(tokens, issuer.token(kind)) is not None
+    assert await subject(tokens, issuer.token("weak")) is None
+    assert await subject(tokens, signed_with_the_public_key(issuer.token())) is None
+
+
 @pytest.mark.parametrize("answer", [broken, elsewhere, too_long, deep])
 async def test_an_answer_that_is_no_key_set_is_not_used(issuer: Issuer, answer: Any) -> None:
     """Nor is a redirect followed."""
@@ -284,6 +316,42 @@ async def test_a_member_may_show_a_token_of_its_own(issuer: Issuer, tmp_path: Pa
 
     assert await subject(tokens, issuer.token()) is not None
     assert issuer.authorizations == ["Bearer of-the-member"]
+
+
+@pytest.mark.parametrize("text", ["se\ncret", "se cret", "", "sécret", "s" * 20_000, None])
+async def test_a_token_of_its_own_that_cannot_be_one_is_in_no_error(
+    issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str | None
+) -> None:
+    """Neither at the start nor when it is replaced while the member runs."""
+    file = tmp_path / "token"
+    file.write_text("good")
+    config = OidcConfig(issuer=issuer.url, jwks_token_file=str(file))
+    check_issuer(config)
+    tokens = Tokens(config, clock_now())
+    if text is None:
+        file.unlink()
+    else:
+        file.write_text(text)
+
+    assert await subject(tokens, issuer.token()) is None
+    with pytest.raises(ConfigError, match=r"oidc\.jwks_token_file: ") as error:
+        check_issuer(config)
+    for said in (caplog.text, str(error.value)):
+        assert "jwks_token_file" in said or text is None
+        assert "cret" not in said
+        assert "ssss" not in said
+
+
+@pytest.mark.parametrize("text", [None, "", "no certificate"])
+def test_a_ca_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path, text: str | None) -> None:
+    """Not at the first token."""
+    file = tmp_path / "ca.pem"
+    if text is not None:
+        file.write_text(text)
+    config = OidcConfig(issuer="https://issuer.example", ca_file=str(file))
+
+    with pytest.raises(ConfigError, match=r"oidc\.ca_file: .*ca\.pem, found: "):
+        check_issuer(config)
 
 
 @pytest.mark.parametrize(
