@@ -18,6 +18,7 @@ import dataclasses
 import difflib
 import json
 import os
+import re
 import tomllib
 import types
 import typing
@@ -46,6 +47,7 @@ _SECTIONS: dict[str, dict[str, Any]] = {
 }
 """The type of each key, by section."""
 _NEARNESS_MIN = 0.75
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,13 +104,13 @@ def _origin(
 
 def _read_file(path: Path) -> dict[tuple[str, str], _Found]:
     try:
-        document = tomllib.loads(path.read_bytes().decode("utf-8"))
+        document = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(
             f"{path}: expected a readable configuration file, found: {error.strerror}",
             file=str(path),
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOML error
         raise ConfigError(f"{path}: expected TOML, found: {error}", file=str(path)) from error
     base = path.resolve().parent
     found: dict[tuple[str, str], _Found] = {}
@@ -137,6 +139,9 @@ def _read_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Foun
         origin = f"environment: {variable}"
         if section in _SECTIONS and key in _SECTIONS[section]:
             value = _parse_text(environ[variable], _SECTIONS[section][key], origin, key)
+            if (section, key) in found:
+                expected = f"one variable for [{section}] {key}"
+                raise _refusal(origin, key, expected, f"{found[section, key].origin}, too")
             found[section, key] = _Found(value, origin, Path.cwd())
         elif section in _SECTIONS:
             known = [_variable(section, other) for other in _SECTIONS[section]]
@@ -168,13 +173,22 @@ def _parse_text(text: str, hint: Any, origin: str, key: str) -> Any:
     try:
         if hint is bool:
             return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-        if hint is int:
+        if hint is int and _NUMBER.fullmatch(text):
             return int(text)
+        if hint is int:
+            raise ValueError
         if typing.get_origin(hint) is tuple:
-            return json.loads(text)
+            return json.loads(text, object_pairs_hook=_table)
     except (KeyError, ValueError, RecursionError):
         raise _refusal(origin, key, _type_name(hint), text) from None
     return text
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a key comes twice")
+    return table
 
 
 def _default_data_dir(found: dict[tuple[str, str], _Found], path: Path | None) -> None:
@@ -255,7 +269,7 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 def _type_name(hint: Any) -> str:
     names = {bool: "true or false", int: "a whole number", str: "a string"}
     if typing.get_origin(hint) is tuple:
-        return "a JSON array of members"
+        return "a JSON array of members, each of their keys once"
     return " or ".join(names[kind] for kind in _alternatives(hint) if kind in names)
 
 

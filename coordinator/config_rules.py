@@ -95,6 +95,7 @@ _HOST_NAME = re.compile(r"[^\s/:@\x00-\x1f]{1,253}")
 _ALLOWED_NAME = re.compile(r"(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _LEARN_URL = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}/learn#key=[\w-]{1,64}", re.ASCII)
 _MEMBERS_MAX = 9
+_NAME_BYTES_MAX = 255
 _SHOWN_MAX = 120
 
 
@@ -177,6 +178,9 @@ def _check_words(config: Config, origin: Origin) -> None:
 
 def _check_audit(config: Config, origin: Origin) -> None:
     audit = config.audit
+    if audit.target != "file" and audit.file is not None:
+        expected = 'target = "file" beside it, or none'
+        _fail(origin("audit", "file"), "file", expected, f"target = {audit.target!r}")
     if audit.target == "file" and audit.file is None:
         where = origin("audit", "file")
         _fail(where, "file", 'the path of the audit log beside target = "file"', "none")
@@ -184,7 +188,8 @@ def _check_audit(config: Config, origin: Origin) -> None:
         expected = "a path outside of [member] data_dir, which is replaced when data are recovered"
         _fail(origin("audit", "file"), "file", expected, audit.file)
     host, _, port = audit.syslog_address.rpartition(":")
-    is_host = _is_host(host.strip("[]")) and port.isdecimal() and 1 <= int(port) <= 65_535
+    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65_535
+    is_host = _is_host(host.strip("[]")) and is_port
     if not audit.syslog_address.startswith("/") and not is_host:
         expected = "the path of a socket, or host:port"
         _fail(origin("audit", "syslog_address"), "syslog_address", expected, audit.syslog_address)
@@ -197,6 +202,9 @@ def _check_oidc(config: Config, origin: Origin) -> None:
         if url is not None and not is_safe_url(url):
             expected = "an https address (http on this machine alone) without user and fragment"
             _fail(origin("oidc", key), key, expected, repr(url))
+    for key in ("jwks_url", "jwks_token_file", "ca_file"):
+        if config.oidc.issuer is None and config.value("oidc", key) is not None:
+            _fail(origin("oidc", key), key, "[oidc] issuer as well, or nothing is believed", "none")
     if config.oidc.issuer is not None and not config.oidc.audience:
         _fail(origin("oidc", "audience"), "audience", "a name, as tokens are made for it", "none")
 
@@ -223,19 +231,33 @@ def _check_members(config: Config, origin: Origin) -> None:
     if not config.cluster.name or not config.cluster.name.isprintable():
         where = origin("cluster", "name")
         _fail(where, "name", "a printable name", repr(config.cluster.name))
+    if len(config.cluster.name.encode("utf-8", "replace")) > _NAME_BYTES_MAX:
+        where = origin("cluster", "name")
+        _fail(where, "name", f"at most {_NAME_BYTES_MAX} bytes", len(config.cluster.name.encode()))
     if len(members) > _MEMBERS_MAX:
         _fail(here, "members", f"at most {_MEMBERS_MAX} members", len(members))
     for number, member in enumerate(members, 1):
         _check_address(member, f"{here}, number {number}")
-    for key in ("member_id", "client_url"):
-        _check_distinct([getattr(member, key) for member in members], here, key)
-    addresses = [f"{member.member_host}:{member.member_port}" for member in members]
-    _check_distinct(addresses, here, "member_host and member_port")
     ids = [member.member_id for member in members]
+    _check_distinct(ids, here, "member_id")
+    _check_distinct([each.client_url.lower().rstrip("/") for each in members], here, "client_url")
+    addresses = [f"{member.member_host.lower()}:{member.member_port}" for member in members]
+    _check_distinct(addresses, here, "member_host and member_port")
     if members and config.member.member_id not in ids:
         where = origin("member", "member_id")
         expected = "one of the ids in [[cluster.members]] (" + ", ".join(ids) + ")"
         _fail(where, "member_id", expected, config.member.member_id)
+    _check_ports(config, origin)
+
+
+def _check_ports(config: Config, origin: Origin) -> None:
+    """Check that this member does not listen for clients where it listens for members."""
+    for member in config.cluster.members if len(config.cluster.members) > 1 else ():
+        host = config.member.member_bind_host or member.member_host
+        is_same = (host, member.member_port) == (config.http.bind_host, config.http.bind_port)
+        if member.member_id == config.member.member_id and is_same:
+            expected = f"another port than that for members ({host}:{member.member_port})"
+            _fail(origin("http", "bind_port"), "bind_port", expected, config.http.bind_port)
 
 
 def _check_member_id(member_id: str, where: str) -> None:
@@ -247,11 +269,15 @@ def _check_member_id(member_id: str, where: str) -> None:
 def _check_address(member: MemberAddress, where: str) -> None:
     _check_member_id(member.member_id, f"{where}: member_id")
     _check_host(member.member_host, f"{where}: member_host", "member_host")
+    if _is_any_address(member.member_host):
+        expected = "the address by which the other members reach it; [member] member_bind_host may"
+        expected += " be any address"
+        _fail(f"{where}: member_host", "member_host", expected, member.member_host)
     if not 1 <= member.member_port <= 65_535:
         expected = "a port from 1 to 65535"
         _fail(f"{where}: member_port", "member_port", expected, member.member_port)
     if not _is_base_url(member.client_url):
-        expected = "a URL such as http://127.0.0.1:7071, without a path"
+        expected = "a URL such as http://127.0.0.1:7071, without a path, by which clients reach it"
         _fail(f"{where}: client_url", "client_url", expected, repr(member.client_url))
 
 
@@ -271,7 +297,9 @@ def _is_base_url(url: str) -> bool:
         is_plain = not (parts.query or parts.fragment or parts.username or parts.password)
         return (
             parts.scheme in {"http", "https"}
-            and bool(parts.hostname)
+            and url.isprintable()  # urlsplit leaves out line ends and tabs
+            and _is_host(parts.hostname or "")
+            and not _is_any_address(parts.hostname or "")
             and parts.port != 0
             and parts.path in {"", "/"}
             and is_plain
@@ -294,6 +322,11 @@ def is_loopback(host: str) -> bool:
     """Say whether ``host`` can be reached from this machine only."""
     address = _ip_address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
+
+
+def _is_any_address(host: str) -> bool:
+    address = _ip_address(host)
+    return address is not None and address.is_unspecified
 
 
 def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -207,8 +207,10 @@ WRONG_FILES = [
     ),
     ('[http]\nbind_host = "[::1]"\n', ["[http] bind_host", "without brackets", "found '[::1]'"]),
     ('[http]\nlearn_url = "http://127.0.0.1:9/learn#key=k"\n', ["learn_url", "none beyond"]),
-    ('[cluster]\nname = "dev"\n[http]\nlearn_url = "http://10.0.0.1:9/learn#key=k"\n',
-     ["[http] learn_url", "what coordinator dev writes"]),
+    (
+        '[cluster]\nname = "dev"\n[http]\nlearn_url = "http://10.0.0.1:9/learn#key=k"\n',
+        ["[http] learn_url", "what coordinator dev writes"],
+    ),
     ('[http]\nallowed_hosts = "a.b, http://c"\n', ["[http] allowed_hosts", "found 'http://c'"]),
     ('[http]\nallowed_hosts = "c:80"\n', ["[http] allowed_hosts", "without scheme and port"]),
     ('[http]\nallowed_hosts = "*b.c"\n', ["[http] allowed_hosts", "found '*b.c'"]),
@@ -254,6 +256,21 @@ WRONG_FILES = [
     (MEMBERS.replace("http:", "ftp:"), ["number 1: client_url", "ftp://127.0.0.1:7071"]),
     (MEMBERS.replace("7072", "7072/v1"), ["number 2: client_url", "without a path"]),
     (MEMBERS.replace('"127.0.0.1"', '"a:1"'), ["member_host", "without a port"]),
+    (MEMBERS.replace('"127.0.0.1"', '"0.0.0.0"'), ["member_host", "the other members reach it"]),
+    (MEMBERS.replace("//127.0.0.1:7072", "//[::]:7072"), ["client_url", "clients reach it"]),
+    (MEMBERS.replace("7072", "7072\\n"), ["number 2: client_url", "without a path"]),
+    (MEMBERS.replace("//127.0.0.1:7072", "//a b:7072"), ["number 2: client_url"]),
+    (MEMBERS.replace("7072", "7071/"), ["a different client_url", "http://127.0.0.1:7071 twice"]),
+    (MEMBERS + "[http]\nbind_port = 7171\n", ["bind_port", "another port than that for members"]),
+    (f'[cluster]\nname = "{"é" * 128}"\n', ["[cluster] name", "at most 255 bytes", "found 256"]),
+    ('[audit]\nfile = "a"\n', ["[audit] file", 'target = "file" beside it', "'log'"]),
+    (
+        '[audit]\ntarget = "syslog"\nsyslog_address = "h:\u0663"\n',
+        ["[audit] syslog_address", "host:port"],
+    ),
+    ('[oidc]\njwks_url = "https://a/b"\n', ["[oidc] jwks_url", "[oidc] issuer as well"]),
+    ('[oidc]\nca_file = "ca.pem"\n', ["[oidc] ca_file", "[oidc] issuer as well"]),
+    (f"[http]\nbind_port = {'9' * 5_000}\n", ["expected TOML", "4300 digits"]),
     (
         MEMBERS.replace('secret_file = "cluster-secret"', ""),
         ["[cluster] secret_file", "`coordinator secret cluster-secret`"],
@@ -279,6 +296,10 @@ WRONG_VARIABLES = [
     ("COORDINATOR_HTTP_BIND_PORT", "many", 'expected a whole number, found "many"'),
     ("COORDINATOR_HTTP_BIND_PORT", "70000", "from 0 to 65535, found 70000"),
     ("COORDINATOR_HTTP_IS_CLIENT_CERT_REQUIRED", "yes", 'expected true or false, found "yes"'),
+    ("COORDINATOR_HTTP_BIND_PORT", "7_071", 'found "7_071"'),
+    ("COORDINATOR_HTTP_BIND_PORT", " 7071", 'found " 7071"'),
+    ("COORDINATOR_HTTP_BIND_PORT", "\u0663\u0663", "expected a whole number"),
+    ("COORDINATOR_CLUSTER_MEMBERS", '[{"member_id": "1", "member_id": "2"}]', "keys once"),
     ("COORDINATOR_CLUSTER_MEMBERS", "1@a", "expected a JSON array of members"),
     ("COORDINATOR_CLUSTER_MEMBERS", "{}", "expected an array of tables"),
 ]
@@ -292,6 +313,22 @@ def test_a_wrong_variable_is_refused_by_its_name(variable: str, value: str, part
 
     assert caught.value.message.startswith(f"environment: {variable}")
     assert part in caught.value.message
+
+
+def test_two_variables_for_one_key_are_refused() -> None:
+    """Names count in any case, so neither would win for a reason."""
+    twice = {"COORDINATOR_HTTP_BIND_PORT": "7071", "COORDINATOR_http_bind_port": "7072"}
+
+    with pytest.raises(ConfigError, match=r"expected one variable for \[http\] bind_port, found"):
+        load(None, twice)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """As some editors write it."""
+    path = tmp_path / "member.toml"
+    path.write_bytes(b"\xef\xbb\xbf[http]\nbind_port = 7072\n")
+
+    assert load(path, {}).http.bind_port == 7072
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
