@@ -41,10 +41,12 @@ def obstacle(
     needed = everybody // 2 + 1
     known = {**shown, member_id: own}
     without_vote = [each for each in sorted(known) if not known[each].is_proven]
-    if everybody - len(without_vote) >= needed:
-        return ""
     missing = sorted(set(others) - set(shown))
-    if is_first and not any(each.is_proven for each in known.values()):
+    is_new = is_first and len(without_vote) == len(known)
+    if everybody - len(without_vote) >= needed:
+        is_enough = is_new or not without_vote or len(known) - len(without_vote) >= needed
+        return "" if is_enough else _of_those_away(without_vote, missing, needed, everybody)
+    if is_new:
         if not missing:
             return ""  # the first election
         return (
@@ -57,6 +59,14 @@ def obstacle(
         " (the directory was empty at the start, or an older copy). If this is a new cluster, stop"
         " all members, empty all data directories and start all; else start those that are missing,"
         " or run `coordinator recover` on the best data there are (docs/recovery.md)"
+    )
+
+
+def _of_those_away(without_vote: list[str], missing: list[str], needed: int, everybody: int) -> str:
+    return (
+        f"{_members(without_vote)} {_have(without_vote)} no vote before a leader lets"
+        f" {_them(without_vote)} catch up, and {needed} of {everybody} members are needed that have"
+        f" one; not reachable: {', '.join(missing)}: start {_them(missing)}"
     )
 
 

@@ -139,6 +139,12 @@ class PySyncObjEngine:
     member_id: str = cast(str, property(attrgetter("_member_id")))
     """The id of this member."""
 
+    def warnings(self) -> tuple[str, ...]:
+        """Return what of its files wants an operator, a sentence each."""
+        transport = self._transport
+        problem = transport.secret_problem if isinstance(transport, TcpTransport) else ""
+        return (f"the former secret stays in use: {problem}",) if problem else ()
+
     async def start(self, replica: Replica) -> None:
         """Load what is on disk and join the cluster; StorageError, ConfigError."""
         log_directory = join(self._data_dir, "log")

@@ -165,6 +165,11 @@ class TcpTransport:
         self._refusals = RefusalLog(clock)
         self._disagreements = Disagreements(clock)
 
+    @property
+    def secret_problem(self) -> str:
+        """Why the file of the secret as it is now is not in use; "" if it is."""
+        return self._secrets.problem
+
     def _take_secrets(self) -> None:
         """Prove the first of the secrets from now on, and believe all of them."""
         secret, *former = self._secrets.current

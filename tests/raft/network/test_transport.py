@@ -192,6 +192,10 @@ async def test_a_secret_that_is_none_leaves_the_former(
         network.secret_file.write_bytes(wrong)
         await until(lambda: "the former secret stays in use" in caplog.text)
     assert one.identity.secret == SECRET
+    assert one.secret_problem.startswith("cluster.secret_file: ")
+
+    write_secrets(network, SECRET)
+    await until(lambda: not one.secret_problem)
 
 
 async def test_two_members_meet_and_talk_both_ways(network: Network) -> None:
