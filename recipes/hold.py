@@ -20,7 +20,7 @@ from typing import Any
 
 from coordinator.client import SessionState
 from coordinator.client.locks import Acquired
-from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError
+from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError, caused
 from recipes.calls_back import CallsBack
 from recipes.queue_client import QueueClient
 from recipes.release_under_way import ReleaseUnderWay
@@ -122,10 +122,11 @@ class Hold(CallsBack):
         except asyncio.CancelledError as error:
             cancelled = error
         except ClientClosedError:
-            raise OutcomeUnknownError(
+            unknown = OutcomeUnknownError(
                 f"{self._grant_id}: the client was closed before it was known to be released; it "
                 f"ends with session {self._session.session_id} at the latest"
-            ) from None
+            )
+            raise caused(unknown, None) from None
         await self._home.enter()
         self.keep_releasing()  # its caller will not try again
         try:

@@ -133,6 +133,50 @@ def read_in_finally(tree: ast.AST) -> set[str]:
     return found
 
 
+def raised_without_its_cause(tree: ast.AST) -> list[int]:
+    """Return the lines where an error that programs see is told its cause by ``from`` alone."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise)
+        and node.cause is not None
+        and not (isinstance(node.exc, (ast.Name, ast.Call)) and _name(node.exc) in _SEEN_BY_NOBODY)
+        and not (
+            isinstance(node.exc, ast.Call)
+            and _name(node.exc) == "caused"
+            and ast.unparse(node.exc.args[1]) == ast.unparse(node.cause)
+        )
+    ]
+
+
+_SEEN_BY_NOBODY = {"AskAgain", "CallbackFailed"}
+"""Errors of an attempt, which a queue takes for itself."""
+
+
+def _name(raised: ast.Name | ast.Call) -> str:
+    return ast.unparse(raised.func if isinstance(raised, ast.Call) else raised)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [each for each in compiled_sources() if "client" in each.parts or "recipes" in each.parts],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_the_cause_of_an_error_is_told_to_the_error_too(path: Path) -> None:
+    """mypyc leaves out what stands after ``from``: a refused connection had two tracebacks."""
+    assert raised_without_its_cause(ast.parse(path.read_text())) == []
+
+
+def test_a_cause_that_is_not_told_is_seen() -> None:
+    """Not told, or told another."""
+    assert raised_without_its_cause(
+        ast.parse(
+            "raise caused(A(1), None) from None\nraise A(1) from error\n"
+            "raise caused(a, error) from None\nraise a\nraise AskAgain from None\n"
+        )
+    ) == [2, 3]
+
+
 @pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_compiled_finally_reads_what_its_try_has_set(path: Path) -> None:
     """mypyc takes it for what the try sets, also where that has failed: a release that was not

@@ -13,6 +13,7 @@ from coordinator.errors import (
     RequestError,
     SessionError,
     UnavailableError,
+    caused,
     from_problem,
 )
 from coordinator.wire.codec import BodyReader
@@ -45,9 +46,8 @@ def read_answer(endpoint: str, response: Response, parse: Callable[[Any], T]) ->
     try:
         return parse(decode(response.body, encoding))
     except BadArgumentsError as error:
-        raise OutcomeUnknownError(
-            f"{endpoint}: the answer could not be read: {error.message}"
-        ) from error
+        unread = OutcomeUnknownError(f"{endpoint}: the answer could not be read: {error.message}")
+        raise caused(unread, error) from error
 
 
 def problem_in(endpoint: str, response: Response) -> CoordinatorError:

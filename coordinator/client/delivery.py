@@ -55,6 +55,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     RequestForgottenError,
     UnavailableError,
+    caused,
 )
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages import INDEX_HEADER, NDJSON_TYPE, ZXID_HEADER
@@ -356,10 +357,10 @@ class CallDelivery:
                 if ids is None or is_open or forgotten > _RENEWALS_MAX:
                     raise
                 ids.renew(self.index_seen)
-            except (AuthFailedError, NoAuthError) as error:
+            except (AuthFailedError, NoAuthError) as error:  # its rights may end after it was done
                 if ids is None or failures is None or failures.unknown is None:
                     raise
-                raise failures.unknown from error  # its rights may have ended after it was done
+                raise caused(failures.unknown, error) from error
             except (UnavailableError, OutcomeUnknownError) as error:
                 if failures is None:
                     failures = CallFailures()
@@ -371,9 +372,7 @@ class CallDelivery:
             if is_over:
                 break
             now_ms = self.clock.monotonic_ms()
-        if failures is None:
-            failures = CallFailures()
-        raise failures.verdict(is_write=ids is not None)
+        raise (failures or CallFailures()).verdict(is_write=ids is not None)
 
     async def _learn_floor(self, timeout_ms: int) -> None:
         """Ask once for a log index before the first write: the floor of the first client id."""

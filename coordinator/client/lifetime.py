@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from coordinator.client.home import Home
-from coordinator.errors import SessionExpiredError
+from coordinator.errors import SessionExpiredError, caused
 
 
 class LivingSession(Protocol):
@@ -57,7 +57,8 @@ class Lifetime:
         is_ours = self._task.uncancel() <= self._cancelling
         if is_ours and kind is asyncio.CancelledError:
             session = self._session
-            raise SessionExpiredError(session.reason, session_id=session.session_id) from error
+            ended = SessionExpiredError(session.reason, session_id=session.session_id)
+            raise caused(ended, error) from error
 
     def _on_state(self, _state: object) -> None:
         if self._session.has_ended:

@@ -9,7 +9,7 @@ order.
 from __future__ import annotations
 
 from coordinator.client.places import Places
-from coordinator.errors import UnavailableError
+from coordinator.errors import UnavailableError, caused
 
 TURNS_MAX = 256
 
@@ -49,8 +49,9 @@ class AttemptTurns:
         try:
             await self._free.take(limit_ms / 1000)
         except TimeoutError:
-            raise UnavailableError(
+            late = UnavailableError(
                 f"not sent within {limit_ms} ms: {self._count} attempts of this client were before "
                 "it, without an answer; wait longer, or with fewer tasks"
-            ) from None
+            )
+            raise caused(late, None) from None
         return AttemptTurn(self._free)

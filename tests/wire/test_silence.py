@@ -19,7 +19,6 @@ from tests.wire.serving import NDJSON, Api, serving
 from tests.wire.stream.speaking import Speaker
 
 SENTENCE = "member 1 has stopped answering: its state differs from that of members 2, 3"
-NUMBERED = {**NDJSON, "Coordinator-Client-Id": "c", "Coordinator-Request-Number": "1"}
 DOORS = ("plain", "aiohttp", "stream")
 
 
@@ -135,10 +134,10 @@ async def test_no_line_of_a_watch_goes_out_any_more(door: str) -> None:
 async def test_no_grant_goes_out_any_more(door: str) -> None:
     """It may be one: the error is indefinite."""
     async with serving() as api:
-        found_behind(api.member, api.member.locks, "acquire_as")
+        found_behind(api.member, api.member.lock_views, "lease_left")  # asked with the grant
         body = {"session_id": await api.session_id(), "timeout_ms": 0}
 
-        async with reading(api, door, "POST", "/v1/locks/a", body, NUMBERED) as following:
+        async with reading(api, door, "POST", "/v1/locks/a", body) as following:
             answer = await following()
 
         assert (answer["code"], answer["definite"]) == ("ConnectionLost", False)

@@ -23,7 +23,7 @@ from coordinator.client.request_ids import RequestIds
 from coordinator.client.session import Session
 from coordinator.client.transport import ResponseStream
 from coordinator.clock import Clock
-from coordinator.errors import BadArgumentsError, ConnectionLostError
+from coordinator.errors import BadArgumentsError, ConnectionLostError, caused
 from coordinator.model.contention import WAIT_MS_MAX
 from coordinator.model.events import StreamError
 from coordinator.model.grants import AcquireLine, AcquireReply, Granted, GrantReply, Queued
@@ -220,7 +220,8 @@ class AcquireAttempt:
         except TimeoutError:
             if fresh_ms < limit_ms:
                 raise AskAgain from None  # the stream sends no blank lines in between
-            raise ConnectionLostError(f"{title}: silent for {limit_ms} ms") from None
+            silent = ConnectionLostError(f"{title}: silent for {limit_ms} ms")
+            raise caused(silent, None) from None
         if line is None:
             raise ConnectionLostError(f"{title}: the stream ended without a grant")
         return line
@@ -253,7 +254,8 @@ def _read(line: bytes, encoding: Encoding) -> AcquireReply | Queued | StreamErro
             return from_body(AcquireReply, body)
         reply: Granted | Queued | StreamError = union_from_body(AcquireLine, body, "line")
     except BadArgumentsError as error:
-        raise ConnectionLostError(f"the stream could not be read: {error.message}") from error
+        unread = ConnectionLostError(f"the stream could not be read: {error.message}")
+        raise caused(unread, error) from error
     return reply
 
 

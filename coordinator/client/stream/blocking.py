@@ -28,7 +28,7 @@ from coordinator.client.stream.patience import (
 from coordinator.client.stream.sockets import SecuredBytes, secure
 from coordinator.client.transport import NotByStreamError, Request, Response, client_closed
 from coordinator.clock import Clock
-from coordinator.errors import CoordinatorError, ThrottledError, UnavailableError
+from coordinator.errors import CoordinatorError, ThrottledError, UnavailableError, caused
 
 _CLOSE_S_MAX = 1.0
 
@@ -184,7 +184,7 @@ class BlockingTransport:
             if endpoint.startswith("https:"):
                 secured = self._secured(connected, endpoint)
         except (OSError, ValueError) as error:
-            raise cannot_connect(endpoint, why_not(error), error) from None
+            raise caused(cannot_connect(endpoint, why_not(error), error), None) from None
         connection = BlockingConnection(
             endpoint, connected, self._clock, self._on_leader, self._on_lost, secured
         )
@@ -192,7 +192,7 @@ class BlockingTransport:
             connection.begin(self._label)
         except OSError as error:
             connection.close(str(error))
-            raise cannot_connect(endpoint, why_not(error), error) from None
+            raise caused(cannot_connect(endpoint, why_not(error), error), None) from None
         has_answered = connection.began.wait(WELCOME_MS_MAX / 1000)
         if connection.conversation.is_usable:
             self._connections.add(connection)

@@ -36,7 +36,7 @@ from coordinator.client.transport import (
     Transport,
     client_closed,
 )
-from coordinator.errors import ConnectionLostError, ThrottledError, UnavailableError
+from coordinator.errors import ConnectionLostError, ThrottledError, UnavailableError, caused
 from coordinator.wire.encoding import Encoding
 
 _PACKED: str = Encoding.MSGPACK.value
@@ -214,11 +214,10 @@ class StreamTransport:
             async with asyncio.timeout(_CONNECT_S_MAX):
                 await self._connect(endpoint, make)
         except TimeoutError:
-            raise UnavailableError(
-                f"{endpoint}: cannot connect within {_CONNECT_S_MAX:g} s", endpoint=endpoint
-            ) from None
+            late = f"{endpoint}: cannot connect within {_CONNECT_S_MAX:g} s"
+            raise caused(UnavailableError(late, endpoint=endpoint), None) from None
         except (OSError, ValueError) as error:
-            raise cannot_connect(endpoint, why_not(error), error) from None
+            raise caused(cannot_connect(endpoint, why_not(error), error), None) from None
         connection = connections[-1]
         try:
             await asyncio.wait({connection.began}, timeout=WELCOME_MS_MAX / 1000)
