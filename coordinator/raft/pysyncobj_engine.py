@@ -175,11 +175,12 @@ class PySyncObjEngine:
             raise
         self._wake()
 
-    def _start_log_sync(self) -> LogSync:
+    def _start_log_sync(self, run_noting: RunBlocking) -> LogSync:
         return LogSync(
             self._log, send=self._transport.send,
             start_blocking=self._start_sync,
             run_blocking=self._run_blocking if self._is_simulated else None,
+            run_reserving=run_noting,
             in_place_seconds_max=self._sync_in_place_seconds_max,
             slow_seconds=self._raft.election_timeout_ms_max / 1000,
             on_durable=self._wake, on_failure=self._fail,
@@ -197,7 +198,8 @@ class PySyncObjEngine:
 
     def _start_core(self, replica: Replica, recovering: Recovering) -> Inbox:
         run_blocking = noting_failures(self._run_blocking, self._log.fail)
-        log_sync, snapshots = self._start_log_sync(), self._start_snapshots(replica, run_blocking)
+        log_sync = self._start_log_sync(run_blocking)
+        snapshots = self._start_snapshots(replica, run_blocking)
         owned = self._ownership
         assert owned is not None
         disk_health = DiskHealth(

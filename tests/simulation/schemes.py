@@ -230,15 +230,15 @@ class Schemes:
         if not all(each.is_proven for each in world.members if each is not member):
             return  # it would be one lost disk too many
         member.kill(is_power_cut=False)
-        logs = [
-            (f"{directory}/{name}", inode)
+        logs = [  # of each what its records take; nothing needs the zeros behind them
+            (f"{directory}/{name}", inode, len(inode.data.rstrip(b"\0")))
             for directory, found in sorted(member.disk.directories.items())
             for name, inode in sorted(found.names.items())
-            if name.endswith(".log") and len(inode.data) > SAFE_TAIL_BYTES
+            if name.endswith(".log") and len(inode.data.rstrip(b"\0")) > SAFE_TAIL_BYTES
         ]
         if logs:
-            path, inode = draw.choice(logs)
-            at, bit = draw.randrange(len(inode.data) - SAFE_TAIL_BYTES), 1 << draw.randrange(8)
+            path, inode, size = draw.choice(logs)
+            at, bit = draw.randrange(size - SAFE_TAIL_BYTES), 1 << draw.randrange(8)
             inode.data[at] ^= bit
             if at < len(inode.stable):
                 inode.stable[at] ^= bit

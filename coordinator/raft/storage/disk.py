@@ -224,11 +224,18 @@ class OsFile:
         """Overwrite ``data`` at ``offset``, all of it."""
         # Not on the appending descriptor: Linux ignores the offset of pwrite under O_APPEND. The
         # other one is kept, for a process that is out of descriptors must still be able to write.
-        with _naming("write", self._path):
+        try:
             if self._overwriting < 0:
                 self._overwriting = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC)
             descriptor = self._overwriting
-            self._write_all(data, lambda view, done: os.pwrite(descriptor, view, offset + done))
+            begun = os.pwrite(descriptor, data, offset)
+            if begun < len(data):
+                self._write_all(
+                    memoryview(data)[begun:],
+                    lambda view, done: os.pwrite(descriptor, view, offset + begun + done),
+                )
+        except OSError as error:
+            raise storage_error("write", self._path, error) from error
 
     def _write_all(self, data: bytes | memoryview, write: Callable[[memoryview, int], int]) -> None:
         view, done = memoryview(data), 0

@@ -40,6 +40,7 @@ from coordinator.raft.storage import segments
 from coordinator.raft.storage.disk import Disk, DiskFile, join, storage_error
 from coordinator.raft.storage.records import RecordKind, encode, fill
 from coordinator.raft.storage.recovery import recover
+from coordinator.raft.storage.reserve import Reservation, Reserve
 from coordinator.raft.storage.segments import Entry, Segment
 from coordinator.raft.storage.watermark import Watermark
 
@@ -77,6 +78,8 @@ class SyncToken:
             if self.term is not None:
                 self._store_term(self.term)
             else:
+                if self.is_rolling:
+                    segments.cut_reserve(self._file, self.size_bytes)
                 self._file.sync()
                 if self.is_rolling:
                     self._roll()
@@ -110,15 +113,12 @@ class SyncToken:
 
     def _roll(self) -> None:
         # Without room for a new segment this one grows on, as far as it can.
+        journal = self._journal
         with suppress(DiskFullError):
-            disk = self._journal._disk
-            segment = self._journal._create_segment(self._next_sequence, self._next_index)
-            try:
-                self.next_segment = segment, disk.open_append(segment.path)
-            except DiskFullError:
-                # Without a descriptor for it; left there it would not follow on what comes now.
-                disk.remove(segment.path)
-                disk.sync_directory(self._journal._directory)
+            self.next_segment = segments.begin_next(
+                journal._disk, journal._directory, self._next_sequence, self._next_index,
+                journal._draw_salt(),
+            )  # fmt: skip
 
 
 class Journal(list[Entry]):
@@ -175,6 +175,8 @@ class Journal(list[Entry]):
         """The highest index such that this log's entries up to it are stable; 0 when none is."""
         # Of the last segment: its length, and what of it is stable.
         self._size_bytes = self._synced_bytes = found.replay.valid_bytes
+        self._reserve = Reserve(disk, directory, segment_bytes)
+        self._reserve.begin_file(self._size_bytes)
         if not self and self._next_index is not None:
             # All that is left is before what a snapshot covers; begin after the snapshot's end.
             self.clear()
@@ -274,6 +276,9 @@ class Journal(list[Entry]):
         """Close the file and release the directory. Does not sync: what was promised is stable."""
         try:
             self.onOneSecondTimer()
+            if self.failure is None and self._reserve.under_way is None:
+                with suppress(StorageError):  # the next start cuts what this one did not
+                    segments.cut_reserve(self._file, self._size_bytes)
             self._watermark.close()
             self._file.close()
         finally:
@@ -342,7 +347,7 @@ class Journal(list[Entry]):
         size_bytes = self._size_bytes + sum(map(len, parts))
         data = b"".join((*parts, fill(size_bytes, self._synced_bytes, salt)))
         try:
-            self._file.write(data)
+            self._file.write_at(self._size_bytes, data)
         except DiskFullError:
             self.is_full = True
             with self._stopping_on_failure():
@@ -375,8 +380,8 @@ class Journal(list[Entry]):
         if not self._is_term_due and self._size_bytes == self._synced_bytes:
             return None
         is_whole = not self._is_term_due and not self._pending
-        is_rolling = is_whole and self._size_bytes >= self._segment_bytes
-        self._in_flight = SyncToken(self, is_whole=is_whole, is_rolling=is_rolling)
+        is_long = self._size_bytes >= self._segment_bytes and self._reserve.under_way is None
+        self._in_flight = SyncToken(self, is_whole=is_whole, is_rolling=is_whole and is_long)
         return self._in_flight
 
     def end_sync(self, token: SyncToken) -> None:
@@ -393,6 +398,7 @@ class Journal(list[Entry]):
                 first = token.term.first_sequence
                 self._unneeded = [each for each in self._unneeded if each.sequence >= first]
             return
+        self._reserve.note_synced(token.size_bytes - self._synced_bytes)
         self._synced_bytes = token.size_bytes
         self._segments[-1].durable_first_index = token.first_index
         self.durable_index = max(self.durable_index, token.last_index)
@@ -402,18 +408,22 @@ class Journal(list[Entry]):
             self._follow(*token.next_segment)
         self._maybe_drop_segments()
 
-    # ------------------------------------------------------------------ inside
+    def begin_reserving(self) -> Reservation | None:
+        """Return the zeros to be written behind the log now, in any thread, if they are due."""
+        return self._reserve.begin(self._segments[-1].path, self._size_bytes)
 
-    def _create_segment(self, sequence: int, first_index: int) -> Segment:
-        return segments.create(
-            self._disk, self._directory, sequence, first_index, self._draw_salt()
-        )
+    def end_reserving(self) -> None:
+        """Note that what ``begin_reserving`` returned was called and has ended."""
+        self._reserve.end()
+
+    # ------------------------------------------------------------------ inside
 
     def _follow(self, segment: Segment, file: DiskFile) -> None:
         """Continue in ``segment``, which is empty and stable."""
         self._segments.append(segment)
         self._file = file
         self._size_bytes = self._synced_bytes = segments.EMPTY_BYTES
+        self._reserve.begin_file(self._size_bytes)
 
     def _forget_durable_from(self, index: int) -> None:
         last = max(0, index - 1)

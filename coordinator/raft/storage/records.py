@@ -39,10 +39,11 @@ write 4,096. SQLite fills its log to the next sector for the same reason, unless
 for "powersafe overwrite".) Older files may end anywhere; ``segments.repair_tail`` fills them.
 
 The limit: records of the last sync are named by no SYNCED record and no watermark for about a
-second. If the file is shortened in that time, or more than one of their bytes changes, this looks
-like a torn write. A member that loses them is one failure, as a lost disk is. One flipped bit in
-them is found like any other. (Conversely, one in sixteen bodies of a megabyte of random bytes
-looks like one wrong byte, and is refused.)
+second. If the file is shortened in that time, or more than one of their bytes changes (to zeros,
+for example, which follow the log: ``reserve``), this looks like a torn write. A member that loses
+them is one failure, as a lost disk is. One flipped bit in them is found like any other.
+(Conversely, one in sixteen bodies of a megabyte of random bytes looks like one wrong byte, and is
+refused.)
 """
 
 from __future__ import annotations

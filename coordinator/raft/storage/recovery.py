@@ -96,7 +96,7 @@ def _read_back(
             f"{state.term}: an old copy? This member must be replaced",
             path=path,
         )
-    file = disk.open_append(paths[last])
+    file = segments.open_last(disk, paths[last])
     try:
         known = stable_bytes if last == stable_sequence else 0
         segments.repair_tail(disk, directory, file, replay, data, stable_bytes=known)

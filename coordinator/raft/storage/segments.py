@@ -9,7 +9,9 @@ gaps, so a missing file is noticed (the index alone would not do: it falls when 
 2. What is read back is made stable, by writing it again, before it counts: the system may have
    kept pages whose sync once failed, and reports them as clean. A copy of it is stable elsewhere
    first (``tail_copy``): the power may go while it is written again, too.
-3. Anything not explained by a torn write at the end is a StorageError that names the file, the
+3. Behind the records of the last segment there may be zeros (``reserve``), which a start cuts off.
+   They are cut off, and that is stable, before it is not the last one any more.
+4. Anything not explained by a torn write at the end is a StorageError that names the file, the
    offset, what was expected and what was found. Nothing is repaired by guessing.
 """
 
@@ -79,6 +81,38 @@ def create(disk: Disk, directory: str, sequence: int, first_index: int, salt: in
     disk.rename(path + TEMPORARY_SUFFIX, path)
     disk.sync_directory(directory)
     return Segment(path, sequence, salt, first_index, first_index)
+
+
+def open_last(disk: Disk, path: str) -> DiskFile:
+    """Open the segment that the log goes on in, for writing at any place of it."""
+    file = disk.open_append(path)
+    try:
+        # So that it has its descriptor, also when the process is out of them later.
+        file.write_at(0, b"")
+    except StorageError:
+        file.close()
+        raise
+    return file
+
+
+def begin_next(
+    disk: Disk, directory: str, sequence: int, first_index: int, salt: int
+) -> tuple[Segment, DiskFile]:
+    """Make an empty segment and open it; a DiskFullError leaves none."""
+    segment = create(disk, directory, sequence, first_index, salt)
+    try:
+        return segment, open_last(disk, segment.path)
+    except DiskFullError:
+        # Without a descriptor for it; left there it would not follow on what comes now.
+        disk.remove(segment.path)
+        disk.sync_directory(directory)
+        raise
+
+
+def cut_reserve(file: DiskFile, size_bytes: int) -> None:
+    """Cut off what is behind the records of a segment; stable after the next sync."""
+    if file.size_bytes() > size_bytes:
+        file.truncate(size_bytes)
 
 
 def list_segments(disk: Disk, directory: str) -> dict[int, str]:

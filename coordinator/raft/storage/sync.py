@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from coordinator.raft.blocking import RunBlocking, Started
 from coordinator.raft.network.messages import Appended, Message, ProbeReply, SnapshotReply
 from coordinator.raft.storage.journal import Journal, SyncToken
+from coordinator.raft.storage.reserve import Reservation
 
 AVERAGE_WEIGHT = 0.2
 """The weight of the newest sync in the running average of their durations."""
@@ -72,6 +73,7 @@ class LogSync:
     Args:
         start_blocking: where a sync is run that the loop waits for.
         run_blocking: where the others are; None: there, too.
+        run_reserving: where zeros are written behind the log; nothing waits for them.
         in_place_seconds_max: syncs that take longer, on average, are not waited for.
         slow_seconds: a sync that takes longer makes this a slow disk, for a while.
         on_durable: called after a sync that did not end in the pass it began in.
@@ -85,6 +87,7 @@ class LogSync:
         send: Send,
         start_blocking: StartSync,
         run_blocking: RunBlocking | None,
+        run_reserving: RunBlocking,
         in_place_seconds_max: float,
         slow_seconds: float,
         on_durable: Callable[[], None],
@@ -95,6 +98,8 @@ class LogSync:
         self._send = send
         self._start_blocking = start_blocking
         self._run_blocking = run_blocking
+        self._run_reserving = run_reserving
+        self._reserving: asyncio.Task[None] | None = None
         self._in_place_seconds_max = in_place_seconds_max
         self._slow_seconds = slow_seconds
         self._slow_until = 0.0
@@ -203,6 +208,8 @@ class LogSync:
             self._wait_elsewhere(token, started.done(), [])
         if self._syncing is not None:
             await asyncio.wait((self._syncing,))
+        if self._reserving is not None:
+            await asyncio.wait((self._reserving,))
 
     def _is_too_early(self) -> bool:
         # A term is tried at once: a vote may wait for it, and it is small.
@@ -289,6 +296,17 @@ class LogSync:
         self._log.end_sync(token)
         self._note_time(self._loop.time() - self._began if took is None else took)
         self._release(held)
+        if (reservation := self._log.begin_reserving()) is not None:
+            self._reserving = self._loop.create_task(self._write_ahead(reservation))
+
+    async def _write_ahead(self, reservation: Reservation) -> None:
+        try:
+            await self._run_reserving(reservation)
+            self._log.end_reserving()
+        except Exception as error:
+            self._on_failure(error)
+        finally:
+            self._reserving = None
 
     def _take(self) -> list[tuple[str, Message]]:
         held, self._held = self._held, []

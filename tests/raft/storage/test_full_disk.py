@@ -165,6 +165,7 @@ def test_a_term_that_finds_no_room_is_not_tried_without_a_pause() -> None:
             send=lambda _member_id, message: sent.append(message) is None,
             start_blocking=start_in_place,
             run_blocking=off_the_loop,
+            run_reserving=off_the_loop,
             in_place_seconds_max=0.0,
             slow_seconds=0.2,
             on_durable=lambda: asyncio.get_running_loop().call_soon(log_sync.sync),

@@ -6,6 +6,7 @@ cut never comes back over what replaced it, compaction may die at every step.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -18,15 +19,19 @@ import pytest
 
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.journal import Journal, SyncToken
+from coordinator.raft.storage.reserve import Reservation
 from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
 
 Entry = tuple[bytes, int, int]
 
 
 class Rig:
-    """A journal on a simulated disk beside the states it may come back to."""
+    """A journal on a simulated disk beside the states it may come back to.
 
-    def __init__(self, seed: int) -> None:
+    ``has_reserve``: zeros are written behind its records, as an engine does it."""
+
+    def __init__(self, seed: int, *, has_reserve: bool = False) -> None:
+        self.steps = STEPS + RESERVING * has_reserve
         self.random = random.Random(seed)
         self.disk = SimulatedDisk(seed, is_orderly=bool(seed % 3))
         self.disk.is_spoiling = bool(seed % 2)
@@ -35,6 +40,7 @@ class Rig:
         self.term: tuple[int, str | None] = (0, None)
         self.terms_possible: set[tuple[int, str | None]] = {self.term}
         self.token: SyncToken | None = None
+        self.reservation: Reservation | None = None
         self.token_position = 0
         self.open()
         self.history: list[list[Entry]] = [[]]
@@ -130,6 +136,20 @@ class Rig:
     def make_room(self) -> None:
         self.disk.capacity_bytes = None
 
+    def begin_reserving(self) -> None:
+        if self.reservation is None:
+            self.reservation = self.journal.begin_reserving()
+
+    def end_reserving(self) -> None:
+        if self.reservation is not None:
+            if self.random.random() < 0.2:
+                skip = self.random.randint(0, 4)
+                self.disk.fail("write", error=errno.ENOSPC, skip=skip, path_part=".log")
+            self.reservation()
+            self.disk.faults.clear()
+            self.journal.end_reserving()
+            self.reservation = None
+
     def check_durable_index(self) -> None:
         """What it says is stable is in every state that a crash may leave."""
         index = self.journal.durable_index
@@ -154,7 +174,8 @@ class Rig:
 
     def crash(self) -> None:
         self.end_life()
-        self.token = None
+        self.token = self.reservation = None
+        self.disk.faults.clear()
         self.make_room()
         for _ in range(self.random.choice([0, 0, 1, 2, 3])):
             self.die_in_a_start()
@@ -184,11 +205,14 @@ STEPS: tuple[str, ...] = ("add",) * 8 + ("cut", "cut", "compact", "install", "vo
 STEPS += ("begin_sync", "end_sync", "end_sync", "write", "second", "fill", "make_room", "make_room")
 
 
-def run(seed: int, steps: int) -> int:
-    rig = Rig(seed)
+RESERVING = ("begin_reserving", "begin_reserving", "end_reserving")
+
+
+def run(seed: int, steps: int, *, has_reserve: bool = False) -> int:
+    rig = Rig(seed, has_reserve=has_reserve)
     crashes = 0
     for _ in range(steps):
-        step = rig.random.choice(STEPS)
+        step = rig.random.choice(rig.steps)
         if rig.random.random() < 0.1:
             rig.disk.crash_at_step = rig.disk.step_count + rig.random.randint(1, 8)
         try:
@@ -221,12 +245,19 @@ def test_a_crash_leaves_a_state_not_before_the_last_sync(seed: int) -> None:
     assert run(seed, 300) > 0
 
 
+@pytest.mark.parametrize("seed", range(5000, 5060))
+def test_a_crash_leaves_the_same_with_zeros_behind_the_log(seed: int) -> None:
+    """The same where zeros are written ahead, or find no room, at random steps."""
+    assert run(seed, 300, has_reserve=True) > 0
+
+
 @pytest.mark.slow
-def test_a_crash_leaves_a_state_not_before_the_last_sync_many_times() -> None:
+@pytest.mark.parametrize("has_reserve", [False, True])
+def test_a_crash_leaves_a_state_not_before_the_last_sync_many_times(has_reserve: bool) -> None:
     """The same for two thousand seeds."""
     for seed in range(1000, 3000):
         try:
-            run(seed, 300)
+            run(seed, 300, has_reserve=has_reserve)
         except BaseException as error:
             raise AssertionError(f"seed {seed}") from error
 
