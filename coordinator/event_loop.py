@@ -8,8 +8,9 @@ ready.
 2. What is left to before the loop waits runs when nothing else is to be done, or after ``LATE_MS``
    between two passes of a loop that is never idle. Nobody waits for it.
 3. A pass that follows at once does not ask the system, if it was asked less than ``ASKED_MS`` ago.
-4. To leave a call to the next pass takes two calls of Python functions where asyncio makes five;
-   to make a future takes none for one, and a task none for two.
+4. To leave a call to the next pass takes two calls of Python functions where asyncio makes five,
+   and one for the next step of a task, which has no handle then; to make a future takes none for
+   one, and a task none for two.
 5. Timers are ordered by tuples, which C compares; asyncio's are compared by a Python function.
 6. A pass takes two calls of Python functions, and none for what it calls; asyncio makes four for
    each socket and one for each call. A member that is seldom woken has forgotten all code by then:
@@ -30,6 +31,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
 from math import ceil
+from types import BuiltinMethodType, MethodType
 from typing import Any, TypeVarTuple
 
 from coordinator.clock import loop_seconds
@@ -81,6 +83,32 @@ def member_loop(looked_at: tuple[str, ...] = _LOOKED_AT) -> asyncio.AbstractEven
         ", ".join(missing),
     )
     return asyncio.new_event_loop()
+
+
+class _Asked:
+    """A loop that a task asks for its first step."""
+
+    step: type | None = None
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_soon(self, callback: Callable[..., object], *, context: Context) -> None:
+        self.step = type(callback)
+
+
+def _step_of_tasks() -> type | None:
+    """Return the class of what a task calls for its steps; None where it is an ordinary method."""
+    asked: Any = _Asked()
+    steps = asyncio.sleep(0)
+    task = asyncio.Task(steps, loop=asked)
+    vars_of_task: Any = task
+    vars_of_task._log_destroy_pending = False
+    steps.close()
+    return None if asked.step is MethodType else asked.step
+
+
+_STEP = _step_of_tasks()
 
 
 def _missing(looked_at: tuple[str, ...]) -> list[str]:
@@ -154,9 +182,16 @@ class MemberLoop(asyncio.SelectorEventLoop):
         loop: Any = self
         if loop._closed or loop._debug:
             return super().call_soon(callback, *args, context=context)
-        handle = asyncio.Handle(callback, args, self, context)
+        handle: Any
+        if context is not None and (
+            type(callback) is _STEP
+            or (type(callback) is BuiltinMethodType and type(callback.__self__) is asyncio.Task)
+        ):
+            handle = (context, callback, args)  # a task asks, which keeps no handle
+        else:
+            handle = asyncio.Handle(callback, args, self, context)
         loop._ready.append(handle)
-        return handle
+        return handle  # type: ignore[no-any-return]
 
     def set_task_factory(self, factory: Any) -> None:
         """As asyncio's; tasks are made by ``factory`` from now on."""
@@ -181,33 +216,48 @@ class MemberLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         """Is called for each pass: call all that is left from the last one, is ready, or is due."""
         loop: Any = self
+        ready = loop._ready
         if loop._debug or loop._scheduled:
+            for at, each in enumerate(ready):
+                ready[at] = self._handle_of(each)
             super()._run_once()  # type: ignore[misc]
             return
-        ready = loop._ready
         found = self._ending.select(0.0 if ready or loop._stopping else None)
         if found or self._ending.timers:
             self._process_events(found)
         handle: Any
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if handle._cancelled:
+            if type(handle) is tuple:
+                context, callback, args = handle
+            elif handle._cancelled:
                 continue
-            if type(handle) not in _PLAIN:
+            elif type(handle) not in _PLAIN:
                 handle._run()  # it says itself what to look at first
                 continue
+            else:
+                context, callback, args = handle._context, handle._callback, handle._args
             try:
-                handle._context.run(handle._callback, *handle._args)
+                context.run(callback, *args)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
+                handle = self._handle_of(handle)
                 self.call_exception_handler(
                     {
                         "message": f"Exception in callback {handle!r}", "exception": error,
                         "handle": handle,
                     }
                 )  # fmt: skip
-        handle = None  # what it refers to may be freed while the loop waits
+        # What they refer to may be freed while the loop waits.
+        handle = context = callback = args = None
+
+    def _handle_of(self, left: Any) -> Any:
+        """Return the handle of a call that was left without one."""
+        if type(left) is not tuple:
+            return left
+        context, callback, args = left
+        return asyncio.Handle(callback, args, self, context)
 
     def _timer_handle_cancelled(self, timer: asyncio.TimerHandle) -> None:
         """Is called by each timer that is cancelled."""

@@ -367,6 +367,63 @@ def test_a_call_for_the_next_pass_is_that_of_asyncio() -> None:
         loop.call_soon(seen.append, "never")
 
 
+def test_the_steps_of_a_task_are_left_without_a_handle() -> None:
+    """Also where the loop is made to look for mistakes before it comes to them."""
+    seen: list[str] = []
+
+    async def step(name: str) -> None:
+        await asyncio.sleep(0)
+        seen.append(name)
+
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        woken = loop.create_future()
+        waits = loop.create_task(step("waits"))
+        assert type(loop._ready[-1]) is tuple
+        woken.add_done_callback(lambda _: seen.append("callback"))
+        woken.set_result(None)
+        assert type(loop._ready[-1]) is asyncio.Handle
+        loop.set_debug(True)
+        await waits
+        loop.set_debug(False)
+        await step("again")
+
+    run(main())
+    assert seen == ["callback", "waits", "again"]
+
+
+def test_a_task_that_ends_the_program_ends_the_loop() -> None:
+    """As with asyncio's loop: the loop is left at once, and may run again."""
+    loop = MemberLoop()
+
+    async def leave() -> None:
+        await asyncio.sleep(0)
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        loop.run_until_complete(leave())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+def test_a_step_that_cannot_be_taken_is_reported() -> None:
+    """Here because its context is entered already: nobody else would say so."""
+    told: list[dict[str, Any]] = []
+    loop = MemberLoop()
+    loop.set_exception_handler(lambda _, said: told.append(said))
+    inner = copy_context()
+    steps = asyncio.sleep(0)
+    task: Any = loop.create_task(steps, context=inner)
+    task._log_destroy_pending = False
+
+    inner.run(loop.run_until_complete, asyncio.sleep(0))
+
+    assert isinstance(told[0]["exception"], RuntimeError)
+    assert isinstance(told[0]["handle"], asyncio.Handle)
+    steps.close()
+    loop.close()
+
+
 def test_the_loop_still_finds_mistakes_for_who_asks() -> None:
     """As asyncio's does in its debug mode, which may be set at any time."""
     loop = MemberLoop()
