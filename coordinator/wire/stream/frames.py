@@ -1,4 +1,4 @@
-"""The frames of the stream, as bytes and as values: both sides' codec. No I/O, no clock.
+"""The frames of the stream, as values: both sides' codec. No I/O, no clock.
 
 docs/stream.md is the protocol; the numbers and the order of the fields here are those of its table.
 
@@ -13,20 +13,19 @@ docs/stream.md is the protocol; the numbers and the order of the fields here are
 
 from __future__ import annotations
 
-import struct
-from typing import Annotated, Any, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
-from coordinator.errors import BadArgumentsError
-from coordinator.wire.strict_json import shortened
+from coordinator.wire.stream.framing import FRAMES_AT_ONCE as FRAMES_AT_ONCE
+from coordinator.wire.stream.framing import FrameReader as FrameReader
+from coordinator.wire.stream.framing import FrameWriter as FrameWriter
+from coordinator.wire.stream.framing import encoded as encoded
 
 PREFACE = b"\0coordinator/1\r\n"
 """The first bytes of a client. No HTTP method begins with NUL, and no TLS record does."""
 VERSION = 1
-FRAMES_AT_ONCE = 100
-"""How many frames of one connection are taken in one pass, so that others have their turn."""
 TARGET_CHARACTERS_MAX = 8 * 1024
 HEADERS_MAX = 32
 AUTHORIZATION_CHARACTERS_MAX = 8 * 1024
@@ -38,10 +37,6 @@ WINDOW_BYTES = 256 * 1024
 """The credit of a line stream when HELLO says nothing."""
 
 _ID_MAX = 2**63 - 1
-_LENGTH = struct.Struct(">I")
-_LENGTH_BYTES = _LENGTH.size
-_NO_LENGTH = bytes(_LENGTH_BYTES)
-_COPIED_BYTES_MAX = 16 * 1024
 
 Id: TypeAlias = Annotated[int, Meta(ge=1, le=_ID_MAX)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=_ID_MAX)]
@@ -191,9 +186,7 @@ class Pong(_Frame, frozen=True, tag=18):
 
 FromClient: TypeAlias = Hello | RequestFrame | Cancel | Credit | Credential | PingFrame
 FromServer: TypeAlias = Welcome | AnswerFrame | Head | Line | End | Leader | GoAway | Pong
-FrameT = TypeVar("FrameT")
 
-_ENCODER = msgspec.msgpack.Encoder()
 _FROM_CLIENT: msgspec.msgpack.Decoder[FromClient] = msgspec.msgpack.Decoder(FromClient)
 _FROM_SERVER: msgspec.msgpack.Decoder[FromServer] = msgspec.msgpack.Decoder(FromServer)
 
@@ -205,123 +198,6 @@ def begins_stream(data: bytes) -> bool | None:
     return None if PREFACE.startswith(data) else False
 
 
-def encoded(frame: FromClient | FromServer) -> bytes:
-    """Return ``frame`` as bytes, its length in front."""
-    payload = _ENCODER.encode(frame)
-    return _LENGTH.pack(len(payload)) + payload
-
-
-class FrameWriter:
-    """Collects the frames of one pass, so that they leave in one send."""
-
-    __slots__ = ("buffer",)
-
-    def __init__(self) -> None:
-        self.buffer = bytearray()
-
-    def add(self, frame: FromClient | FromServer) -> None:
-        """Put ``frame`` behind what is there."""
-        buffer = self.buffer
-        start = len(buffer)
-        buffer += _NO_LENGTH
-        try:
-            _ENCODER.encode_into(frame, buffer, -1)
-        except BaseException:
-            del buffer[start:]  # half a frame would spoil all that follow
-            raise
-        _LENGTH.pack_into(buffer, start, len(buffer) - start - _LENGTH_BYTES)
-
-    def __len__(self) -> int:
-        return len(self.buffer)
-
-    def __bool__(self) -> bool:
-        return len(self.buffer) > 0
-
-    def take(self) -> bytearray:
-        """Return what was collected; the caller owns it."""
-        taken, self.buffer = self.buffer, bytearray()
-        return taken
-
-
-class FrameReader(Generic[FrameT]):
-    """Cuts what arrives into frames, however it was split on the way."""
-
-    __slots__ = ("_at", "_buffer", "_decode", "_mistake", "frame_bytes_max")
-
-    def __init__(self, decoder: msgspec.msgpack.Decoder[FrameT], frame_bytes_max: int) -> None:
-        self.frame_bytes_max = frame_bytes_max
-        """May be raised between two frames: it is small until the peer is known."""
-        self._decode = decoder.decode
-        self._buffer: bytes | bytearray = b""
-        self._at = 0
-        self._mistake: BadArgumentsError | None = None
-
-    def feed(self, data: bytes) -> None:
-        """Take what the connection brought."""
-        rest = self._buffer
-        if self._at == len(rest):
-            self._buffer, self._at = data, 0  # not copied: it mostly holds whole frames
-            return
-        if type(rest) is not bytearray or self._at:
-            self._buffer = rest = bytearray(memoryview(rest)[self._at :])
-            self._at = 0
-        rest += data
-
-    def take(self, count_max: int = FRAMES_AT_ONCE) -> list[FrameT]:
-        """Return the next whole frames, ``count_max`` at most; none until more has arrived.
-
-        Raises:
-            BadArgumentsError: what comes next is no frame; nothing after it can be read.
-        """
-        mistake = self._mistake
-        if mistake is not None:
-            raise mistake
-        frames: list[FrameT] = []
-        buffer, at, decode = self._buffer, self._at, self._decode
-        available = len(buffer)
-        try:
-            while len(frames) < count_max and available - at >= _LENGTH_BYTES:
-                (length,) = _LENGTH.unpack_from(buffer, at)
-                if length > self.frame_bytes_max:
-                    self._refuse_length(length)
-                end = at + _LENGTH_BYTES + length
-                if end > available:
-                    break
-                # A copy of little is cheaper than a view. No name keeps the view: what a mistake
-                # is raised with would keep it, too, and the buffer could not grow any more.
-                begin = at + _LENGTH_BYTES
-                is_little = length <= _COPIED_BYTES_MAX
-                frames.append(
-                    decode(buffer[begin:end] if is_little else memoryview(buffer)[begin:end])
-                )
-                at = end
-        except BadArgumentsError as error:
-            self._mistake = mistake = error
-        except (ValueError, RecursionError) as error:
-            self._mistake = mistake = _not_a_frame(error)
-        if at == available:
-            self._buffer, at = b"", 0
-        self._at = at
-        if mistake is not None and not frames:
-            raise mistake
-        return frames
-
-    @property
-    def has_rest(self) -> bool:
-        """Whether bytes are left: a frame in part, or whole ones that were not taken yet."""
-        return self._at < len(self._buffer)
-
-    @property
-    def rest_bytes(self) -> int:
-        """How many bytes are left."""
-        return len(self._buffer) - self._at
-
-    def _refuse_length(self, length: int) -> NoReturn:
-        raise BadArgumentsError(
-            f"stream: expected a frame of at most {self.frame_bytes_max} bytes, found {length}"
-        )
-
-
 def from_client(frame_bytes_max: int = HELLO_BYTES_MAX) -> FrameReader[FromClient]:
     """Return the reader of a server; what it is fed begins after the preface."""
     return FrameReader(_FROM_CLIENT, frame_bytes_max)
@@ -330,8 +206,3 @@ def from_client(frame_bytes_max: int = HELLO_BYTES_MAX) -> FrameReader[FromClien
 def from_server(frame_bytes_max: int) -> FrameReader[FromServer]:
     """Return the reader of a client."""
     return FrameReader(_FROM_SERVER, frame_bytes_max)
-
-
-def _not_a_frame(error: ValueError | RecursionError) -> BadArgumentsError:
-    reason = shortened(" ".join(ascii(str(error))[1:-1].split()))
-    return BadArgumentsError(f"stream: expected a frame of docs/stream.md, found: {reason}")
