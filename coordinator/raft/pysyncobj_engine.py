@@ -308,7 +308,10 @@ class PySyncObjEngine:
     def propose(self, command: bytes, *, is_patient: bool = False) -> Awaitable[Applied]:
         """Order, commit and apply ``command``; see ``Engine`` for what it raises."""
         try:
-            self._handovers.refuse_unless_leading(self._running())
+            consensus = self._consensus  # looked at here: ``_running`` is one more call for each
+            if not self._is_running or consensus is None:
+                consensus = self._running()
+            self._handovers.refuse_unless_leading(consensus)
             waiter = self._entries.propose(command)
         except CoordinatorError as error:  # is raised to who awaits it, as any other
             waiter = asyncio.get_running_loop().create_future()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import takewhile
-from typing import Final, Protocol
+from typing import Protocol
 
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
@@ -23,7 +23,6 @@ from coordinator.waiting import in_turns, wake_in_turns
 LEADER_WITHIN_MS = 5_000
 """Longer than an election."""
 _TRY_AGAIN_S = 0.02
-_LEADER: Final = Role.LEADER
 
 
 class LongWait(Protocol):
@@ -40,7 +39,9 @@ class Leadership:
         self._engine = engine
         self._member_id = engine.member_id
         self._clock = clock
-        self._role = Role.FOLLOWER
+        # Read for each request: attributes, which take no call of a Python function.
+        self.is_leader = False
+        """True while this member leads and is ready to serve as leader."""
         self._term = 0
         # In the order in which they came: a set would wake them in an order of its own.
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -50,27 +51,18 @@ class Leadership:
         self._long_waits: dict[LongWait, int] = {}
         """When each began, in this order."""
         self.need_observing_by: NeedBy = never_mind
-        self._is_stopping = False
+        self.is_stopping = False
+        """Whether this member takes no more requests."""
         self._stopping_reason = f"member {engine.member_id} is stopping"
-
-    @property
-    def is_leader(self) -> bool:
-        """True while this member leads and is ready to serve as leader."""
-        return self._role is _LEADER
 
     @property
     def term(self) -> int:
         """The latest term that the engine has reported."""
         return self._term
 
-    @property
-    def is_stopping(self) -> bool:
-        """Whether this member takes no more requests."""
-        return self._is_stopping
-
     def on_role_change(self, role: Role, term: int) -> None:
         """Note the role of this member, and wake those who wait for a leader."""
-        self._role = role
+        self.is_leader = role is Role.LEADER
         self._term = term
         self._note_whether_led()
         self._wake()
@@ -82,7 +74,7 @@ class Leadership:
 
     def known_leader(self) -> str | None:
         """Return the member id to send a write to now; None if there is no leader."""
-        if self._role is _LEADER:
+        if self.is_leader:
             return self._member_id
         leader_id = self._engine.leader_id
         # Elected, but the engine has not reported the role: not ready yet.
@@ -161,13 +153,13 @@ class Leadership:
     def stop(self, reason: str = "") -> None:
         """Fail all who wait for a leader with ShuttingDownError and the reason."""
         self._stopping_reason = reason or self._stopping_reason
-        self._is_stopping = True
-        self._role = Role.FOLLOWER
+        self.is_stopping = True
+        self.is_leader = False
         self._wake()
 
     def refuse_when_stopping(self) -> None:
         """Raise ShuttingDownError if this member takes no more requests."""
-        if self._is_stopping:
+        if self.is_stopping:
             raise self.stopping_error()
 
     def stopping_error(self) -> CoordinatorError:

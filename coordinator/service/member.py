@@ -188,9 +188,9 @@ class Member:
         self.grant_history = GrantReads(reads, replica)
         self.deadlocks = RefusedDeadlocks(replica)
         for listener in (
-            self.watches, reads, self._leases, self._hold_timers, revocations, self._queues,
-            self._hold_times, denials, self.holding, self.limits, *self._in_pieces, self._reaper,
-            self.deadlocks,
+            self.watches, reads.listener, self._leases, self._hold_timers, revocations,
+            self._queues, self._hold_times, denials, self.holding, self.limits, *self._in_pieces,
+            self._reaper, self.deadlocks,
         ):  # fmt: skip
             replica.add_listener(listener)
 

@@ -180,7 +180,8 @@ class Proposer:
                 proposed.
             ProposalTimeoutError, LeaderChangedError, ConnectionLostError: the outcome is unknown.
         """
-        self._leadership.refuse_when_stopping()
+        if self._leadership.is_stopping:
+            raise self._leadership.stopping_error()
         stamp_ms = self._clock.wall_ms()
         command = encode_command(Command(operation, stamp_ms, request, caller, if_held))
         # With a condition a repeat may be refused although the first attempt succeeded.
@@ -210,7 +211,8 @@ class Proposer:
                 self._come_to("unanswered").inc()
                 raise
         finally:
-            self._leadership.leave(deadline)
+            if is_long:
+                self._leadership.leave(deadline)
             self._waiting_bytes -= len(command)
         committed = attempts.committed
         assert committed is not None, "an unknown outcome was raised"

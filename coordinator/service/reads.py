@@ -13,17 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from coordinator.errors import NoLeaderError
 from coordinator.model.access import Caller, Verb
 from coordinator.service.context import MemberContext
-from coordinator.service.replica import Interest
 from coordinator.service.slices import pass_for_itself
+from coordinator.service.zxid_reached import ZxidReached
 from coordinator.state import paths
-from coordinator.state.commands import Command
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import Outcome, Stat
+from coordinator.state.outcomes import Stat
 from coordinator.waiting import Waiters
 
 T = TypeVar("T")
@@ -159,8 +158,6 @@ def _stat_of_the_way(stat: Stat, shown: int) -> Stat:
 class Reads:
     """Waits until the local state is fresh enough to read, and labels how fresh it is."""
 
-    interest: ClassVar[Interest] = Interest.ALL
-
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine
         self._timers = context.timers
@@ -170,6 +167,8 @@ class Reads:
         self._read_seconds = context.metrics.read_seconds.labels
         self._clock = context.timers.clock
         self._waiting = Waiters()
+        self.listener = ZxidReached(context.replica, self._waiting)
+        """Wakes the reads that wait for a zxid."""
 
     async def fresh(self, mode: ReadMode, deadline_ms: int) -> int | None:
         """Return once the local state may be read; the age in ms for a stale read.
@@ -211,15 +210,6 @@ class Reads:
         """Label ``value``, just read, with the zxid of the local state."""
         machine = self._replica.machine
         return ReadReply(value, machine.zxid, machine.applied_index, age_ms)
-
-    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
-        """Wake the reads that wait for this zxid."""
-        if self._waiting:
-            self._waiting.on_reached(outcome.zxid)
-
-    def on_restore(self) -> None:
-        """Wake the reads that wait for a zxid which the snapshot has reached."""
-        self._waiting.on_reached(self._replica.machine.zxid)
 
     async def _until_confirmed(self) -> None:
         while True:
