@@ -98,7 +98,7 @@ class AccessService:
         self, context: MemberContext, reads: Reads, *, issuer: Issuer | None = None
     ) -> None:
         self._issuer = issuer
-        self._replica = context.replica
+        self.replica = context.replica
         self.clock = context.clock
         self.timers = context.timers
         self._tasks = context.tasks
@@ -116,12 +116,12 @@ class AccessService:
 
     @property
     def _table(self) -> AccessTable:
-        return self._replica.machine.access
+        return self.replica.machine.access
 
     @property
     def is_on(self) -> bool:
         """Whether rights are checked, as far as this member has come."""
-        return self._replica.machine.access.is_on
+        return self.replica.has_rights
 
     # --- who asks
 
@@ -310,7 +310,7 @@ class AccessService:
         Raises:
             RequestForgottenError: its number was seen before, and what it did may stand.
         """
-        if self._replica.machine.has_seen(request):
+        if self.replica.machine.has_seen(request):
             raise RequestForgottenError(
                 f"request {request.number} of client {request.client_id}: it may have been done, "
                 f"and what it came to is not told any more: {error.message}",
@@ -402,7 +402,7 @@ class AccessService:
         return self._reads.reply(view, age_ms)
 
     def _quota(self, identity: str) -> QuotaView:
-        quotas = self._replica.machine.quotas
+        quotas = self.replica.machine.quotas
         uses = []
         for what in QUOTA_LIMITS:
             allowed, limit = quotas.allowed(identity, what)

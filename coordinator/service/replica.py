@@ -86,6 +86,11 @@ class MachineReplica:
         self._is_begun = False
         """Whether the state is known to have limits and rules of its own."""
 
+    @property
+    def has_rights(self) -> bool:
+        """Whether rights are checked, as far as this member has come."""
+        return self.machine.access.is_on
+
     def add_listener(self, listener: StateListener) -> None:
         """Call ``listener`` for the outcomes in its interest, after the listeners added before."""
         self._listeners.append(listener)

@@ -46,7 +46,10 @@ class QuietMember:
         self.metrics = Metrics()
         self.audit = NoAudit()
         self.turns = Turns()
-        self.access = SimpleNamespace(is_on=False, is_operator=lambda _caller: False)
+        replica = SimpleNamespace(has_rights=False)
+        self.access = SimpleNamespace(
+            is_on=False, is_operator=lambda _caller: False, replica=replica
+        )
         self.difference = ""
         self.leader_address = LeaderAddress(LoopbackEngine(), ClusterConfig())
 

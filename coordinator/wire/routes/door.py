@@ -54,6 +54,7 @@ _JSON_TYPES: Final = frozenset({"application/json"})
 _CHUNKED: Final = "chunked"
 _WRITTEN_LATER_BYTES: Final = 1024 * 1024
 """A longer answer is joined in one pass of the loop, and sent in another."""
+_CLIENT_IDS_KEPT: Final = 1_000
 _NO_BODY: Final[dict[str, Any]] = {}
 
 
@@ -70,6 +71,14 @@ class Door:
         self._heavy = HeavyWork(self.body_bytes)
         self.turns = ClientTurns(member, config.request_deadline_ms)
         self.member_id = member.labels()[0]
+        self._replica: Any = member.access.replica
+        self._client_ids: set[str] = set()
+        """Some that were checked: most requests are of those."""
+
+    @property
+    def has_rights(self) -> bool:
+        """Whether rights are checked, as far as this member has come."""
+        return bool(self._replica.has_rights)  # asked twice of a request: not by the member
 
     def close(self) -> None:
         """End the streams and give up the waits; what is short goes on. Idempotent."""
@@ -111,8 +120,13 @@ class Door:
                 f"headers: expected {messages.CLIENT_ID_HEADER} with "
                 f"{messages.REQUEST_NUMBER_HEADER} or neither, found one of them"
             )
+        if client_id not in self._client_ids:
+            checked_client_id(client_id)
+            if len(self._client_ids) >= _CLIENT_IDS_KEPT:
+                self._client_ids.clear()
+            self._client_ids.add(client_id)
         return RequestId(
-            checked_client_id(client_id),
+            client_id,
             parsed_integer(number, messages.REQUEST_NUMBER_HEADER, minimum=1),
             parsed_integer(floor_index, messages.FLOOR_INDEX_HEADER, minimum=0)
             if floor_index
@@ -131,11 +145,16 @@ class Door:
 
     async def raw_body(self, request: IncomingRequest, bounds: BodyBounds = SMALL) -> bytes:
         """Return the bytes of the body, within the limits and the deadline for bodies."""
+        body = self._body_so_far(request, bounds)
+        return await self._body_to_come(request, bounds) if body is None else body
+
+    def _body_so_far(self, request: IncomingRequest, bounds: BodyBounds) -> bytes | None:
+        """Return the body, within the limits; None if some of it is to come."""
         length = request.body_length
         if not length and not request.has_body:
             return b""
-        coding = request.headers.get("transfer-encoding") or _CHUNKED
-        if coding.strip().lower() != _CHUNKED:
+        coding = request.headers.get("transfer-encoding")
+        if coding and coding.strip().lower() != _CHUNKED:
             raise BadArgumentsError(
                 f"Transfer-Encoding: expected chunked alone, found {shortened(ascii(coding))}: "
                 "bodies are not inflated here"
@@ -144,17 +163,19 @@ class Door:
         if length is not None and length > maximum:
             raise _too_long(length, maximum)
         body = request.whole_body()
-        if body is None:
-            try:
-                async with asyncio.timeout(self.config.body_deadline_ms / 1_000):
-                    return await self._slow_body(request, maximum)
-            except TimeoutError:
-                raise SlowRequestError(
-                    f"body: expected it whole within {self.config.body_deadline_ms} ms"
-                ) from None
-        if len(body) > maximum:
+        if body is not None and len(body) > maximum:
             raise _longer(maximum)
         return body
+
+    async def _body_to_come(self, request: IncomingRequest, bounds: BodyBounds) -> bytes:
+        maximum = min(bounds.bytes_max, self.config.body_bytes_max)
+        try:
+            async with asyncio.timeout(self.config.body_deadline_ms / 1_000):
+                return await self._slow_body(request, maximum)
+        except TimeoutError:
+            raise SlowRequestError(
+                f"body: expected it whole within {self.config.body_deadline_ms} ms"
+            ) from None
 
     def refuse_body(self, request: IncomingRequest) -> None:
         """Refuse a body with a request for a stream: nobody would read it, and it would wait in
@@ -178,7 +199,13 @@ class Door:
 
     async def body(self, request: IncomingRequest, bounds: BodyBounds = SMALL) -> Any:
         """Return the decoded body; an empty one is an empty object."""
-        return await self.body_read(request, None, bounds)
+        raw = self._body_so_far(request, bounds)
+        if raw is None or not is_light(len(raw)):
+            return await self._body_read(request, raw, None, bounds)
+        if not raw:
+            return _NO_BODY
+        encoding = self.body_encoding(request)
+        return decode(raw, encoding, self.config.json_depth_max, bounds.items_max)
 
     async def body_read(
         self,
@@ -187,7 +214,17 @@ class Door:
         bounds: BodyBounds = SMALL,
     ) -> Any:
         """Return what ``read`` makes of the decoded body; of a large one off the loop."""
-        raw = await self.raw_body(request, bounds)
+        return await self._body_read(request, self._body_so_far(request, bounds), read, bounds)
+
+    async def _body_read(
+        self,
+        request: IncomingRequest,
+        raw: bytes | None,
+        read: Callable[[Any], Any] | None,
+        bounds: BodyBounds,
+    ) -> Any:
+        if raw is None:
+            raw = await self._body_to_come(request, bounds)
         if not raw:
             return _NO_BODY if read is None else read(_NO_BODY)
         encoding, depth_max = self.body_encoding(request), self.config.json_depth_max
@@ -359,7 +396,7 @@ class Door:
             status=status,
             headers=headers,
             closes=isinstance(error, DataTooLargeError | SlowRequestError),
-            is_labelled=not self.member.access.is_on,
+            is_labelled=not self.has_rights,
         )
 
 

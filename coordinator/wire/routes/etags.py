@@ -26,6 +26,7 @@ _OTHERS: Final = {
 }
 _EVERY: Final = {"if-match": "If-Match", **_OTHERS}
 """By the name that they are looked up by."""
+_ANY: Final = frozenset(_EVERY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,11 @@ def expected(request: IncomingRequest) -> Expected:
     Raises:
         BadArgumentsError: ``If-Match`` is not one ETag, or there is a precondition of another kind.
     """
+    headers = request.headers
+    if type(headers) is dict and _ANY.isdisjoint(headers):
+        return _NOTHING_EXPECTED
     for each, name in _OTHERS.items():
-        if each in request.headers:
+        if each in headers:
             raise BadArgumentsError(
                 f"{name}: expected If-Match or expected_version as the condition of a change "
                 f"(POST creates only what is not there), found {name}"
@@ -78,6 +82,8 @@ def expected(request: IncomingRequest) -> Expected:
 
 def refuse_preconditions(request: IncomingRequest) -> None:
     """Raise BadArgumentsError for a precondition of a change that knows none."""
+    if type(request.headers) is dict and _ANY.isdisjoint(request.headers):
+        return  # names in small letters, as they are looked up by
     for each, name in _EVERY.items():
         if each in request.headers:
             raise BadArgumentsError(

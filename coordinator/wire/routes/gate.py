@@ -34,7 +34,7 @@ class Gate:
             is_nobody = place is None or (
                 not place.certificate_names and (place.is_local or self._is_wide)
             )
-            return is_nobody and not self._door.member.access.is_on
+            return is_nobody and not self._door.has_rights
         proved = None if place is None else place.proved
         if not isinstance(proved, ConnectionProof) or proved.authorization != authorization:
             return False
@@ -105,4 +105,4 @@ def shown_error(error: CoordinatorError, request: IncomingRequest) -> Coordinato
 def may_label(door: Door, answer: Answer, *, is_admitted: bool) -> bool:
     """Return whether an answer may say how far the state is: not to strangers, whom that number
     would tell what the cluster does. Until access rights are on there are none."""
-    return not door.member.access.is_on or (is_admitted and answer.status != 401)
+    return not door.has_rights or (is_admitted and answer.status != 401)

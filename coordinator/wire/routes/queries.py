@@ -107,8 +107,8 @@ def parsed_integer(
     text: str, where: str, *, minimum: int = INTEGER_MIN, maximum: int = INTEGER_MAX
 ) -> int:
     """Return the integer written in ``text``: ASCII digits with at most a minus before them."""
-    digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdecimal() and len(digits) <= _INTEGER_DIGITS_MAX:
+    digits = text.removeprefix("-") if text[:1] == "-" else text
+    if len(digits) <= _INTEGER_DIGITS_MAX and digits.isascii() and digits.isdecimal():
         number = int(text)
         if minimum <= number <= maximum:
             return number

@@ -27,7 +27,7 @@ from coordinator.wire.routes.lock_admin import HoldingRoutes
 from coordinator.wire.routes.locks import LockRoutes
 from coordinator.wire.routes.multi import MultiRoutes
 from coordinator.wire.routes.pages import PageRoutes
-from coordinator.wire.routes.paths import target_path
+from coordinator.wire.routes.paths import TREE_PREFIX, target_path
 from coordinator.wire.routes.route import Route
 from coordinator.wire.routes.sessions import SessionRoutes
 from coordinator.wire.routes.tree import TreeRoutes
@@ -35,6 +35,7 @@ from coordinator.wire.routes.watch import WatchRoutes
 from coordinator.wire.strict_json import shortened
 
 _REST: Final = "{path}"
+_BELOW_TREE: Final = f"{TREE_PREFIX}/"
 
 
 def all_routes(door: Door, document: Callable[[], dict[str, Any]]) -> tuple[Route, ...]:
@@ -102,6 +103,14 @@ class RouteTable:
                 node = node.under(segment)
             node.routes[route.method] = route
         self._root.complete()
+        self._tree = self._below_all(TREE_PREFIX)
+
+    def _below_all(self, prefix: str) -> _Node | None:
+        """Return the node of all paths below ``prefix``, if it has the same routes for each."""
+        node: _Node | None = self._root
+        for segment in prefix.split("/")[1:]:
+            node = None if node is None else node.below.get(segment)
+        return None if node is None or node.below or node.any is not None else node.rest
 
     def find(self, method: str, target: str) -> Route:
         """Return the route of a request.
@@ -111,13 +120,16 @@ class RouteTable:
             UnknownRouteError: it has none.
             BadArgumentsError: it would have one if no name in it was empty.
         """
-        path = target_path(target) if "?" in target or target[:1] != "/" else target
-        node = self._at(path.split("/")[1:])
+        path = target
+        node = self._tree if target.startswith(_BELOW_TREE) else None  # as most are
+        if node is None:
+            path = target_path(target) if "?" in target or target[:1] != "/" else target
+            node = self._at(path.split("/")[1:])
         if node is None:
             raise self.no_route(path)
         route = node.routes.get(method)
         if route is None:
-            raise no_method(path, method, node.routes)
+            raise no_method(target_path(path), method, node.routes)
         return route
 
     def _at(self, segments: list[str]) -> _Node | None:

@@ -46,6 +46,14 @@ _UNSENT_BYTES_LARGE = 4 * 1024 * 1024
 _PARTIAL_BYTES_FREE: Final = 16 * 1024
 """So much of a frame in part is everyone's: others who send long ones cut no heartbeat off."""
 _MSGPACK: Final = "application/msgpack"
+_USUAL_HEADERS: Final = frozenset(
+    each.lower()
+    for each in (
+        "accept", "content-type", messages.CLIENT_ID_HEADER, messages.REQUEST_NUMBER_HEADER,
+        messages.FLOOR_INDEX_HEADER, messages.SESSION_ID_HEADER, messages.TIMEOUT_HEADER,
+    )
+)  # fmt: skip
+"""Names in small letters that need not be looked at one by one."""
 _ZXID: Final = messages.ZXID_HEADER.lower()
 _INDEX: Final = messages.INDEX_HEADER.lower()
 
@@ -237,8 +245,10 @@ class StreamConnection(asyncio.Protocol):
         self._last_id = frame.id
         if self._is_leaving:
             self._refuse(frame.id, ShuttingDownError("this member is stopping; try another one"))
-        elif frame.headers and not "".join(frame.headers).islower():
-            self._refuse(frame.id, _not_in_lower_case(frame.headers))
+        elif not _USUAL_HEADERS.issuperset(headers := frame.headers) and not (
+            "".join(headers).islower()
+        ):
+            self._refuse(frame.id, _not_in_lower_case(headers))
         elif len(self._running) >= (maximum := 1 if self.place.full else self._door.requests_max):
             message = (
                 f"expected at most {maximum} requests of one connection under way, found more; "

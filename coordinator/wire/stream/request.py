@@ -65,18 +65,19 @@ class StreamRequest:
 
     def __init__(self, frame: frames.RequestFrame, sender: Sender) -> None:
         self.id = frame.id
-        self.method = frame.method
-        self.target = frame.target
+        self.method = method = frame.method
+        self.target = target = frame.target
         # As HTTP's parser has it: what follows a "#" is no part of the query.
-        self.query = frame.target.partition("?")[2].partition("#")[0]
-        self.headers = frame.headers
+        self.query = target.partition("?")[2].partition("#")[0] if "?" in target else ""
+        self.headers = headers = frame.headers
         # As it was when the request was sent: the connection may show another one later.
-        self.authorization = frame.headers.get(AUTHORIZATION) or sender.authorization
+        self.authorization = headers.get(AUTHORIZATION) or sender.authorization
         self.caller = NOBODY
         self.place = sender.place
         """The place of its connection."""
         # Nobody reads the body of a GET, which may wait for long: what is kept shows that it came.
-        self._body = frame.body[:1] if frame.body and frame.method == "GET" else frame.body
+        body = frame.body
+        self._body = body[:1] if body and method == "GET" else body
         self._sender = sender
         self.stream: StreamLines | None = None
         self.task: asyncio.Task[None] | None = None
