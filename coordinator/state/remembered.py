@@ -139,7 +139,8 @@ _WHOLE: Final[dict[type, Callable[[Any], Any]]] = {
 
 def remembered_bytes_of(kept: bytes) -> int:
     """Return what it counts against ``remembered_bytes_max``: a fixed estimate of objects."""
-    return int.from_bytes(kept[:SIZE_BYTES], "big")
+    counted = kept[:SIZE_BYTES]
+    return _PLAIN_BYTES if counted == _PLAIN else int.from_bytes(counted, "big")
 
 
 def total_bytes_of(kept: Iterable[bytes]) -> int:
@@ -207,7 +208,9 @@ def _size_bytes(size: int) -> bytes:
     return size.to_bytes(SIZE_BYTES, "big")
 
 
-_PLAIN: Final = _size_bytes(_OUTCOME_BYTES + _RESULT_BYTES)
+_PLAIN_BYTES: Final = _OUTCOME_BYTES + _RESULT_BYTES
+_PLAIN: Final = _size_bytes(_PLAIN_BYTES)
+"""What the outcome of most requests counts."""
 
 
 def _results_bytes(done: MultiDone | GuardedDone) -> int:

@@ -44,6 +44,7 @@ DECIDES_NOTHING = {
     "remembered.SIZE_BYTES": "how values are written",
     "remembered.ROW_BYTES": "how values are written",
     "remembered._PLAIN": "what _OUTCOME_BYTES and _RESULT_BYTES are together, as it is written",
+    "remembered._PLAIN_BYTES": "the same as a number",
     "remembered._SIZES": "functions by the classes of results, as code",
     "remembered._KEPT_SIZES": "as _SIZES",
     "remembered._WHOLE": "functions by the classes of what is kept, as code",
