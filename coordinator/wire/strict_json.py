@@ -34,10 +34,17 @@ _FIRST_BYTE_NAMES: Final = 15
 """What msgpack says in one byte."""
 _PLAIN_KINDS: Final = frozenset({str, bytes, bool, type(None)})
 _PLAIN_OBJECT: Final = msgspec.msgpack.Decoder(dict[str, Any])
+_PLAIN_JSON_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+_PLAIN_SEPARATORS: Final = 32
+"""A JSON text with more commas and brackets is not tried as a plain object."""
 
 
 def decode_json(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEMS_MAX) -> Any:
     """Return the value that ``raw`` holds; raises BadArgumentsError if it is not strict JSON."""
+    if items_max > _PLAIN_SEPARATORS and _separators(raw) <= _PLAIN_SEPARATORS:
+        plain = _plain_json_object(raw)
+        if plain is not None:
+            return plain
     _check_json_items(raw, items_max)
     try:
         value = _DECODER.decode(raw.decode("utf-8"))
@@ -58,8 +65,35 @@ def decode_json(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEMS_M
     return value
 
 
+def _plain_json_object(raw: bytes) -> dict[str, Any] | None:
+    """As ``_plain_object``, of JSON without an escape: so its quotes say how many names and texts
+    there were, and whether a name was there twice."""
+    if b"\\" in raw:
+        return None
+    try:
+        value: dict[str, Any] = _PLAIN_JSON_OBJECT.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+    texts = 0
+    for item in value.values():
+        kind = type(item)
+        if kind is str:
+            texts += 1
+        elif kind is int:
+            if not INTEGER_MIN <= item <= INTEGER_MAX:
+                return None
+        elif item is not None and kind is not bool:
+            return None
+    return value if raw.count(b'"') == 2 * (len(value) + texts) else None
+
+
 def encode_json(value: Any) -> bytes:
     """Return compact JSON in UTF-8."""
+    if type(value) is dict and _is_plain(value):
+        try:
+            return msgspec.json.encode(value)
+        except (msgspec.MsgspecError, ValueError, OverflowError):
+            pass  # a lone surrogate, for one
     return _ENCODER.encode(value).encode("utf-8", "backslashreplace")
 
 
@@ -103,6 +137,28 @@ def _plain_object(raw: bytes) -> dict[str, Any] | None:
         elif kind not in _PLAIN_KINDS:
             return None
     return value
+
+
+def _is_plain(value: dict[Any, Any]) -> bool:
+    """Whether msgspec writes this object as ``json`` does: not so fractions, and other classes.
+
+    Objects within objects within it are not looked at: most have none."""
+    within: list[dict[Any, Any]] = []
+    if not _has_plain(value, within):
+        return False
+    return False not in [_has_plain(each, None) for each in within]
+
+
+def _has_plain(value: dict[Any, Any], within: list[dict[Any, Any]] | None) -> bool:
+    for name, item in value.items():
+        kind = type(item)
+        if type(name) is not str:
+            return False
+        if kind is dict and within is not None:
+            within.append(item)
+        elif kind is not str and kind is not int and item is not None and kind is not bool:
+            return False
+    return True
 
 
 def encode_msgpack(value: Any) -> bytes:

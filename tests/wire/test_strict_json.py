@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -15,7 +15,13 @@ from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import described
 from coordinator.wire.codec import from_body
 from coordinator.wire.encoding import Encoding, data_fields, decode, encode
-from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, decode_json, decode_msgpack
+from coordinator.wire.strict_json import (
+    INTEGER_MAX,
+    INTEGER_MIN,
+    decode_json,
+    decode_msgpack,
+    encode_json,
+)
 
 
 class WithData(Struct, frozen=True, forbid_unknown_fields=True):
@@ -198,3 +204,43 @@ def test_json_is_compact_utf8() -> None:
     """Responses carry no padding and no escapes that a person would have to decode."""
     assert encode({"name": "größer", "n": [1, 2]}) == '{"name":"größer","n":[1,2]}'.encode()
     assert json.loads(encode({"bad": "\udc80"})) == {"bad": "\udc80"}
+
+
+JSON_TEXTS = [
+    b'{"data":"x"}', b'{"data":"\x01"}', b'{"data":"\x7f"}', b'{"a":1,"a":2}', b'{"a":"","a":""}',
+    b'{"a":-0}', b'{"a":1.0}', b'{"a":1e3}', b' {"a" : null , "b":true}\n', b'{"a":01}', b'{}', b"",
+    b'{"a":18446744073709551616}', b'{"a":9223372036854775808}', b'{"a":-9223372036854775808}',
+    b'{"a":"\xed\xa0\x80"}', b'{"a":"\xc3\xa9"}', b'{"a":"\xff"}', b'{"a":NaN}', b'{"a":[]}',
+    b'{"a":{}}', b"\xef\xbb\xbf{}", b'{"a":1}x', b'{"a":1,}', b"[1]", b'{"a":"\\u0041"}',
+    b'{"a":tru}', b'{"a":"b\tc"}', b'\x0b{"a":1}', b'{"a":1}\x00', b"{'a':1}", b'{"":""}',
+    b'{"a":"1","b":"2","a":3,"c":"x"}',
+]  # fmt: skip
+
+
+def _read(raw: bytes, items_max: int) -> object:
+    try:
+        return repr(decode_json(raw, items_max=items_max))
+    except BadArgumentsError as error:
+        return error.message
+
+
+FRAGMENTS = st.text('{}[]":,\\ 01-.etrufalsn\t', max_size=12)
+
+
+@example(b'{"a":"","a":""}')
+@given(st.sampled_from(JSON_TEXTS) | FRAGMENTS.map(str.encode))
+def test_a_plain_object_is_read_as_any_other(raw: bytes) -> None:
+    """With few values allowed each is counted: the long way comes to the same as the short one,
+    whatever is wrong with a text."""
+    assert _read(raw, items_max=1_000) == _read(raw, items_max=32)
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=4),
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(st.characters(exclude_categories=())) | st.dictionaries(st.text(), st.integers()),
+    )
+)  # fmt: skip
+def test_a_plain_object_is_written_as_any_other(value: dict[str, Any]) -> None:
+    assert encode_json(value) == encode_json([value])[1:-1]
