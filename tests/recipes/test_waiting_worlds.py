@@ -52,19 +52,26 @@ def test_a_counter_counts_each_addition_once(seed: int) -> None:
 
 @seeds
 def test_a_flag_wakes_all_and_a_closed_barrier_lets_nobody_pass(seed: int) -> None:
-    """One client sets and closes; what it knows to be closed, nobody passes."""
+    """One client sets and closes; what it knows to be closed, nobody passes. And nobody is told
+    that it was not in time at the end of a wait of what is known to be open then."""
     closed: list[tuple[float, float]] = []
+    opened: list[tuple[float, float]] = []
     passed: list[tuple[float, float]] = []
+    kept_out: list[tuple[float, float]] = []
     closed_s: list[float] = []
+    opened_s: list[float] = []
 
     async def control(life: Life) -> None:
         barrier = Barrier(life.client, "b")
         while not life.storm.is_over:
+            if opened_s:
+                opened.append((opened_s.pop(), now()))
             await barrier.close()
             closed_s[:] = [now()]
             await asyncio.sleep(life.random.random() * 4)
             closed.append((closed_s.pop(), now()))
             await barrier.open()
+            opened_s[:] = [now()]
             await asyncio.sleep(life.random.random() * 2)
         await barrier.open()
         await Flag(life.client, "end").set(b"over")
@@ -78,10 +85,12 @@ def test_a_flag_wakes_all_and_a_closed_barrier_lets_nobody_pass(seed: int) -> No
                 except CoordinatorError:
                     closed_s.clear()
         while True:
-            began = now()
+            began, timeout_s = now(), life.random.choice([0, 1, 5])
             try:
-                if await Barrier(life.client, "b").wait(life.random.choice([0, 1, 5])):
+                if await Barrier(life.client, "b").wait(timeout_s):
                     passed.append((began, now()))
+                else:
+                    kept_out.append((began + timeout_s, now()))
                 if life.storm.is_over and await Flag(life.client, "end").wait(100):
                     return
             except CoordinatorError:
@@ -92,10 +101,15 @@ def test_a_flag_wakes_all_and_a_closed_barrier_lets_nobody_pass(seed: int) -> No
         for began, ended in passed:
             inside = [each for each in closed if each[0] < began and ended < each[1]]
             assert not inside, "it passed what was closed all the time"
+        for ends, ended in kept_out:
+            around = [each for each in opened if each[0] < ends and ended < each[1]]
+            assert not around, "it was open when the wait ended"
         blown.met["passed"] = len(passed)
+        blown.met["kept out"] = len(kept_out)
+        blown.met["opened"] = len(opened)
         blown.met["closed"] = len(closed)
 
-    storm(seed, work, judge=judge).check(passed=20, closed=3)
+    storm(seed, work, judge=judge).check(**{"passed": 20, "closed": 3, "opened": 3, "kept out": 5})
 
 
 @seeds
