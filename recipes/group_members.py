@@ -97,6 +97,8 @@ class GroupStream:
         self._changes: ChangeStream | None = None
         self._members: dict[str, GroupMember] = {}
         self._shown: tuple[GroupMember, ...] | None = None
+        self._is_behind = False
+        """A change was taken from the watch, and who took it was cancelled: all must be read."""
 
     @property
     def zxid(self) -> int | None:
@@ -126,16 +128,21 @@ class GroupStream:
 
     async def __anext__(self) -> tuple[GroupMember, ...]:
         while True:
+            if self._is_behind:
+                await self.close()
+                self._changes, self._is_behind = None, False
             if self._changes is None:
                 await self.open()
             elif self._shown is not None:
                 try:
-                    await self._apply(await anext(self._changes))
+                    change = await anext(self._changes)
+                    self._is_behind = True
+                    await self._apply(change)
+                    self._is_behind = False
                 except ClientClosedError:
                     raise
                 except _LOST:
-                    await self.close()
-                    self._changes = None
+                    self._is_behind = True
                     continue
             members = tuple(self._members[name] for name in sorted(self._members))
             if members != self._shown:

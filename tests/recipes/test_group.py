@@ -328,3 +328,26 @@ async def test_what_was_published_last_is_listed(world: MemoryCluster) -> None:
 
         (listed,) = await Group(client, "web").members()
         assert (listed.state, listed.metadata) == ("down", {"n": 2})
+
+
+@in_memory
+async def test_a_reader_that_gives_up_in_a_change_misses_nothing(world: MemoryCluster) -> None:
+    """A change that has to be read is not lost with the reader that was cancelled meanwhile."""
+    network = world.network()
+    async with world.client(network) as client, world.client() as other:
+        await other.create("/groups/web/a", b"?", mode="ephemeral", parents="container")
+        async with Group(client, "web").watch() as stream:
+            assert await anext(stream) == ()
+            network.delays_s = lambda request: 3.0 if request.method == "GET" else 0.0
+            waiting = asyncio.create_task(anext(stream))
+            await asyncio.sleep(0.1)
+            await other.set("/groups/web/a", b'{"state": "up", "reason": "", "metadata": {}}')
+            await asyncio.sleep(1)  # it is read
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            network.delays_s = lambda request: 0.0
+
+            async with asyncio.timeout(5):
+                (listed,) = await anext(stream)
+            assert listed.name == "a"
