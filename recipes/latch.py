@@ -15,10 +15,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Generic
 
-from coordinator.client import Check, ClientT, Conditions, Create, Operation, Read, both
-from coordinator.errors import BadArgumentsError, NodeExistsError
+from coordinator.client import Check, ClientT, Conditions, Create, Delete, Operation, Read, both
+from coordinator.errors import (
+    BadArgumentsError,
+    NodeExistsError,
+    NoNodeError,
+    QuotaExceededError,
+)
 from recipes.changes import until
 from recipes.counts import checked_count
 from recipes.maybe_there import drop, read
@@ -27,6 +33,7 @@ from recipes.paths import path_of, segment_of
 
 ROOT = "/latches"
 COUNT_MAX = 10_000
+_FORGOTTEN_AT_ONCE = 500
 
 
 class Latch(Generic[ClientT]):
@@ -101,11 +108,24 @@ class Latch(Generic[ClientT]):
     async def reset(self, *, if_held: Conditions = None) -> bool:
         """Forget all counts, so that it may be used again; False when there were none.
 
+        One command forgets up to some 1,000 counts. More take several, so that after an error some
+        may be forgotten: call it again.
+
         Raises:
             LockLostError: a grant of ``if_held`` does not hold; nothing was forgotten.
             UnavailableError, OutcomeUnknownError: nothing was forgotten; it may have been.
         """
-        return await drop(self.client.core, self._path, recursive=True, if_held=if_held)
+        core, was_there = self.client.core, False
+        while True:
+            try:
+                dropped = await drop(core, self._path, recursive=True, if_held=if_held)
+                return dropped or was_there
+            except QuotaExceededError:  # more znodes than one command deletes
+                was_there = True
+            with suppress(NoNodeError):  # another client forgets them, too
+                names = (await core.children(self._path, limit=_FORGOTTEN_AT_ONCE)).names
+                some = [Delete(f"{self._path}/{each}") for each in names]
+                await core.multi(some, if_held=if_held)
 
     async def _left(self) -> int | None:
         """Return how many are left, None if the latch is not there yet."""

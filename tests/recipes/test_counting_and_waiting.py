@@ -441,3 +441,22 @@ async def test_a_late_answer_of_another_task_refuses_nothing(world: MemoryCluste
         network.before = be_late
         assert await counter.add(-5, at_least=0) == 1
         assert (writes, await looking) == (2, 0)
+
+
+@in_memory
+async def test_a_latch_of_many_counts_is_reset(world: MemoryCluster) -> None:
+    """Though it has more znodes than one command deletes; by two at once, too."""
+    async with world.client() as client:
+        latch = Latch(client, "import", 3_000)
+        for begin in range(0, 3_000, 100):
+            parts = range(begin, begin + 100)
+            await client.multi(
+                [Create("/latches/import", b"3000", parents="persistent")] * (begin == 0)
+                + [Create(f"/latches/import/part-{each}") for each in parts]
+            )
+        assert await latch.left() == 0
+        assert True in await asyncio.gather(latch.reset(), latch.reset())
+        assert await latch.left() == 3_000
+        assert await latch.count_down(7) == 2_999
+        assert await latch.reset()
+        assert not await latch.reset()
