@@ -166,9 +166,13 @@ class MemberLoop(asyncio.SelectorEventLoop):
         """Leaves a call to when the loop would wait, if it is not left there already."""
         super().__init__(self._ending)
         # Asked by each task, future and handle: without a call of a Python function.
-        vars(self)["get_debug"] = partial(getattr, self, "_debug")
         vars(self)["create_future"] = partial(asyncio.Future, loop=self)
         vars(self)["create_task"] = partial(asyncio.Task, loop=self)
+
+    def set_debug(self, enabled: bool) -> None:
+        """As asyncio's; whether it is set is asked by each task and future, of a function in C."""
+        super().set_debug(enabled)
+        vars(self)["get_debug"] = bool(enabled).__bool__
 
     time = staticmethod(loop_seconds)  # the same clock, without a call of a Python function
 

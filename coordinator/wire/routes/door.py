@@ -54,7 +54,7 @@ _JSON_TYPES: Final = frozenset({"application/json"})
 _CHUNKED: Final = "chunked"
 _WRITTEN_LATER_BYTES: Final = 1024 * 1024
 """A longer answer is joined in one pass of the loop, and sent in another."""
-_CLIENT_IDS_KEPT: Final = 1_000
+_CLIENTS_KEPT: Final = 1_000
 _NO_BODY: Final[dict[str, Any]] = {}
 
 
@@ -74,6 +74,7 @@ class Door:
         self._replica: Any = member.access.replica
         self._client_ids: set[str] = set()
         """Some that were checked: most requests are of those."""
+        self._floors: dict[str, int] = {}
 
     @property
     def has_rights(self) -> bool:
@@ -120,18 +121,26 @@ class Door:
                 f"headers: expected {messages.CLIENT_ID_HEADER} with "
                 f"{messages.REQUEST_NUMBER_HEADER} or neither, found one of them"
             )
-        if client_id not in self._client_ids:
-            checked_client_id(client_id)
-            if len(self._client_ids) >= _CLIENT_IDS_KEPT:
-                self._client_ids.clear()
-            self._client_ids.add(client_id)
+        floor = 0 if not floor_index else self._floors.get(floor_index)
+        if floor is None or client_id not in self._client_ids:
+            floor = self._checked(client_id, floor_index)
         return RequestId(
-            client_id,
-            parsed_integer(number, messages.REQUEST_NUMBER_HEADER, minimum=1),
-            parsed_integer(floor_index, messages.FLOOR_INDEX_HEADER, minimum=0)
-            if floor_index
-            else 0,
+            client_id, parsed_integer(number, messages.REQUEST_NUMBER_HEADER, minimum=1), floor
         )
+
+    def _checked(self, client_id: str, floor_index: str | None) -> int:
+        """Check the headers that a client says again and again; return the floor."""
+        checked_client_id(client_id)
+        floor = 0
+        if floor_index:
+            floor = parsed_integer(floor_index, messages.FLOOR_INDEX_HEADER, minimum=0)
+        if len(self._client_ids) >= _CLIENTS_KEPT or len(self._floors) >= _CLIENTS_KEPT:
+            self._client_ids.clear()
+            self._floors.clear()
+        self._client_ids.add(client_id)
+        if floor_index:
+            self._floors[floor_index] = floor
+        return floor
 
     async def raw_data(self, request: IncomingRequest, bounds: BodyBounds) -> bytes:
         """Return a body that is data itself, and says so: no page sends that without asking."""
@@ -238,7 +247,14 @@ class Door:
     def body_encoding(self, request: IncomingRequest) -> Encoding:
         """Return what the Content-Type says; a form, a plain text, a compressed body are refused: a
         page in a browser can send those to a loopback address without asking anybody."""
-        coding = (request.headers.get("content-encoding") or "identity").strip().lower()
+        headers = request.headers
+        if type(headers) is dict and "content-encoding" not in headers:  # names in small letters
+            said = headers.get("content-type")
+            if said is None and request.encoding is Encoding.MSGPACK:
+                return Encoding.MSGPACK
+            if said == "application/json":
+                return Encoding.JSON
+        coding = (headers.get("content-encoding") or "identity").strip().lower()
         if coding != "identity":
             raise BadArgumentsError(
                 f"Content-Encoding: expected none, found {shortened(ascii(coding))}: bodies are "

@@ -33,7 +33,7 @@ def target_path(target: str) -> str:
 
 def znode_path(target: str) -> str:
     """Return the absolute path of the znode that ``target``, below /v1/tree, names."""
-    whole = target_path(target)
+    whole = target_path(target) if "?" in target or target[:1] != "/" else target
     path = whole[len(TREE_PREFIX) :]
     if not whole.startswith(TREE_PREFIX):  # the prefix itself may be percent-encoded
         path = "/" + "/".join(whole.split("/")[3:])
