@@ -333,6 +333,9 @@ _RECURSIVE = {
     "coordinator/state/emptying.py": {"emptied"},  # that of a table, and a table has no tables
     "coordinator/state/rules.py": {"_text_of"},  # our own constants
     "coordinator/wire/codec.py": {"_form"},  # of types, when modules are loaded
+    "coordinator/wire/http/slim.py": {  # by way of a task
+        *("SlimConnection._next", "SlimConnection._serve"),
+    },
     "coordinator/wire/packed.py": {"_array", "_field", "_object", "_plan_of"},  # as ``_form``
     "coordinator/wire/routes/acquire.py": {"_with_lease"},  # the parts of a grant have none
 }

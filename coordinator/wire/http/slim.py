@@ -346,11 +346,12 @@ class SlimConnection(asyncio.Protocol):
         length = headers.get("content-length", "0")
         if not (is_plain and length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX):
             return None
-        end = head.end() + int(length)
+        begin = head.end()
+        end = begin + int(length)
         is_last = headers.get("connection") == _CLOSE
         if len(buffer) < end or (is_last and len(buffer) > end):
             return None
-        body, self._buffer = buffer[head.end() : end], buffer[end:]
+        body, self._buffer = buffer[begin:end], buffer[end:]
         method, target = head[1].decode("ascii"), head[2].decode("ascii")
         return SlimRequest(self, method, target, headers, body)
 
