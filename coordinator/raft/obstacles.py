@@ -26,17 +26,20 @@ def obstacle(
     shown: Mapping[str, Shown],
     own: Shown,
     is_first: bool,
+    has_leader: bool = False,
 ) -> str:
     """Return what prevents the election of a leader; "" if nothing is known to.
 
     ``shown`` are the connected ones; ``is_first``: the first election is still to come, as
-    far as is known here."""
+    far as is known here; ``has_leader``: there is one, who lets the others catch up."""
     strangers = [
         each for each in sorted(shown)
         if own.cluster_id and shown[each].cluster_id not in (b"", own.cluster_id)
     ]  # fmt: skip
     if strangers:
         return _of_another_cluster(member_id, strangers, len(others) + 1)
+    if has_leader:
+        return ""
     everybody = len(others) + 1
     needed = everybody // 2 + 1
     known = {**shown, member_id: own}

@@ -45,7 +45,7 @@ def status(
         trouble=passes.disk_health.trouble,
         refused=trust.refused(),
         alarms=trust.alarms.all(),
-        obstacle=passes.incarnations.obstacle,
+        obstacle=passes.incarnations.obstacle(has_leader=consensus.leader_id is not None),
     )
 
 

@@ -41,6 +41,13 @@ def test_a_member_says_what_stands_in_the_way_of_a_leader(
         assert "coordinator recover" in reason
 
 
+def test_who_has_no_vote_yet_is_no_obstacle_while_a_leader_lets_him_catch_up() -> None:
+    """Nobody is to empty directories of a cluster that has just begun again."""
+    shown = {"2": NO_VOTE, "3": NO_VOTE}
+
+    assert not obstacle("1", ("2", "3"), shown=shown, own=VOTES, is_first=False, has_leader=True)
+
+
 @pytest.mark.parametrize(
     ("theirs", "expected"),
     [
@@ -55,7 +62,10 @@ def test_a_member_says_whose_data_are_another_clusters(
     """Those of the fewer are."""
     shown = {each: Shown(True, cluster_id) for each, cluster_id in theirs.items()}
 
-    reason = obstacle("1", ("2", "3"), shown=shown, own=Shown(True, OURS), is_first=False)
-
-    assert expected in reason
-    assert bool(reason) is bool(expected)
+    for has_leader in (False, True):
+        reason = obstacle(
+            "1", ("2", "3"), shown=shown, own=Shown(True, OURS), is_first=False,
+            has_leader=has_leader,
+        )  # fmt: skip
+        assert expected in reason
+        assert bool(reason) is bool(expected)

@@ -165,13 +165,13 @@ class Incarnations:
         else:
             self._record = begun
 
-    @property
-    def obstacle(self) -> str:
+    def obstacle(self, *, has_leader: bool) -> str:
         """What prevents the election of a leader, in words; "" if nothing is known to."""
         own, cluster_id = self._recovering, self._ownership.cluster_id
         return obstacle(
             self._ownership.owner.member_id, self._others, shown=self._shown_by,
             own=Shown(own.is_proven, cluster_id), is_first=own.is_new or own.is_founding,
+            has_leader=has_leader,
         )  # fmt: skip
 
     def _maybe_end_founding(self) -> None:
