@@ -81,3 +81,22 @@ def test_exchanged_directories_are_refused_and_a_lost_majority_is_recovered(
         assert "this cluster was begun again" in cluster.log_path("3").read_text()
     finally:
         cluster.stop()
+
+
+def test_members_are_added_and_removed_by_beginning_again(tmp_path: Path) -> None:
+    """As docs/recovery.md says: other lists, recover, and empty directories for all others."""
+    for number, members in enumerate((1, 3, 1)):
+        cluster = ProcessCluster(tmp_path, members)
+        try:
+            if number:
+                recover(cluster, "1", "--yes", "--by", "a test", "--reason", "another list")
+            cluster.start()
+            cluster.wait_ready(deadline_s=DEADLINE_S)
+            for each in cluster.ids:
+                says(cluster, each, "All is well")
+            status = cluster.status("1")
+            assert status is not None
+            assert len(status["members"]) == members
+        finally:
+            cluster.stop()
+        assert cluster.tracebacks() == []

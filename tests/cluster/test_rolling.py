@@ -11,6 +11,7 @@ from recipes import Lock
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.load import Load, LoadOptions
 from tests.cluster.verdicts import judge, judge_end
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.check
 
@@ -41,4 +42,32 @@ async def test_a_rolling_restart_loses_no_lock_and_fails_no_call(make_cluster: M
     assert judge(load) + await judge_end(cluster, load) == []
     assert load.sessions_lost == 0
     assert load.client_errors == {}, "the product's client hides every restart"
+    assert cluster.tracebacks() == []
+
+
+@pytest.mark.timeout(240)
+async def test_a_member_moves_to_another_address_without_a_stop_of_all(
+    make_cluster: MakeCluster,
+) -> None:
+    """As docs/recovery.md says: it first, then the others, one after the other."""
+    cluster = make_cluster()
+    load = Load(cluster.urls, seed=3, options=LoadOptions(session_s=20.0))
+    await load.start()
+    moved, *others = cluster.ids
+    (cluster.member_ports[moved],) = free_ports(1)
+    for member_id in cluster.ids:
+        cluster._write_config(member_id)
+
+    for member_id in (moved, *others):
+        cluster.processes[member_id].terminate()
+        await asyncio.to_thread(cluster.processes[member_id].wait, 60)
+        cluster.start(member_id)
+        if member_id != moved:
+            await cluster.wait_ready_async(member_id)
+    await cluster.wait_ready_async()
+    await asyncio.sleep(0.5)
+    await load.stop()
+
+    assert judge(load) + await judge_end(cluster, load) == []
+    assert load.sessions_lost == 0
     assert cluster.tracebacks() == []
