@@ -24,7 +24,7 @@ _ALWAYS = ("localhost", "127.0.0.1", "::1")
 _CA_DAYS = 3_650
 _DAYS = 365
 _DAYS_MAX = 36_500
-_BEGIN_LIST = b"-----BEGIN X509 CRL-----"
+_LIST = re.compile(rb"-----BEGIN X509 CRL-----.*?(?:-----END X509 CRL-----\n?|\Z)", re.DOTALL)
 _LEDGER = "issued.txt"
 """In the directory: a line for each certificate ever made there, its name and serial number."""
 _CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
@@ -220,6 +220,11 @@ class _Making:
         self, name: str, uri: str, *, hosts: Sequence[str] = (), is_member: bool = False
     ) -> None:
         """Make a certificate and its key, unless they are there."""
+        if name.endswith("-key"):
+            raise ConfigError(
+                f"expected a name that does not end with -key, found {name!r}: its certificate"
+                f" would have the file of the key of {name.removesuffix('-key')!r}"
+            )
         authority = self._authority or self._read_or_make()
         self._authority = authority
         if not self.is_renewal and (self.directory / f"{name}.pem").exists():
@@ -252,11 +257,11 @@ class _Making:
         if not (self.directory / "ca.pem").exists():
             raise ConfigError(f"{self.directory}: expected the ca.pem of a CA, found none")
         authority, path = self._read_or_make(), self.directory / "ca.pem"
-        text = path.read_bytes()
-        certificates, begin, former = text.partition(_BEGIN_LIST)
         try:
-            listed = certificates + authority.revocations(serials, begin + former)
-            replace_file(path, listed, mode=0o644)
+            text = path.read_bytes()
+            former = next(filter(authority.has_signed, _LIST.findall(text)), b"")
+            kept = text.replace(former, b"").rstrip(b"\n") + b"\n"
+            replace_file(path, kept + authority.revocations(serials, former), mode=0o644)
         except OSError as error:
             raise ConfigError(f"{path}: cannot write it: {error.strerror}") from None
 

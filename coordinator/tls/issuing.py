@@ -122,6 +122,15 @@ class Authority:
         )
         return Issued(_pem(builder.sign(self._key, hashes.SHA256())), _key_pem(key))
 
+    def has_signed(self, revocations: bytes) -> bool:
+        """Say whether this CA made a revocation list (PEM). Raises ConfigError."""
+        from cryptography import x509
+
+        try:
+            found = x509.load_pem_x509_crl(revocations)
+        except ValueError as error:
+            raise ConfigError(f"expected a revocation list (PEM), found: {error}") from None
+        return found.is_signature_valid(self._key.public_key())
 
     def revocations(self, serials: Sequence[int], former: bytes = b"") -> bytes:
         """Return the list (CRL, PEM) of the certificates that count no more: those of ``former``,

@@ -124,6 +124,43 @@ def test_a_revoked_name_counts_no_more_and_others_do(tmp_path: Path, config: Pat
     )
 
 
+def test_another_ca_and_its_list_stay_when_a_name_is_revoked(tmp_path: Path, config: Path) -> None:
+    """While a CA is replaced, ca.pem has both: behind the list, or with lists of their own."""
+    folder, other = tmp_path / "certs", tmp_path / "other"
+    for each in (folder, other):
+        assert certs(each, config, "--client", "a", "--client", "b").exit_code == 0
+        assert CliRunner().invoke(command, [str(each), "--revoke", "client-a"]).exit_code == 0
+    second = (other / "ca.pem").read_bytes()
+    with (folder / "ca.pem").open("ab") as file:
+        file.write(second)
+
+    done = CliRunner().invoke(command, [str(folder), "--revoke", "client-b"])
+
+    assert done.exit_code == 0, done.output
+    text = (folder / "ca.pem").read_bytes()
+    assert second in text
+    assert (text.count(b"BEGIN CERTIFICATE"), text.count(b"BEGIN X509 CRL")) == (2, 2)
+    mine = next(each for each in text.split(b"-----BEGIN X509")[1:] if each not in second)
+    assert len(list(load_pem_x509_crl(b"-----BEGIN X509" + mine))) == 2
+
+    (folder / "ca.pem").write_bytes(text[:-60])
+    assert CliRunner().invoke(command, [str(folder), "--revoke", "client-b"]).exit_code == 2
+    assert (folder / "ca.pem").read_bytes() == text[:-60]
+
+
+def test_no_certificate_has_the_file_of_a_key(tmp_path: Path, config: Path) -> None:
+    """client-a-key.pem is the key of client a."""
+    folder = tmp_path / "certs"
+    certs(folder, config, "--client", "a")
+    key = (folder / "client-a-key.pem").read_bytes()
+
+    done = certs(folder, config, "--client", "a-key", "--renew")
+
+    assert done.exit_code == 2
+    assert "does not end with -key" in done.output
+    assert (folder / "client-a-key.pem").read_bytes().count(b"PRIVATE KEY") == key.count(b"PRIVATE")
+
+
 @pytest.mark.parametrize("name", ["ca", "client-nobody", "../ca"])
 def test_who_was_never_certified_cannot_be_revoked(tmp_path: Path, config: Path, name: str) -> None:
     """Nothing changes then."""
