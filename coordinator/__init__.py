@@ -25,7 +25,8 @@ event_loop            when does a pass of a member's loop end       clock
 config, config_file   what did the operator say                     errors, model.limits
 config_rules          do the settings fit each other                config, model, errors
 secret_file           what makes a member of this cluster           config, errors
-audit                 what was forced, changed or refused           errors, config, clock
+audit                 what was forced, changed or refused           errors, config, clock,
+                                                                    model.tokens
 oidc                  whose is a token of an issuer                 errors, config, clock
 tls                   who is at the other end; certificates         config, errors, clock
 model                 what several rooms speak of: values            errors

@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.clock",
         "coordinator.config",
         "coordinator.errors",
+        "coordinator.model.tokens",
         "coordinator.stable_files",
     ),
     "coordinator.tls": (

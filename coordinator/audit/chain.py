@@ -23,6 +23,7 @@ from hashlib import sha256
 from typing import Any
 
 from coordinator.audit.event import AuditEvent, Source
+from coordinator.model.tokens import without_tokens
 
 LINE_BYTES_MAX = 16_384
 LINE_BEGIN = b'{"number":'
@@ -145,6 +146,7 @@ def _encoded(fields: Mapping[str, Any]) -> bytes:
 
 
 def _short(text: str, characters_max: int = _TEXT_MAX) -> str:
+    text = without_tokens(text)  # someone may take one for a path, a name or its id
     return text if len(text) <= characters_max else text[: characters_max - 3] + "..."
 
 

@@ -316,7 +316,10 @@ def add_token(
 @click.argument("token_id")
 @verb
 def drop_token(settings: Settings, token_id: str) -> None:
-    """Revoke a token at once, on all members: the sessions opened with it end."""
+    """Revoke a token at once, on all members: the sessions opened with it end.
+
+    TOKEN_ID is its id, or the whole token, of which only the id is sent.
+    """
     show_change(settings, settings.run(lambda client: client.drop_token(token_id)))
 
 

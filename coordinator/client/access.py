@@ -30,7 +30,7 @@ from coordinator.model.access_requests import (
     TokenRequest,
     Verdict,
 )
-from coordinator.model.tokens import SECRET_BYTES, digest_of, drawn_id, token_of
+from coordinator.model.tokens import SECRET_BYTES, digest_of, drawn_id, token_id_in, token_of
 from coordinator.wire.codec import reader
 
 _ID_BYTES = 16
@@ -220,11 +220,16 @@ class AccessVerbs(VerbGroup):
     async def drop_token(self, token_id: str) -> AccessReply:
         """Revoke a token at once, on all members; the sessions opened with it have ended.
 
+        Args:
+            token_id: its id, or the whole token, which is not sent.
+
         Raises:
             NoNodeError: there is none of this id.
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
-        call = Call("DELETE", target_of("access", "tokens", token_id))
+        # Who has the token itself may give that: it leaves this process in no path and no error.
+        shown = token_id_in(token_id) or token_id
+        call = Call("DELETE", target_of("access", "tokens", shown))
         return await self._write(call, reader(AccessReply))
 
 

@@ -17,6 +17,11 @@ ID_CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 ID_LENGTH = 10
 """The length of an id that is drawn."""
 DIGEST_BYTES = 32
+_ANYWHERE = re.compile(
+    r"co_([a-z0-9]{8,32})_[A-Za-z0-9_-]{16,}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+"
+)
+"""Also a part of one, which was cut off; and what a JSON object in base64 begins with."""
 _FORM = re.compile(r"co_([a-z0-9]{8,32})_[A-Za-z0-9_-]{43}")
 
 
@@ -37,6 +42,11 @@ def token_id_in(text: str) -> str | None:
     """Return the id of what looks like a token, None if it does not."""
     match = _FORM.fullmatch(text)
     return None if match is None else match.group(1)
+
+
+def without_tokens(text: str) -> str:
+    """Return ``text`` with only the ids of the tokens in it, and nothing of those of issuers."""
+    return _ANYWHERE.sub(lambda found: f"co_{found[1]}_***" if found[1] else "***", text)
 
 
 def digest_of(token: str) -> bytes:

@@ -96,6 +96,19 @@ def test_a_chain_made_anew_needs_a_head_that_was_noted(written: Path) -> None:
     assert "noted elsewhere" in verdict(written, head).broken
 
 
+def test_a_token_that_someone_takes_for_a_path_or_a_name_is_in_no_line() -> None:
+    """Only its id is; those who read the log are not those who may use it. Nor is a part of it."""
+    secret = "Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmFyYmF6Zm9vYmE"
+    token, other = f"co_abcdefgh12_{secret}", f"eyJhbGciOiJSUzI1NiJ9.{secret}.{secret}"
+    long = "x" * 200 + token
+    for text in (token, f"/v1/access/tokens/{token}", f"it is {other}!", long, token[:-9]):
+        line = Chain("c", "1").line(
+            change(1, resource=text, identity=text, request=text, detail={"reason": [text]})
+        )
+        assert secret[:12].encode() not in line
+        assert b"co_abcdefgh12_***" in line or b"it is ***!" in line
+
+
 def test_no_text_of_a_caller_makes_a_long_line_or_a_second_one() -> None:
     """Names are bounded and escaped, and so are details."""
     hostile = "x\n{\x1b]0;\u202e\x00\ud800" * 9_999

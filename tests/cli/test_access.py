@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from coordinator.cli.main import cli
+from coordinator.model.tokens import token_id_in
 from tests.cli.serving import ServedMember
 
 
@@ -87,7 +88,9 @@ def test_from_no_rights_to_a_worker_and_back(member: ServedMember, tmp_path: Pat
     assert "needs read on @access" in as_worker.refused("access", "role", "list")
     assert as_worker.json("access", "whoami")["identity"] == "worker"
 
-    shell.text("access", "token", "drop", worker["tokens"][0]["token_id"])
+    whole = Path(shell.path("worker")).read_text().strip()
+    assert token_id_in(whole) == worker["tokens"][0]["token_id"]
+    shell.text("access", "token", "drop", whole)
     assert "AuthFailed" in as_worker.refused("access", "whoami")
     assert "NotEmpty" in shell.refused("access", "role", "drop", "pay")
     shell.text("access", "quota", "set", "worker", "--znodes", "7", "--bytes", "2MiB")

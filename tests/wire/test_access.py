@@ -282,3 +282,14 @@ async def test_strangers_make_few_rounds() -> None:
     assert (statuses, repeated) == ({401}, 401)
     assert 1 <= first <= allowed
     assert engine.rounds - before == first, "not looked for again at once"
+
+
+async def test_a_whole_token_is_no_id() -> None:
+    """In a path it would come into logs; the answer says what to do, and nothing of it."""
+    async with guarded() as cluster:
+        token = await cluster.identity(("@access", ("admin",)))
+        reply = await cluster.api.delete(f"/v1/access/tokens/{token}", **bearer(token))
+
+    assert (reply.status, reply.code) == (400, "BadArguments")
+    assert token.split("_")[1] in str(reply.body)
+    assert token[-20:] not in str(reply.body)

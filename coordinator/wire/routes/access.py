@@ -27,7 +27,7 @@ from coordinator.model.access_requests import (
     TokenRequest,
     quota_changes,
 )
-from coordinator.model.tokens import SECRET_BYTES, digest_of, drawn_id, token_of
+from coordinator.model.tokens import SECRET_BYTES, digest_of, drawn_id, token_id_in, token_of
 from coordinator.service.proposals import Committed, RequestContext
 from coordinator.service.reads import ReadReply
 from coordinator.state.commands import (
@@ -225,7 +225,13 @@ class AccessRoutes:
 
     async def drop_token(self, request: IncomingRequest) -> Answer:
         """Revoke a token: the sessions that were opened with it end."""
-        operation = DropToken(_name(request, "token_id"))
+        token_id = _name(request, "token_id")
+        if (found := token_id_in(token_id)) is not None:
+            raise BadArgumentsError(
+                f"expected the id of a token, found a whole token, of id {found}; paths are not"
+                " secret: revoke it by its id"
+            )
+        operation = DropToken(token_id)
         return self._changed(request, await self._submit(operation, self._deleting(request)))
 
     # --- what they share
