@@ -15,6 +15,7 @@ from coordinator.tls.files import (
     ServerTls,
     TlsFiles,
     expiry_warning,
+    list_warning,
     member_tls,
     server_tls,
 )
@@ -81,11 +82,15 @@ class Certificates:
         """Return which protection is off, and which certificates want an operator."""
         now_ms = self._clock.wall_ms()
         found = list(what_is_off(self._config))
-        for where, each in (("cluster", self.member), ("http", self.door)):
+        for where, ca, each in (
+            ("cluster", "cluster.tls_ca_file", self.member),
+            ("http", "http.client_ca_file", self.door),
+        ):
             if each is not None and each.problem:
                 found.append(f"the former certificate stays in use: {each.problem}")
             if each is not None:
                 found.append(expiry_warning(f"[{where}]", each.current.expires_ms, now_ms))
+                found.append(list_warning(ca, each.current.list_end, now_ms))
         return tuple(each for each in found if each)
 
     def expire_s(self) -> dict[str, float]:

@@ -25,6 +25,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from coordinator.errors import ConfigError
+from coordinator.tls.lists import ListEnd, first_end
 from coordinator.tls.names import uris_of
 from coordinator.tls.pipe import TlsPipe
 from coordinator.tls.wording import TO_MEMBERS, why_no_tls
@@ -69,6 +70,8 @@ class ServerTls:
     expires_ms: int
     trusted: bytes = b""
     """A digest of the CAs and revocation lists that count for clients."""
+    list_end: ListEnd | None = None
+    """When the first of these lists is out of date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ class MemberTls:
     expires_ms: int
     trusted: bytes = b""
     """A digest of the CAs and revocation lists that count for members."""
+    list_end: ListEnd | None = None
+    """When the first of these lists is out of date."""
 
 
 def client_context(files: TlsFiles) -> ssl.SSLContext:
@@ -112,7 +117,7 @@ def server_tls(files: TlsFiles, *, needs_certificate: bool) -> ServerTls:
     check.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trusted as such: its CA may be unknown
     check.load_verify_locations(files.cert_file)
     shown = _server(files)
-    return ServerTls(context, _expires_ms(_shown(shown, check, files)), trusted)
+    return ServerTls(context, _expires_ms(_shown(shown, check, files)), trusted, _list_end(files))
 
 
 def member_tls(files: TlsFiles, uri: str) -> MemberTls:
@@ -133,7 +138,7 @@ def member_tls(files: TlsFiles, uri: str) -> MemberTls:
             f"{files.cert_name}: expected a certificate with the name URI:{uri} in"
             f" {files.cert_file}, found {_listed(found)}; `coordinator certs` makes one"
         )
-    return MemberTls(server, client, _expires_ms(certificate), trusted)
+    return MemberTls(server, client, _expires_ms(certificate), trusted, _list_end(files))
 
 
 def _server(files: TlsFiles) -> ssl.SSLContext:
@@ -226,6 +231,18 @@ def _digest(files: TlsFiles) -> bytes:
             return hashlib.sha256(file.read()).digest()
     except OSError as error:
         raise _unreadable(files, error) from None
+
+
+def _list_end(files: TlsFiles) -> ListEnd | None:
+    if files.ca_file is None:
+        return None
+    try:
+        with open(files.ca_file, "rb") as file:
+            return first_end(file.read())
+    except OSError as error:
+        raise _unreadable(files, error) from None
+    except ValueError:
+        return None  # OpenSSL has read it: it is not of a form that is known here
 
 
 def _unreadable(files: TlsFiles, error: OSError) -> ConfigError:
@@ -341,6 +358,22 @@ def expiry_warning(name: str, expires_ms: int, now_ms: int) -> str:
     """Return what is to be said of a certificate that expires soon, or has; "" if neither."""
     if expires_ms - now_ms > EXPIRES_SOON_MS:
         return ""
+    return (
+        f"the certificate of {name} {_expires(expires_ms, now_ms)}: replace it (it is read again at"
+        " once)"
+    )
+
+
+def list_warning(name: str, end: ListEnd | None, now_ms: int) -> str:
+    """Return what is to be said of a revocation list that is out of date soon; "" if nothing."""
+    if end is None or now_ms < end.warns_ms:
+        return ""
+    return (
+        f"the revocation list in {name} {_expires(end.expires_ms, now_ms)}: replace it, because no"
+        " certificate of its CA counts then (it is read again at once)"
+    )
+
+
+def _expires(expires_ms: int, now_ms: int) -> str:
     at = datetime.fromtimestamp(expires_ms / 1_000, UTC).isoformat(timespec="minutes")
-    verb = "expires" if expires_ms > now_ms else "expired"
-    return f"the certificate of {name} {verb} at {at}: replace it (it is read again at once)"
+    return f"{'expires' if expires_ms > now_ms else 'expired'} at {at}"

@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +21,14 @@ from coordinator import AsyncClient, Client, Lock, connect
 from coordinator.client import Connector
 from coordinator.client.http_transport import HttpTransport
 from coordinator.client.stream.sockets import secure
-from coordinator.clock import SystemClock
+from coordinator.clock import ManualClock, SystemClock
 from coordinator.config import Config, HttpConfig
 from coordinator.errors import BadArgumentsError, ConfigError, CoordinatorError
 from coordinator.server import Server
-from coordinator.tls.files import TlsFiles, server_tls
+from coordinator.tls import certificates
+from coordinator.tls.files import TlsFiles, list_warning, server_tls
+from coordinator.tls.issuing import Authority
+from coordinator.tls.lists import first_end
 from coordinator.tls.names import URI_BYTES_MAX
 from coordinator.tls.transport import TlsTransport
 from coordinator.wire.admission import Place
@@ -270,6 +274,30 @@ async def test_a_certificate_that_expires_soon_is_a_warning(made: Certificates) 
         [warning] = server.member.status().warnings
 
     assert "the certificate of [http] expires at" in warning
+
+
+def test_a_revocation_list_that_expires_soon_is_a_warning(
+    made: Certificates, tmp_path: Path
+) -> None:
+    """In its last quarter: no certificate of its CA counts once it is out of date."""
+    day_ms, authority, ca_file = 86_400_000, Authority.made("soon", 40), tmp_path / "ca.pem"
+    ca_file.write_bytes(authority.issued().certificate + authority.revocations([1]))
+    cert_file, key_file = made.member("1")
+    files = TlsFiles(cert_file, key_file, ca_file=str(ca_file))
+
+    end = server_tls(files, needs_certificate=True).list_end
+
+    assert end is not None
+    assert abs(end.expires_ms - SystemClock().wall_ms() - 40 * day_ms) < 120_000
+    for days, expected in ((11, ""), (9, "expires at"), (-1, "expired at")):
+        said = list_warning("the file", end, end.expires_ms - days * day_ms)
+        assert expected in said
+        assert bool(said) is bool(expected)
+    http = HttpConfig(tls_cert_file=cert_file, tls_key_file=key_file, client_ca_file=str(ca_file))
+    clock = ManualClock(wall_ms=end.expires_ms - day_ms)
+    warnings = certificates.Certificates(Config(http=http), clock, has_members=False).warnings()
+    assert "the revocation list in http.client_ca_file expires at" in " ".join(warnings)
+    assert first_end(authority.issued().certificate) is None
 
 
 async def test_what_is_off_is_a_warning(
