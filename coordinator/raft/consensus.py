@@ -138,10 +138,7 @@ class Consensus:
         """Return how long ago this member heard its leader or, leading, a quorum; None: never."""
         if self._others == ():
             return 0 if self.core.role is Role.LEADER else None
-        # A member that has just changed its role heard the others in the former one.
-        known = (self._elections.heard_leader_ms, self.replication.quorum_heard_ms())
-        heard_ms = max((each for each in known if each is not None), default=None)
-        return None if heard_ms is None else self._now_ms() - heard_ms
+        return self._elections.contact_age_ms(self.replication.quorum_heard_ms())
 
     @property
     def is_leader_of_others(self) -> bool:
@@ -216,6 +213,7 @@ class Consensus:
             self._maybe_begin_round()
             return
         now_ms = self._now_ms()
+        self._elections.standstill.note(now_ms)
         if self.core.role is Role.LEADER:
             self._update_commit_rule(now_ms)
             self.replication.begin_pass(self.core.term, self.core.commit_index)
@@ -241,6 +239,7 @@ class Consensus:
         if not self.replication.beat(core.term, core.commit_index, now_ms):
             return None
         self._last_tick_ms = now_ms
+        self._elections.standstill.note(now_ms)
         return core.next_heartbeat_ms(now_ms)
 
     def send_commit_index(self) -> None:

@@ -23,6 +23,7 @@ from coordinator.raft.context import RaftContext
 from coordinator.raft.engine import Role
 from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network import messages as say
+from coordinator.raft.standstill import Standstill
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ class Elections:
         """Whether the leader was heard since its last silence or disconnection."""
         self.heard_leader_ms: int | None = None
         """When a leader was last heard, whatever became of it; None: never."""
+        self.standstill = Standstill(raft, now_ms())
         # A first election need not wait in full: a member with a leader refuses the pre-vote.
         minimum = raft.election_timeout_ms_min
         core.election_due_ms = now_ms() + random.randint(minimum // 8, minimum // 2)
@@ -77,11 +79,20 @@ class Elections:
 
     def on_leader_heard(self, now_ms: int) -> None:
         """The leader of this term was heard: no election is due."""
+        self.standstill.note(now_ms)
         self.is_leader_in_sight = True
         self.heard_leader_ms = now_ms
         self._has_yielded = False
         self._late_until_ms = None
         self._pre_vote_term = 0
+
+    def contact_age_ms(self, quorum_heard_ms: int | None) -> int | None:
+        """Return how long ago a leader was heard or, leading, a quorum, at least; None: never."""
+        # A member that has just changed its role heard the others in the former one.
+        known = [each for each in (self.heard_leader_ms, quorum_heard_ms) if each is not None]
+        now_ms = self._now_ms()
+        self.standstill.note(now_ms)
+        return now_ms - self.standstill.since(max(known)) if known else None
 
     def on_role(self) -> None:
         """The role has changed: no leader was heard in it yet."""

@@ -104,3 +104,29 @@ def test_a_member_that_stood_still_heard_nobody_meanwhile(is_leader: bool) -> No
         await cluster.stop()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_what_waited_for_a_member_that_stood_still_was_not_heard_just_now(is_leader: bool) -> None:
+    """The others spoke for a second, which it reads a minute later: so old is what it has."""
+
+    async def scenario() -> None:
+        cluster, leader = await settled()
+        member = leader if is_leader else cluster.others(leader)[0]
+        await asyncio.sleep(2)
+        member.pause()
+        await asyncio.sleep(1)
+        cluster.network.isolate(member.member_id)
+        await asyncio.sleep(PAUSE_MS / 1_000)
+
+        member.resume()
+
+        for _ in range(200):
+            assert age_of(member) >= PAUSE_MS
+            await asyncio.sleep(0.01)
+        cluster.network.heal()
+        await asyncio.sleep(10)
+        assert age_of(member) <= IDLE_MS_MAX
+        await cluster.stop()
+
+    run(scenario())
