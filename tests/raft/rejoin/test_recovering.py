@@ -38,7 +38,9 @@ def test_a_new_member_acknowledges_nothing_before_it_knows_the_terms() -> None:
     )
 
     first = bench.receive("2", append)
-    number = first[0][1].number  # type: ignore[union-attr]
+    question = first[0][1]
+    assert isinstance(question, say.TermQuestion)
+    number = question.number
     bench.receive("2", say.TermAnswer(number, 3))
     with_one_answer = bench.receive("2", append)
     bench.receive("3", say.TermAnswer(number, 4))
