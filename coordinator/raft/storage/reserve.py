@@ -24,12 +24,15 @@ from contextlib import suppress
 
 from coordinator.errors import DiskFullError
 from coordinator.raft.storage.disk import Disk
+from coordinator.raft.storage.records import BLOCK_BYTES
 
 RESERVE_BYTES = 1024 * 1024
 """The most zeros written at once: those of some 250 lone writes, in a few milliseconds."""
 PARTS_OF_SEGMENT = 16
 """It is at most this part of a segment."""
 PIECES = 8
+SHORT_BATCH_BYTES = 4 * BLOCK_BYTES
+"""A batch of a few blocks is never long; else one larger than a piece is."""
 SPARED_RESERVES = 16
 """So many times what is reserved must be free."""
 
@@ -70,6 +73,7 @@ class Reserve:
         self._directory = directory
         self._segment_bytes = segment_bytes
         self._reserve_bytes = min(RESERVE_BYTES, segment_bytes // PARTS_OF_SEGMENT)
+        self._long_bytes = max(self._reserve_bytes // PIECES, SHORT_BATCH_BYTES)
         self._due_at_bytes = self._batch_bytes = 0
         self.under_way: Reservation | None = None
 
@@ -89,7 +93,7 @@ class Reserve:
         if size_bytes < self._due_at_bytes or self.under_way is not None:
             return None
         end = min(size_bytes + self._reserve_bytes, self._segment_bytes)
-        if end <= size_bytes or self._batch_bytes > self._reserve_bytes // PIECES:
+        if end <= size_bytes or self._batch_bytes > self._long_bytes:
             return None
         self._due_at_bytes = end - self._reserve_bytes // 2 if end < self._segment_bytes else end
         self.under_way = Reservation(self._disk, self._directory, path, self._reserve_bytes, end)

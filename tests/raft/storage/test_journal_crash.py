@@ -35,7 +35,8 @@ class Rig:
         self.random = random.Random(seed)
         self.disk = SimulatedDisk(seed, is_orderly=bool(seed % 3))
         self.disk.is_spoiling = bool(seed % 2)
-        self.segment_bytes = self.random.choice([200, 9_000, 30_000, 1_000_000])
+        sizes = [200, 9_000, 30_000, 1_000_000]
+        self.segment_bytes = self.random.choice([70_000, 300_000] if has_reserve else sizes)
         self.needed_index = 0
         self.term: tuple[int, str | None] = (0, None)
         self.terms_possible: set[tuple[int, str | None]] = {self.term}
@@ -205,7 +206,7 @@ STEPS: tuple[str, ...] = ("add",) * 8 + ("cut", "cut", "compact", "install", "vo
 STEPS += ("begin_sync", "end_sync", "end_sync", "write", "second", "fill", "make_room", "make_room")
 
 
-RESERVING = ("begin_reserving", "begin_reserving", "end_reserving")
+RESERVING = ("begin_reserving",) * 4 + ("end_reserving",) * 4
 
 
 def run(seed: int, steps: int, *, has_reserve: bool = False) -> int:

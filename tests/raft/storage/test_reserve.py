@@ -26,6 +26,7 @@ from coordinator.raft.storage.records import BLOCK_BYTES
 from coordinator.raft.storage.reserve import (
     PIECES,
     RESERVE_BYTES,
+    SHORT_BATCH_BYTES,
     SPARED_RESERVES,
     Reservation,
 )
@@ -127,7 +128,7 @@ def test_long_batches_gain_nothing_and_have_none() -> None:
     disk = SimulatedDisk()
     journal = open_journal(disk)
 
-    append(journal, 3, length=RESERVE // PIECES + 4)
+    append(journal, 3, length=SHORT_BATCH_BYTES)
 
     assert not reserve(journal)
 
