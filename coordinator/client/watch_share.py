@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from coordinator.client.answers import encoding_of
 from coordinator.client.calls import Call
 from coordinator.client.transport import Request
+from coordinator.errors import BadArgumentsError
 from coordinator.model.events import Resync, Watching, WatchRequest
 from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import decode
@@ -36,10 +37,15 @@ class WatchShare(NamedTuple):
     def first_line(self, last_line: bytes, headers: Mapping[str, str]) -> bytes | None:
         """Return with what it begins if it joins behind ``last_line``; None if it must not."""
         encoding = encoding_of(headers)
-        line: Any = decode(last_line, encoding)
-        if line["type"] not in _WITH_A_ZXID:
+        try:
+            line: Any = decode(last_line, encoding)
+        except BadArgumentsError:
+            return None  # who reads it finds that out
+        if not isinstance(line, dict) or line.get("type") not in _WITH_A_ZXID:
             return None
-        zxid: int = line["zxid"]
+        zxid = line.get("zxid")
+        if type(zxid) is not int:
+            return None
         if self.from_zxid is None:
             return encoded(Watching(zxid), encoding) if zxid >= self.seen_zxid else None
         return encoded(Watching(self.from_zxid), encoding) if zxid <= self.from_zxid else None

@@ -276,6 +276,22 @@ async def test_all_go_on_elsewhere_when_the_stream_breaks(member: Member) -> Non
     assert [each.zxid for each in await asyncio.gather(*reading)] == [6, 6]
 
 
+@pytest.mark.parametrize("line", [b"\xc1", b"\x01", b"\x80", b"\x81\xa4type\xa6change"])
+def test_behind_a_line_that_says_nothing_nobody_joins(line: bytes) -> None:
+    """Whose reader finds that out leaves its member."""
+
+    async def broken(member: Member) -> None:
+        client = member.client()
+        first = await watch(client)
+        member.network.peer(A).send(frames.Line(1, line))
+        await asyncio.sleep(1)
+        second = await watch(client)
+        assert list(member.watches) == [1, 2]
+        assert first.zxid == second.zxid == 1
+
+    scenario(broken)()
+
+
 @scenario
 async def test_a_stream_that_has_ended_is_not_joined(member: Member) -> None:
     """A member that wants its reader to read again says so to those who were there."""
