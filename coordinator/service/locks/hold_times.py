@@ -49,6 +49,7 @@ _SEEN_AT_ONCE: Final = 50
 """Queues, and holders of each."""
 _LOOKED_AT_ONCE: Final = 1_000
 _LEFT_BEHIND: Final = 1_000
+_DROPPED_AT_ONCE: Final = 4
 _SAID_AT_ONCE: Final = 20
 """How many long holds are logged in one look."""
 _CLASS_END: Final = re.compile(r"[:/]")
@@ -127,6 +128,8 @@ class HoldTimes:
         """How many wait for the locks of each class."""
         self._becoming_long: deque[tuple[int, str, int]] = deque()
         """When each hold becomes long: in the order in which they were seen."""
+        self._still_held: deque[tuple[int, str, int]] = deque()
+        """Those before them, as far as the last look for such as have ended came."""
         self._long_count = 0
         self._unseen: list[dict[str, Any]] = []
         """The queues of a snapshot that have not been looked at yet, as keys of a few dicts."""
@@ -149,9 +152,10 @@ class HoldTimes:
         """Look at the holds that have become long; return when the next one does."""
         logged = 0
         for _ in range(_LOOKED_AT_ONCE):
-            if not self._becoming_long or self._becoming_long[0][0] > now_ms:
+            first = self._still_held or self._becoming_long
+            if not first or first[0][0] > now_ms:
                 break
-            _, path, czxid = self._becoming_long.popleft()
+            _, path, czxid = first.popleft()
             hold = self._holds.get(path)
             if hold is not None and hold.czxid == czxid and not hold.is_long:
                 hold.is_long = True
@@ -167,7 +171,8 @@ class HoldTimes:
         self._metrics.long_holds.set(self._long_count)
         if self._long_count:
             return now_ms  # until they end
-        return self._becoming_long[0][0] if self._becoming_long else now_ms + NOT_BEFORE_LONG_MS
+        first = self._still_held or self._becoming_long
+        return first[0][0] if first else now_ms + NOT_BEFORE_LONG_MS
 
     def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         """Note which holds began and which ended."""
@@ -203,8 +208,9 @@ class HoldTimes:
             let_go(holds)
         self._waiting = {}
         self._last_unseen = {}
-        becoming_long, self._becoming_long = self._becoming_long, deque()
-        let_go(becoming_long)
+        for entries in (self._still_held, self._becoming_long):
+            let_go(entries)
+        self._still_held, self._becoming_long = deque(), deque()
         self._long_count = 0
         for part in self._unseen:
             let_go(part)
@@ -276,21 +282,22 @@ class HoldTimes:
             self._waiting[lock_class] = 0
         self._holds.add(path, _Hold(czxid, now_ms, lock_class, is_whole=is_whole))
         long_at_ms = now_ms + self._long_hold_ms
-        if not self._becoming_long:  # else an earlier one is looked for
+        if not (self._still_held or self._becoming_long):  # else an earlier one is looked for
             self.need_look_by(long_at_ms)
         self._becoming_long.append((long_at_ms, path, czxid))
-        if len(self._becoming_long) > 2 * len(self._holds) + _LEFT_BEHIND:
+        if len(self._still_held) + len(self._becoming_long) > 2 * len(self._holds) + _LEFT_BEHIND:
             self._drop_ended()
 
     def _drop_ended(self) -> None:
-        """Forget the holds that ended before they became long, which left their entry behind."""
-        found = [
-            (hold.since_ms + self._long_hold_ms, each, hold.czxid)
-            for each, hold in self._holds.items()
-            if not hold.is_long
-        ]
-        found.sort()
-        self._becoming_long = deque(found)
+        """Forget some of the holds that ended before they became long, which left their entry
+        behind: more than began since they were looked at last."""
+        for _ in range(min(len(self._becoming_long), _DROPPED_AT_ONCE)):
+            entry = self._becoming_long.popleft()
+            hold = self._holds.get(entry[1])
+            if hold is not None and hold.czxid == entry[2]:
+                self._still_held.append(entry)
+        if not self._becoming_long:
+            self._still_held, self._becoming_long = self._becoming_long, self._still_held
 
     def _wait(self, lock_class: str, step: int) -> None:
         self._waiting[lock_class] = self._waiting.get(lock_class, 0) + step

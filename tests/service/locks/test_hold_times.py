@@ -116,7 +116,35 @@ def test_locks_that_come_and_go_leave_nothing() -> None:
     room.pass_ms(1)
 
     assert room.holds._holds == {}
-    assert len(room.holds._becoming_long) < 2_000
+    assert len(room.holds._becoming_long) + len(room.holds._still_held) < 2_000
+
+
+def test_no_hold_is_forgotten_among_those_that_come_and_go() -> None:
+    """Some entries are looked at with each hold that begins, never all; all become long in time."""
+    room = Room()
+    for number in range(1_200):
+        room.enter(f"long-{number}")
+    kept_at_most = 0
+    for number in range(8_000):
+        room.enter()
+        room.pass_ms(1)
+        room.apply(Delete(f"/locks/daily/lock-{number:010d}"))
+        if number % 10 == 0:
+            room.enter(f"later-{number}")
+        kept = len(room.holds._becoming_long) + len(room.holds._still_held)
+        kept_at_most = max(kept_at_most, kept)
+
+    assert kept_at_most < 2 * (2_000 + 1_000)
+    times = [each for each, _, _ in (*room.holds._still_held, *room.holds._becoming_long)]
+    assert times == sorted(times)
+    room.pass_ms(LONG_MS - 8_000 - 1)
+    assert room.long_count == 0
+    for _ in range(3):
+        room.pass_ms(1)
+    assert room.long_count == 1_201, "the first of the later ones, too"
+    for _ in range(12):  # each looks at a thousand, also at some that have ended
+        room.pass_ms(1_000)
+    assert room.long_count == 2_000
 
 
 async def test_queues_in_several_dicts_are_all_looked_at_after_a_snapshot() -> None:
