@@ -352,9 +352,10 @@ class ReleasedTable:
     def __contains__(self, contender: tuple[str, int]) -> bool:
         return contender in self._released
 
-    def latest_first(self) -> Iterator[tuple[str, int]]:
-        """Return the released grants as (path, czxid), the latest first."""
-        return reversed(self._released)
+    @property
+    def recent(self) -> RecencyMap[tuple[str, int], None]:
+        """The released grants as (path, czxid), those of long ago first."""
+        return self._released
 
     def add(self, path: str, czxid: int) -> None:
         """Remember a released grant, and forget the oldest ones beyond the limit."""

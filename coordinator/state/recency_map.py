@@ -8,6 +8,8 @@
    puts some of the oldest uses in their place: behind all that is left in it. At the end nothing is
    beside it.
 4. The first capture costs nothing. Another one, while the first is held, is a copy.
+5. To go through an OrderedDict takes as long as to read it. So a walk that is done in parts goes on
+   where it was (``keep_walk``) if nothing has changed since: iterators of the map say so.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, filterfalse
+from itertools import chain, filterfalse, islice
 from typing import Any, Final, TypeVar
 
 from coordinator.state.capture_hold import CaptureHold
@@ -44,6 +46,8 @@ class RecencyMap(Mapping[K, V]):
         self._rest: Iterator[K] = iter(())
         """While it is held: the keys of ``_base`` that count, behind ``_first``."""
         self._first: Any = _MISSING
+        self._walk: tuple[int, Iterator[K], Iterator[K]] | None = None
+        """How many keys a walk has still to come, these, and what tells whether they still are."""
         self.get: Any = self._base.get
         """Returns the value of a key, or the second argument, or None."""
 
@@ -209,6 +213,27 @@ class RecencyMap(Mapping[K, V]):
         in_base = filterfalse(self._passed.__contains__, reversed(self._base))
         return chain(reversed(self._beside), in_base)
 
+    # --- a walk through all keys in parts
+
+    def walk(self, left: int) -> Iterator[K]:
+        """Return the keys of the ``left`` oldest values, the latest of them first, for as long as
+        nothing is changed."""
+        kept, self._walk = self._walk, None
+        is_next = kept is not None and kept[0] == left and self._beside is None
+        if is_next and kept is not None and _is_unchanged(kept[2]):
+            return kept[1]
+        passed = len(self) - left
+        if passed <= left:
+            return islice(reversed(self), passed, None)
+        keys = list(islice(self, left))
+        keys.reverse()
+        return iter(keys)
+
+    def keep_walk(self, left: int, keys: Iterator[K]) -> None:
+        """Keep ``keys``, of which ``left`` are still to come, for who asks for these next."""
+        if self._beside is None:
+            self._walk = (left, keys, iter(self._base))
+
     # --- the end
 
     def given_up(self) -> tuple[OrderedDict[K, V], ...]:
@@ -217,5 +242,15 @@ class RecencyMap(Mapping[K, V]):
         self._base, self._beside, self._hold = OrderedDict(), None, None
         self._passed = set()
         self._rest = iter(())
+        self._walk = None
         self.get = self._base.get
         return parts
+
+
+def _is_unchanged(keys: Iterator[Any]) -> bool:
+    """Whether an OrderedDict is as it was when this iterator of it was made."""
+    try:
+        next(keys)
+    except (RuntimeError, StopIteration):
+        return False
+    return True

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from coordinator.state.dedup import ClientRecord
 from coordinator.state.recency_map import RecencyMap
 from coordinator.state.slice_room import CUT_BYTES, Cursor, SliceRoom, left_of
+
+CLIENT_ITEMS: Final = 4
+"""What a client counts besides its outcomes."""
 
 
 def read_records(
@@ -22,9 +23,12 @@ def read_records(
         read = None if record is None else _read_outcomes(record, cursor.number, room)
         if read is not None:
             return Cursor(cursor.part, left, cursor.key, read)
-    for client_id in _oldest(records, left):
+    client_ids = records.walk(left)
+    while left > 0:
         if room.is_spent:
+            records.keep_walk(left, client_ids)
             return Cursor(cursor.part, left)
+        client_id = next(client_ids)
         left -= 1
         record = records[client_id]
         outcomes = record.outcomes
@@ -33,27 +37,15 @@ def read_records(
             client_id, record.highest, record.forgotten, record.last_index,
             record.remembered_bytes, count, record.owner,
         )  # fmt: skip
-        size = sum([len(kept) for kept in outcomes.values()])
-        if size <= CUT_BYTES and room.holds(size, 1 + count, 1):
-            room.take((row, outcomes), size, 1 + count)
+        size = sum(map(len, outcomes.values()))
+        if size <= CUT_BYTES and room.holds(size, CLIENT_ITEMS + count, 1):
+            room.take((row, outcomes), size, CLIENT_ITEMS + count)
             continue
-        room.take(row, len(client_id), 1)
+        room.take(row, len(client_id), CLIENT_ITEMS)
         read = _read_outcomes(record, 0, room)
         if read is not None:
             return Cursor(cursor.part, left, client_id, read)
     return None
-
-
-def _oldest(records: RecencyMap[str, ClientRecord], count: int) -> Iterable[str]:
-    """Return the keys of the ``count`` oldest records, the latest of them first.
-
-    To go through an ordered table costs as much as to read it: it is begun at the nearer end."""
-    passed = len(records) - count
-    if passed <= count:
-        return islice(reversed(records), passed, None)
-    keys = list(islice(records, count))
-    keys.reverse()
-    return keys
 
 
 def _read_outcomes(record: ClientRecord, begin: int, room: SliceRoom) -> int | None:

@@ -37,8 +37,9 @@ from coordinator.state.locks.contender import CONTENDER_DEPTH, QUEUE_DEPTH, QUEU
 from coordinator.state.locks.queue import Queue
 from coordinator.state.locks.queues import LockTable
 from coordinator.state.paths import shown
+from coordinator.state.recency_map import RecencyMap
 from coordinator.state.sessions import SessionTable
-from coordinator.state.slice_records import read_records
+from coordinator.state.slice_records import CLIENT_ITEMS, read_records
 from coordinator.state.slice_room import (
     CUT_BYTES,
     PIECE_BYTES,
@@ -50,16 +51,16 @@ from coordinator.state.slice_room import (
 from coordinator.state.tree import Tree
 from coordinator.state.znode import ZnodeRecord
 
-FORMAT: Final = 7
+FORMAT: Final = 8
 """Raise it when a slice's content or end changes: only slices of one format are compared."""
-ITEMS_MAX: Final = 4_000
+ITEMS_MAX: Final = 8_000
 """What the items of a slice may count."""
-_ZNODE_ITEMS: Final = 2
-_ROW_ITEMS: Final = 3
-_CONTENDER_ITEMS: Final = 6
-_GRANT_ITEMS: Final = 8
-"""What each of these counts; a remembered outcome counts 1. So a slice takes about a millisecond,
-compiled."""
+_ZNODE_ITEMS: Final = 4
+_ROW_ITEMS: Final = 6
+_CONTENDER_ITEMS: Final = 12
+_GRANT_ITEMS: Final = 16
+"""What each of these counts; a remembered outcome counts 1, its client ``CLIENT_ITEMS``. So a slice
+takes a millisecond or two, compiled."""
 BYTES_MAX: Final = 512 * 1024
 DIGEST_BYTES_MAX: Final = 2_048
 _REMEMBERED_BYTES: Final = 768
@@ -143,7 +144,7 @@ def slice_count(whole: Whole) -> int:
     rows = len(whole.sessions) + len(requests.ended) + len(whole.released)
     items = _ZNODE_ITEMS * len(tree) + (_CONTENDER_ITEMS - _ZNODE_ITEMS) * queued
     items += _ROW_ITEMS * rows + _GRANT_ITEMS * len(locks.history)
-    items += len(requests) + requests.remembered_bytes // _REMEMBERED_BYTES
+    items += CLIENT_ITEMS * len(requests) + requests.remembered_bytes // _REMEMBERED_BYTES
     return items // ITEMS_MAX + tree.data_bytes // BYTES_MAX
 
 
@@ -293,13 +294,15 @@ def _queue_row(queue: Queue) -> tuple[Any, ...]:
 
 # --- tables, from the latest on
 
+_RowOf = Callable[[Any], tuple[Any, int]]
+
 
 def _read_table(
     cursor: Cursor,
     room: SliceRoom,
     length: int,
     latest_first: Iterator[Any],
-    row_of: Callable[[Any], tuple[Any, int]],
+    row_of: _RowOf,
     items: int = _ROW_ITEMS,
 ) -> Cursor | None:
     left = left_of(cursor, length)
@@ -308,6 +311,21 @@ def _read_table(
             return Cursor(cursor.part, left)
         row, size = row_of(item)
         room.take(row, size, items)
+        left -= 1
+    return None
+
+
+def _read_recent(
+    cursor: Cursor, room: SliceRoom, recent: RecencyMap[Any, Any], row_of: _RowOf
+) -> Cursor | None:
+    left = left_of(cursor, len(recent))
+    keys = recent.walk(left)
+    while left > 0:
+        if room.is_spent:
+            recent.keep_walk(left, keys)
+            return Cursor(cursor.part, left)
+        row, size = row_of(next(keys))
+        room.take(row, size, _ROW_ITEMS)
         left -= 1
     return None
 
@@ -334,12 +352,11 @@ def _read_ended(whole: Whole, cursor: Cursor, room: SliceRoom) -> Cursor | None:
     def row_of(session_id: Any) -> tuple[Any, int]:
         return (session_id, ended[session_id]), len(session_id)
 
-    return _read_table(cursor, room, len(ended), reversed(ended), row_of)
+    return _read_recent(cursor, room, ended, row_of)
 
 
 def _read_released(whole: Whole, cursor: Cursor, room: SliceRoom) -> Cursor | None:
-    released = whole.released
-    return _read_table(cursor, room, len(released), released.latest_first(), _plain)
+    return _read_recent(cursor, room, whole.released.recent, _plain)
 
 
 def _plain(item: Any) -> tuple[Any, int]:

@@ -184,7 +184,7 @@ def of_everything() -> list[Command]:
             ask(EndHold(one.path, czxid=one.czxid, term=1, extensions=one.extensions))
             ask(ExtendHold(one.path, czxid=one.czxid, by_ms=1, to_ms=0))
             ask(Release(one.path, one.czxid, spares_repeated=True))
-    for path, czxid in list(probe.machine._released.latest_first()):
+    for path, czxid in list(reversed(probe.machine._released.recent)):
         ask(Release(path, czxid))
     ask(CloseSession("s1", "unwell"))
     for session_id in ("s2", "s3"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ def test_it_is_an_ordered_dict_with_captures(seed: int, key_count: int) -> None:
     chance = random.Random(seed)
     found, plain = RecencyMap[str, int](), OrderedDict[str, int]()
     held: list[tuple[Any, list[tuple[str, int]], Any]] = []
+    left = 0
     for step in range(800):
         key = f"k{chance.randrange(key_count)}"
         match chance.randrange(13):
@@ -44,9 +46,48 @@ def test_it_is_an_ordered_dict_with_captures(seed: int, key_count: int) -> None:
         assert (key in found) == (key in plain)
         assert list(found.items()) == list(plain.items()), "the order, too"
         assert list(reversed(found)) == list(reversed(plain))
+        assert part_of(found, left) == list(reversed(list(plain)[:left]))[:3]
+        left = max(left - 3, 0) if chance.randrange(9) else len(plain)
         for captured, was, _ in held:
             assert list(captured.items()) == was
             assert len(captured) == len(was)
+
+
+def part_of(found: RecencyMap[str, int], left: int) -> list[str]:
+    """Walk through three keys, and keep the walk for who comes next."""
+    left = min(left, len(found))
+    keys = found.walk(left)
+    part = list(islice(keys, 3))
+    if left > 3:
+        found.keep_walk(left - 3, keys)
+    return part
+
+
+def test_a_walk_in_parts_goes_on_where_it_was_until_something_changes() -> None:
+    """It begins at the nearer end; to begin again costs what lies before it."""
+    for left in (100, 40):
+        found = RecencyMap((str(number), number) for number in range(100))
+        keys = found.walk(left)
+        assert next(keys) == str(left - 1)
+        found.keep_walk(left - 1, keys)
+        assert found.walk(left - 1) is keys
+        assert next(keys) == str(left - 2)
+        found.keep_walk(left - 2, keys)
+        assert found.walk(left - 3) is not keys, "it is not this one"
+
+        for change in ("use", "pop", "capture"):
+            again = found.walk(90)
+            found.keep_walk(90, again)
+            held = None
+            if change == "use":
+                found.use("0", -1)
+            elif change == "pop":
+                found.pop("5", 0)
+            else:
+                held = found.capture()
+            assert found.walk(90) is not again
+            assert list(found.walk(90)) == list(found)[:90][::-1]
+        del held
 
 
 def test_no_step_is_long() -> None:

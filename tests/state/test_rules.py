@@ -35,6 +35,7 @@ DECIDES_NOTHING = {
     "recency_map": "as large_map",
     "slices": "how states are compared; the format has a number of its own",
     "slice_room": "as slices",
+    "slice_records": "as slices",
     "tree_walk": "as slices",
     "thread_breaks": "when other threads go on",
     "locks.grant_history._ENDED_ZXID": "an accessor",
