@@ -14,6 +14,8 @@ again and again, also while nothing is written.
 5. A cluster of one compares nothing.
 6. What it costs is bounded, whatever the size of the state: one slice in ``SLICE_EVERY_MS``, and
    what a stop of half a second has left. So a round of a large state takes this for each slice.
+7. While nothing is written, one question is for as many slices as are due in ``_PAUSE_MS``, or for
+   two: asking costs as much as a slice. Each member takes them in passes of their own.
 """
 
 from __future__ import annotations
@@ -22,17 +24,25 @@ import asyncio
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from coordinator.errors import BadArgumentsError, CoordinatorError, NoLeaderError
 from coordinator.service.context import MemberContext
+from coordinator.service.digest_messages import (
+    SLICES_AT_ONCE_MAX,
+    DigestQuestion,
+    DigestVerdict,
+    SlicePlace,
+    decode_digests,
+    decode_question,
+    decode_verdict,
+    encode_digests,
+)
 from coordinator.service.state_slices import StateSlices
 from coordinator.service.timers import NeedBy, never_mind
-from coordinator.state.packing import pack, unpack
-from coordinator.state.slice_room import PIECE_BYTES, Cursor
-from coordinator.state.slices import DIGEST_BYTES_MAX, FORMAT, Slice
+from coordinator.state.slice_room import Cursor
+from coordinator.state.slices import Slice
 
 logger = logging.getLogger("coordinator.service")
 
@@ -52,6 +62,10 @@ _MADE_UP_MS = 500
 """What was not compared in this time, since a member was busy, is compared as soon as may be; what
 was due before makes the round longer."""
 _AT_ONE_LOOK_MAX = 4
+_PAUSE_MS = 400
+"""How far apart questions for several slices are; the counters are in each slice."""
+_PAIR_MS = 900
+"""Questions for two may be so far apart."""
 _SMALL = 4
 """So many slices follow each other as soon as they may."""
 ANSWER_MS = 2_000
@@ -62,9 +76,6 @@ UNANSWERED_MAX = 4
 MISSED_AGAIN_MAX = 3
 """How often in a row a slice is asked again because a member was past the index."""
 KNOWN_MAX = 64
-_MEMBERS_MAX = 9
-_PAYLOAD_BYTES_MAX = 128 * 1024
-"""The longest key of a cursor is a path."""
 
 
 class Comparison(StrEnum):
@@ -98,24 +109,11 @@ def judge(digests: Mapping[str, bytes], member_count: int) -> tuple[Comparison, 
     return Comparison.UNDECIDED, common
 
 
-class SlicePlace(NamedTuple):
-    """A slice at an index."""
-
-    at_index: int
-    cursor: Cursor
-
-
-@dataclass(frozen=True, slots=True)
-class DigestVerdict:
-    """The digest of each member for one slice, as the leader collected them."""
-
-    place: SlicePlace
-    digests: Mapping[str, bytes]
-
-    @property
-    def payload(self) -> bytes:
-        """Return the verdict as the message that carries it."""
-        return pack((tuple(self.place), tuple(sorted(self.digests.items()))))
+def _count_at_once(interval_ms: int) -> int:
+    """Return for how many slices a question is that are due in this time, each."""
+    if 2 * interval_ms > _PAUSE_MS:
+        return 2 if 2 * interval_ms <= _PAIR_MS else 1
+    return min(_PAUSE_MS // interval_ms, SLICES_AT_ONCE_MAX)
 
 
 class Difference(NamedTuple):
@@ -159,6 +157,8 @@ class Divergence:
         self._left_count = 0
         """Slices that still follow the one that is being taken, before the next look."""
         self._missed_count = 0
+        self._asked_index = 0
+        """The index of the last question."""
         self._round_began_ms = 0
         self._round_began_at = 0
         """The index at which this round began, or the one before it."""
@@ -195,13 +195,13 @@ class Divergence:
         self._left_count = min(max(late_count, 0), _AT_ONE_LOOK_MAX - 1)
         return self._begin_slice(leadership.term, now_ms)
 
-    def _begin_slice(self, term: int, now_ms: int) -> int | None:
+    def _begin_slice(self, term: int, now_ms: int, *, is_next: bool = False) -> int | None:
         is_again = bool(self._again)
         cursor = self._again.popitem(last=False)[0] if is_again else self._cursor
+        last_index = self._engine.status().last_index
         if not is_again and cursor == Cursor():
             if now_ms - self._round_began_ms < ROUND_MS_MIN:
                 return self._round_began_ms + ROUND_MS_MIN
-            last_index = self._engine.status().last_index
             calm_until_ms = self._round_began_ms + _CALM_ROUND_MS
             if last_index == self._round_began_at and now_ms < calm_until_ms:
                 return calm_until_ms
@@ -212,10 +212,14 @@ class Divergence:
             return None
         self._is_taking = True
         interval_ms = self._interval_ms()
+        is_calm = not is_again and not is_next and last_index == self._asked_index
+        count = _count_at_once(interval_ms) if is_calm else 1
         # One that is asked again makes a round longer only if that costs as much as it may already.
         if not is_again or interval_ms == SLICE_EVERY_MS:
-            self._due_ms += interval_ms
-        comparing = self._compare(term, cursor, others, is_again=is_again)
+            self._due_ms += count * interval_ms
+        self._asked_index = last_index
+        question = DigestQuestion(term, SlicePlace(last_index, cursor), count)
+        comparing = self._compare(question, others, is_again=is_again)
         self._tasks.spawn(comparing, "compare states")
         return self._due_ms
 
@@ -247,39 +251,54 @@ class Divergence:
         self._unanswered.clear()
 
     async def _compare(
-        self, term: int, cursor: Cursor, others: tuple[str, ...], *, is_again: bool
+        self, question: DigestQuestion, others: tuple[str, ...], *, is_again: bool
     ) -> None:
-        """Compare one slice; the next one begins when this member has taken its own."""
-        place = SlicePlace(self._engine.status().last_index, cursor)
+        """Compare some slices; the next ones begin when this member has taken its own."""
+        term = question.term
         members = [each for each in others if self._unanswered[each] < UNANSWERED_MAX]
-        payload = pack((FORMAT, term, tuple(place)))
-        taking = self._take_own(term, place, is_again=is_again)
-        asking = asyncio.gather(*[self._ask(each, payload, term) for each in members])
+        taking = self._take_own(question, is_again=is_again)
+        asking = asyncio.gather(*[self._ask(each, question) for each in members])
         both: list[Awaitable[Any]] = [taking, asking]
         own, answers = await asyncio.gather(*both)
-        if own is None or self._term != term or not self._leadership.is_leader:
-            return
-        self._metrics.slices_compared.inc()
-        self._note_missed(place, answers.count(b""))
-        digests = {who: answer for who, answer in zip(members, answers, strict=True) if answer}
-        digests[self._engine.member_id] = own.digest
-        await self._act(DigestVerdict(place, digests), len(others) + 1)
-        if self._term == term and self._leadership.is_leader and not self._again:
+        place = question.place
+        for at, taken in enumerate(own):
+            if self._term != term or not self._leadership.is_leader:
+                return
+            self._metrics.slices_compared.inc()
+            known = [each for each in answers if each is not None]
+            self._note_missed(place, sum([len(each) <= at for each in known]), is_first=at == 0)
+            digests = {
+                who: answer[at]
+                for who, answer in zip(members, answers, strict=True)
+                if answer is not None and len(answer) > at
+            }
+            digests[self._engine.member_id] = taken.digest
+            await self._act(DigestVerdict(place, digests), len(others) + 1)
+            place = place.behind(taken)
+        if own and self._term == term and self._leadership.is_leader and not self._again:
             self._maybe_go_on_at_once(term)
 
-    async def _take_own(self, term: int, place: SlicePlace, *, is_again: bool) -> Slice | None:
-        own = await self._take(place)
-        if self._term == term:
+    async def _take_own(self, question: DigestQuestion, *, is_again: bool) -> list[Slice]:
+        own = await self._take(question)
+        if self._term == question.term:
             self._is_taking = False
-            if own is not None and not is_again:
-                self._go_on(own)
+            if own and not is_again:
+                fewer = question.count - len(own)
+                if fewer:
+                    self._due_ms -= fewer * self._interval_ms()
+                    self.need_look_by(self._due_ms)
+                for each in own:
+                    self._go_on(each)
         return own
 
     def _maybe_go_on_at_once(self, term: int) -> None:
         """Begin the next slice of this look: all that were asked have answered."""
-        if self._left_count > 0 and not self._is_taking and not self._leadership.is_stopping:
-            self._left_count -= 1
-            self._begin_slice(term, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        if self._left_count <= 0 or self._is_taking or self._leadership.is_stopping:
+            return
+        self._left_count -= 1
+        if self._due_ms <= now_ms:  # what was asked together has not caught up already
+            self._begin_slice(term, now_ms, is_next=True)
 
     def _go_on(self, own: Slice) -> None:
         self._taken_count += 1
@@ -303,28 +322,32 @@ class Divergence:
         self._again[cursor] = None
         self.need_look_by(self._clock.monotonic_ms())
 
-    def _note_missed(self, place: SlicePlace, missed_count: int) -> None:
-        """Ask again for a slice whose index some members had passed."""
+    def _note_missed(self, place: SlicePlace, missed_count: int, *, is_first: bool) -> None:
+        """Ask again for a slice whose index some members had passed.
+
+        Those behind the first of a question had no turn yet, and do not count."""
         if missed_count:
             self._metrics.slices_missed.inc(missed_count)
-        if missed_count and self._missed_count < MISSED_AGAIN_MAX:
+        if missed_count and not is_first:
+            self._compare_again(place.cursor)
+        elif missed_count and self._missed_count < MISSED_AGAIN_MAX:
             self._missed_count += 1
             self._compare_again(place.cursor)
-        else:
+        elif is_first:
             self._missed_count = 0
 
-    async def _ask(self, member_id: str, payload: bytes, term: int) -> bytes | None:
-        """Return a member's digest; empty if it was past the index, None if it did not answer."""
+    async def _ask(self, member_id: str, question: DigestQuestion) -> tuple[bytes, ...] | None:
+        """Return a member's digests, none if it was past the index; None: it did not answer."""
         self._unanswered[member_id] += 1
         try:
             async with self._timers.deadline(self._clock.monotonic_ms() + ANSWER_MS):
-                answer = await self._engine.request(member_id, DIGEST_KIND, payload)
+                answer = await self._engine.request(member_id, DIGEST_KIND, question.payload)
         except (TimeoutError, CoordinatorError):
             return None
         finally:
-            if self._term == term:
+            if self._term == question.term:
                 self._unanswered[member_id] -= 1
-        return answer if not answer or _is_digest((member_id, answer)) else None
+        return decode_digests(answer)
 
     async def _act(self, verdict: DigestVerdict, member_count: int) -> None:
         comparison, common = judge(verdict.digests, member_count)
@@ -360,14 +383,16 @@ class Divergence:
 
     # --- every member
 
-    async def _take(self, place: SlicePlace) -> Slice | None:
+    async def _take(self, question: DigestQuestion) -> list[Slice]:
+        place = question.place
         found = await self._slices.at(
-            place.at_index, place.cursor, self._clock.monotonic_ms() + ANSWER_MS
+            place.at_index, place.cursor, self._clock.monotonic_ms() + ANSWER_MS, question.count
         )
-        if found is not None:
-            self._known[place] = found
+        for each in found:
+            self._known[place] = each
             if len(self._known) > KNOWN_MAX:
                 self._known.popitem(last=False)
+            place = place.behind(each)
         return found
 
     def _stop_if_different(self, verdict: DigestVerdict, member_count: int) -> None:
@@ -407,19 +432,19 @@ class Divergence:
             self._on_difference(difference)
 
     async def _on_digest_request(self, sender: str, payload: bytes) -> bytes:
-        term, place = _decode_question(payload)
+        question = decode_question(payload)
         status = self._engine.status()
-        if sender != status.leader_id or term != status.term:
+        if sender != status.leader_id or question.term != status.term:
             raise NoLeaderError(f"member {sender} does not lead in term {status.term}")
         self._leadership.refuse_when_stopping()
         try:
-            found = await self._take(place)
+            found = await self._take(question)
         except ValueError as error:
             raise BadArgumentsError(str(error)) from None
-        return b"" if found is None else found.digest
+        return encode_digests(found)
 
     async def _on_verdict_request(self, sender: str, payload: bytes) -> bytes:
-        verdict = _decode_verdict(payload)
+        verdict = decode_verdict(payload)
         status = self._engine.status()
         if sender == status.leader_id:
             # Answered first: the leader waits for that before it stops, too.
@@ -427,44 +452,3 @@ class Divergence:
                 self._stop_if_different, verdict, len(status.is_reachable) + 1
             )
         return b""
-
-
-def _decode_question(payload: bytes) -> tuple[int, SlicePlace]:
-    try:
-        number, term, place = unpack(_bounded(payload))
-        if number == FORMAT and type(term) is int:
-            return term, _place_of(place)
-    except (ValueError, TypeError):
-        pass
-    raise BadArgumentsError("the question of another member for a digest cannot be read")
-
-
-def _decode_verdict(payload: bytes) -> DigestVerdict:
-    try:
-        place, rows = unpack(_bounded(payload))
-        digests = dict(rows)
-        if 0 < len(digests) <= _MEMBERS_MAX and all(map(_is_digest, digests.items())):
-            return DigestVerdict(_place_of(place), digests)
-    except (ValueError, TypeError):
-        pass
-    raise BadArgumentsError("what another member says of digests cannot be read")
-
-
-def _bounded(payload: bytes) -> bytes:
-    if len(payload) > _PAYLOAD_BYTES_MAX:
-        raise ValueError("too long")
-    return payload
-
-
-def _place_of(row: Any) -> SlicePlace:
-    index, (part, left, key, number) = row
-    if type(key) is str and all(type(each) is int for each in (index, part, left, number)):
-        return SlicePlace(index, Cursor(part, left, key, number))
-    raise ValueError("not a place")
-
-
-def _is_digest(item: tuple[Any, Any]) -> bool:
-    who, digest = item
-    if type(who) is not str or type(digest) is not bytes:
-        return False
-    return 0 < len(digest) <= DIGEST_BYTES_MAX and len(digest) % PIECE_BYTES == 0

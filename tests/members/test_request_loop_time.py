@@ -82,7 +82,7 @@ def _multi() -> Command:
 def _digest(cursor: tuple[int, int, str, int]) -> Row:
     def prepared(stage: Stage) -> bytes:
         stage.follow()
-        return pack((FORMAT, stage.core.term, (stage.last[0], cursor)))
+        return pack((FORMAT, stage.core.term, (stage.last[0], cursor), 8))
 
     return prepared
 

@@ -218,7 +218,7 @@ STORMS: dict[type, dict[str, Said]] = {
         "digests": lambda stage: say.MemberRequest(
             request_id=10**6,
             kind=DIGEST_KIND,
-            payload=pack((FORMAT, stage.core.term, (stage.last[0], (0, 0, "", 0)))),
+            payload=pack((FORMAT, stage.core.term, (stage.last[0], (0, 0, "", 0)), 8)),
         ),
         "proposals": _request("propose", DEADLINE + encode_command(Command(Delete("/none"), 1))),
         "the largest proposals": _request(

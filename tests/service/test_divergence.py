@@ -12,6 +12,11 @@ from msgspec import structs
 
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
 from coordinator.model.events import WatchSelector
+from coordinator.service.digest_messages import (
+    SLICES_AT_ONCE_MAX,
+    decode_digests,
+    decode_question,
+)
 from coordinator.service.divergence import (
     DIGEST_KIND,
     DOUBT_MS,
@@ -30,7 +35,7 @@ from coordinator.state.commands import (
     SetData,
 )
 from coordinator.state.machine import StateMachine
-from coordinator.state.packing import pack
+from coordinator.state.packing import pack, unpack
 from coordinator.state.remembered import kept_of, recalled
 from coordinator.state.slices import BYTES_MAX, FORMAT
 from tests.service.fake_cluster import STEP_MS, World, cluster, counted, soon
@@ -271,6 +276,66 @@ async def test_what_is_counted_wrongly_is_found_in_the_next_slice() -> None:
         assert [each for each, engine in world.engines.items() if engine.halted] == ["2"]
 
 
+async def test_while_nothing_is_written_a_question_is_for_several_slices() -> None:
+    """For what is due in 0.4 s, at the same pace; for one as soon as entries come."""
+    async with cluster(3) as world:
+        await grown(world, range(60), "")
+        follower, counts = world.engines["2"], []
+        answer = follower._handlers[DIGEST_KIND]
+
+        async def seen(member_id: str, payload: bytes) -> bytes:
+            counts.append(decode_question(payload).count)
+            return await answer(member_id, payload)
+
+        follower.on_request(DIGEST_KIND, seen)
+        await world.advance(20_000)
+        assert set(counts[-10:]) == {3}, "61 slices in seven seconds, but for the end of a round"
+        rounds = counted(world.leader, "state_rounds_total")
+        await world.advance(21_000)
+        assert 2 <= counted(world.leader, "state_rounds_total") - rounds <= 4
+
+        counts.clear()
+        for number in range(60, 80):
+            await grown(world, range(number, number + 1), "")
+            await world.advance(100)
+        assert len(counts) > 5
+        assert set(counts[1:]) == {1}
+
+
+@pytest.mark.parametrize("path", ["/n17", "/n18", "/n19"])
+async def test_what_a_member_had_no_turn_for_is_asked_again(path: str) -> None:
+    """Entries end what it takes for one question, always behind the first slice here."""
+    async with cluster(3) as world:
+        await grown(world, range(60), "")
+        busy = world.engines["2"]
+        answer = busy._handlers[DIGEST_KIND]
+
+        async def first_only(member_id: str, payload: bytes) -> bytes:
+            return pack(unpack(await answer(member_id, payload))[:1])
+
+        busy.on_request(DIGEST_KIND, first_only)
+        await world.advance(20_000)
+        assert not any(engine.halted for engine in world.engines.values())
+        rotten = machine_of(world, "2")._tree._znodes
+        data = bytes(BYTES_MAX - 1) + b"x"
+        rotten[path] = structs.replace(rotten[path], data=data)
+
+        await world.advance(FOUND_WITHIN_MS)
+
+        assert [each for each, engine in world.engines.items() if engine.halted] == ["2"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"\xc1", pack(()), pack((b"x" * 7,)), pack(("a" * 8,)), pack((A,) * (SLICES_AT_ONCE_MAX + 1))],
+)
+def test_an_answer_that_is_none_counts_as_none(answer: bytes) -> None:
+    """Another member may say anything; an empty one says that it was past the index."""
+    assert decode_digests(answer) is None
+    assert decode_digests(b"") == ()
+    assert decode_digests(pack((A, B))) == (A, B)
+
+
 @pytest.mark.check
 async def test_a_very_large_state_costs_no_more_in_a_second() -> None:
     """What has more slices than a round of seven seconds takes 50 ms for each, and says so."""
@@ -495,19 +560,24 @@ async def test_only_the_leader_is_told_digests() -> None:
     async with cluster(3) as world:
         await filled(world)
         handler = world.engines["2"]._handlers[DIGEST_KIND]
-        question = pack((FORMAT, world.term, (len(world.log), (0, -1, "", 0))))
-        assert len(await handler("1", question)) % 8 == 0
+        begin = (0, -1, "", 0)
+        question = pack((FORMAT, world.term, (len(world.log), begin), 1))
+        (digest,) = unpack(await handler("1", question))
+        assert len(digest) % 8 == 0
         with pytest.raises(NoLeaderError):
             await handler("3", question)
         with pytest.raises(NoLeaderError):
-            await handler("1", pack((FORMAT, world.term + 1, (0, (0, -1, "", 0)))))
+            await handler("1", pack((FORMAT, world.term + 1, (0, begin), 1)))
         for bad in (
             b"",
             b"\xc1",
-            pack((FORMAT + 1, world.term, (1, (0, -1, "", 0)))),
-            pack((FORMAT, 1, (1, (0, "", "", 0)))),
+            pack((FORMAT + 1, world.term, (1, begin), 1)),
+            pack((FORMAT, 1, (1, (0, "", "", 0)), 1)),
+            pack((FORMAT, 1, (1, begin), 0)),
+            pack((FORMAT, 1, (1, begin), SLICES_AT_ONCE_MAX + 1)),
+            pack((FORMAT, 1, (1, begin), "1")),
         ):
             with pytest.raises(Exception, match="cannot be read"):
                 await handler("1", bad)
         with pytest.raises(Exception, match="expected a place"):
-            await handler("1", pack((FORMAT, world.term, (len(world.log), (99, -1, "", 0)))))
+            await handler("1", pack((FORMAT, world.term, (len(world.log), (99, -1, "", 0)), 1)))
