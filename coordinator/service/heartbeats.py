@@ -49,7 +49,7 @@ from coordinator.waiting import OneByOne, wake_in_turns
 REQUEST_KIND = "heartbeat"
 
 _ROUND_DEADLINE_MS = 2_000
-GATHER_MS = 50
+GATHER_MS = 100
 """A quorum is asked no more often for heartbeats alone, where there are many."""
 _MANY = 4
 _SESSIONS_PER_ROUND_MAX = HEARTBEATS_MAX
