@@ -19,11 +19,11 @@ from coordinator.model.sessions import LostGrant, SessionLease
 from coordinator.raft.network import rpc
 from coordinator.raft.network.messages import REPLY_ERROR, Reply
 from coordinator.service import heartbeats, proposals
-from coordinator.service.divergence import _is_digest
+from coordinator.service.digest_messages import decode_digests
 from coordinator.service.locks import lease_remaining
 from coordinator.state.outcome_codec import encode_outcome
 from coordinator.state.outcomes import Created, MultiDone, Outcome, ReadDone, Stat
-from coordinator.state.packing import check_in_pieces
+from coordinator.state.packing import check_in_pieces, pack
 from tests.loop_meter import HELD_MS_MAX, fixed_work_speed
 from tests.members.stage import RAFT
 
@@ -124,7 +124,10 @@ ROWS: dict[str, dict[str, Callable[[], Row]]] = {
         ),
         "of nothing": lambda: (lease_remaining._decoded, NAMED % b"leases"),
     },
-    "digest": {"long": lambda: (lambda payload: _is_digest(("2", payload)), b"d" * FRAME)},
+    "digest": {
+        "long": lambda: (decode_digests, pack((b"d" * FRAME,))),
+        "of nothing": lambda: (decode_digests, PACKED_NOTHING),
+    },
     "error": {
         "the longest": lambda: (_read_error, _error("m" * FRAME)),
         "of nothing": lambda: (_read_error, PACKED_NOTHING),
