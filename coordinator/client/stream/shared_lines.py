@@ -1,6 +1,7 @@
 """The lines of one response that several tasks read, each at its own pace.
 
-1. The server is credited with what the quickest reader has read, as if that were the only one.
+1. The server is credited with what the quickest reader has read, as if that were the only one; one
+   that joins has read all that came, so it does not wait for those who read nothing.
 2. A reader that is behind it by more than a window ends with ``last_line``. So nobody waits for the
    slowest, and no more is kept for it than another window.
 3. The request is given up when nobody reads any more.
@@ -69,6 +70,8 @@ class SharedLines:
         if first is not None:
             self._read_bytes[reader.number] -= len(first)
             reader.on_line(first)
+            if self._arrived_bytes - self._credited_bytes >= WINDOW_BYTES // 2:
+                self._credit_up_to(self._arrived_bytes)
         return True
 
     # --- what readers ask
@@ -79,8 +82,7 @@ class SharedLines:
             return
         self._read_bytes[number] = read = self._read_bytes[number] + amount
         if read > self._credited_bytes:
-            self._connection.credit(self.number, read - self._credited_bytes)
-            self._credited_bytes = read
+            self._credit_up_to(read)
 
     def lines_closed(self, number: int) -> None:
         """Reader ``number`` reads no more."""
@@ -126,6 +128,10 @@ class SharedLines:
             reader.on_failure(error)
 
     # --- own steps
+
+    def _credit_up_to(self, read: int) -> None:
+        self._connection.credit(self.number, read - self._credited_bytes)
+        self._credited_bytes = read
 
     def _end_those_behind(self) -> None:
         self._look_at_bytes = self._arrived_bytes + _LOOKED_AT_EACH_BYTES

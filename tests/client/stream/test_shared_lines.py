@@ -260,6 +260,25 @@ async def test_the_quickest_reader_earns_the_credit(member: Member) -> None:
 
 
 @scenario
+async def test_who_joins_does_not_wait_for_one_that_reads_nothing(member: Member) -> None:
+    """The member has used all its credit for that one: the begin of another is worth some."""
+    client = member.client()
+    idle = await watch(client)
+    for zxid in range(5, 8):
+        member.say(1, change(zxid, 100_000))
+    await asyncio.sleep(1)
+    assert not member.credits
+
+    joined = await watch(client)
+    await asyncio.sleep(1)
+    assert list(member.watches) == [1]
+    assert sum(member.credits) >= 300_000
+    member.say(1, change(8))
+    assert (await anext(joined)).zxid == 8
+    assert [(await anext(idle)).zxid for _ in range(3)] == [5, 6, 7]
+
+
+@scenario
 async def test_all_go_on_elsewhere_when_the_stream_breaks(member: Member) -> None:
     """Each from its own zxid; those that are equally far share again."""
     client = member.client()
