@@ -159,6 +159,8 @@ class MemberLoop(asyncio.SelectorEventLoop):
     """asyncio's loop; what ``call_at_pass_end`` was given runs before it waits."""
 
     def __init__(self) -> None:
+        self._is_of_asyncio = False
+        """Whether asyncio makes this pass."""
         self._ending = _Ending(self)
         self.call_at_pass_end = self._ending.calls.append
         """Leaves a call to the end of this pass, in order; one that is made there to the next."""
@@ -222,9 +224,12 @@ class MemberLoop(asyncio.SelectorEventLoop):
         loop: Any = self
         ready = loop._ready
         if loop._debug or loop._scheduled:
-            for at, each in enumerate(ready):
-                ready[at] = self._handle_of(each)
-            super()._run_once()  # type: ignore[misc]
+            self._with_handles()
+            self._is_of_asyncio = True
+            try:
+                super()._run_once()  # type: ignore[misc]
+            finally:
+                self._is_of_asyncio = False
             return
         found = self._ending.select(0.0 if ready or loop._stopping else None)
         if found or self._ending.timers:
@@ -255,6 +260,12 @@ class MemberLoop(asyncio.SelectorEventLoop):
                 )  # fmt: skip
         # What they refer to may be freed while the loop waits.
         handle = context = callback = args = None
+
+    def _with_handles(self) -> None:
+        """Give a handle to each call that was left without one: asyncio makes the pass."""
+        loop: Any = self
+        for at, each in enumerate(loop._ready):
+            loop._ready[at] = self._handle_of(each)
 
     def _handle_of(self, left: Any) -> Any:
         """Return the handle of a call that was left without one."""
@@ -293,6 +304,8 @@ class MemberLoop(asyncio.SelectorEventLoop):
             end = loop_seconds() + loop._clock_resolution
             while timers and timers[0][0] < end:
                 ready.append(heappop(timers)[2])  # one that is cancelled is not called
+        if self._is_of_asyncio:
+            self._with_handles()  # of what was left at the end of the pass before
 
     def close(self) -> None:
         """As asyncio's; what was left to be called is forgotten."""

@@ -392,6 +392,25 @@ def test_the_steps_of_a_task_are_left_without_a_handle() -> None:
     assert seen == ["callback", "waits", "again"]
 
 
+def test_steps_left_at_the_end_of_a_pass_of_asyncio_have_handles() -> None:
+    """asyncio makes the passes as long as it has a timer of before, also without debug mode."""
+
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        loop.set_debug(True)
+        timer = loop.call_later(100, bool)
+        loop.set_debug(False)
+        assert loop._scheduled
+        for _ in range(3):
+            woken = loop.create_future()
+            loop.call_at_pass_end(lambda woken=woken: woken.set_result(None))
+            await woken
+        timer.cancel()
+        await asyncio.sleep(0)
+
+    run(main())
+
+
 def test_a_task_that_ends_the_program_ends_the_loop() -> None:
     """As with asyncio's loop: the loop is left at once, and may run again."""
     loop = MemberLoop()
