@@ -78,10 +78,9 @@ class SyncToken:
             if self.term is not None:
                 self._store_term(self.term)
             else:
-                if self.is_rolling:
-                    segments.cut_reserve(self._file, self.size_bytes)
+                may_roll = self.is_rolling and segments.cut_reserve(self._file, self.size_bytes)
                 self._file.sync()
-                if self.is_rolling:
+                if may_roll:
                     self._roll()
         self.is_done = True
 
@@ -410,7 +409,8 @@ class Journal(list[Entry]):
 
     def begin_reserving(self) -> Reservation | None:
         """Return the zeros to be written behind the log now, in any thread, if they are due."""
-        return self._reserve.begin(self._segments[-1].path, self._size_bytes)
+        path, size_bytes = self._segments[-1].path, self._size_bytes
+        return self._reserve.begin(path, size_bytes, lambda: self.failure is None)
 
     def end_reserving(self) -> None:
         """Note that what ``begin_reserving`` returned was called and has ended."""

@@ -16,10 +16,12 @@ there and have been written once, a sync writes the records alone. Nothing depen
    the log at the same moment waits for one piece. A member that writes next to nothing has none.
 6. Without room to spare there are none, and the log grows as it would. What another program leaves
    is for records and snapshots.
+7. None are written once the log has failed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from coordinator.errors import DiskFullError
@@ -39,13 +41,22 @@ SPARED_RESERVES = 16
 
 class Reservation:
     """Zeros to be appended to the file at ``path`` until it has ``end_bytes``; calling it does so,
-    in any thread."""
+    in any thread, as long as ``may_go_on``."""
 
-    def __init__(self, disk: Disk, directory: str, path: str, reserve_bytes: int, end: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        path: str,
+        reserve_bytes: int,
+        end: int,
+        may_go_on: Callable[[], bool],
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._path = path
         self._reserve_bytes = reserve_bytes
+        self._may_go_on = may_go_on
         self.end_bytes = end
 
     def __call__(self) -> None:
@@ -58,7 +69,7 @@ class Reservation:
         piece = bytes(max(1, self._reserve_bytes // PIECES))
         file = self._disk.open_append(self._path)
         try:
-            while (missing := self.end_bytes - file.size_bytes()) > 0:
+            while (missing := self.end_bytes - file.size_bytes()) > 0 and self._may_go_on():
                 file.write(piece[:missing])
                 file.sync()
         finally:
@@ -85,7 +96,9 @@ class Reserve:
         """Note how much the last sync made stable."""
         self._batch_bytes = batch_bytes
 
-    def begin(self, path: str, size_bytes: int) -> Reservation | None:
+    def begin(
+        self, path: str, size_bytes: int, may_go_on: Callable[[], bool]
+    ) -> Reservation | None:
         """Return what appends zeros to the last file, if they are due.
 
         ``size_bytes``: of its records. None of a file as large as a segment: it is to be followed.
@@ -96,7 +109,9 @@ class Reserve:
         if end <= size_bytes or self._batch_bytes > self._long_bytes:
             return None
         self._due_at_bytes = end - self._reserve_bytes // 2 if end < self._segment_bytes else end
-        self.under_way = Reservation(self._disk, self._directory, path, self._reserve_bytes, end)
+        self.under_way = Reservation(
+            self._disk, self._directory, path, self._reserve_bytes, end, may_go_on
+        )
         return self.under_way
 
     def end(self) -> None:

@@ -109,10 +109,16 @@ def begin_next(
         raise
 
 
-def cut_reserve(file: DiskFile, size_bytes: int) -> None:
-    """Cut off what is behind the records of a segment; stable after the next sync."""
-    if file.size_bytes() > size_bytes:
-        file.truncate(size_bytes)
+def cut_reserve(file: DiskFile, size_bytes: int) -> bool:
+    """Cut off what is behind the records of a segment; stable after the next sync.
+
+    False where that finds no room: a file system that copies on write needs some to cut."""
+    try:
+        if file.size_bytes() > size_bytes:
+            file.truncate(size_bytes)
+    except DiskFullError:
+        return False
+    return True
 
 
 def list_segments(disk: Disk, directory: str) -> dict[int, str]:

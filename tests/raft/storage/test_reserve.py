@@ -27,7 +27,6 @@ from coordinator.raft.storage.reserve import (
     PIECES,
     RESERVE_BYTES,
     SHORT_BATCH_BYTES,
-    SPARED_RESERVES,
     Reservation,
 )
 from coordinator.raft.storage.sync import LogSync
@@ -265,41 +264,6 @@ def test_no_room_for_zeros_stops_nothing(operation: str, skip: int) -> None:
     assert indexes(open_journal(disk)) == list(range(1, 26))
 
 
-def test_what_little_room_there_is_is_left_to_records() -> None:
-    """And where it ends, the log waits for room as before, without a byte lost."""
-    disk = SimulatedDisk()
-    journal = open_journal(disk)
-    append(journal, 5)
-    disk.fill(SPARED_RESERVES * RESERVE - 1)
-
-    assert reserve(journal)
-
-    assert zeros_behind(disk, segment_files(disk)[0]) == 0
-    disk.fill(2 * BLOCK_BYTES)
-    append(journal, 3)
-    assert journal.is_full
-    assert journal.durable_index == 7
-    disk.capacity_bytes = None
-    journal.sync()
-    disk.crash()
-    assert indexes(open_journal(disk)) == list(range(1, 9))
-
-
-def test_a_full_disk_has_room_for_entries_where_zeros_are() -> None:
-    """The zeros are used up, then the log waits; the part of a batch behind them is cut off."""
-    disk, journal = with_reserve()
-    disk.fill()
-
-    append(journal, RESERVE // BLOCK_BYTES + 1)
-
-    assert journal.is_full
-    assert journal.durable_index == 5 + RESERVE // BLOCK_BYTES
-    assert len(disk.content(segment_files(disk)[0])) == journal._size_bytes
-    disk.crash()
-    disk.capacity_bytes = None
-    assert open_journal(disk).last_index == 5 + RESERVE // BLOCK_BYTES
-
-
 def test_a_log_that_was_closed_has_none_and_is_opened_without_a_write() -> None:
     """It is whole up to its end, as its watermark says."""
     disk, journal = with_reserve()
@@ -391,7 +355,7 @@ def test_records_and_zeros_of_two_threads_do_not_meet(tmp_path: Path) -> None:
         try:
             while not is_over.is_set():
                 end_bytes = journal._size_bytes + reserve_bytes
-                Reservation(disk, directory, path, reserve_bytes, end_bytes)()
+                Reservation(disk, directory, path, reserve_bytes, end_bytes, lambda: True)()
         except BaseException as error:
             failures.append(error)
 
@@ -467,6 +431,21 @@ def test_syncs_go_on_while_zeros_are_written_and_the_end_waits_for_them() -> Non
         assert zeros_behind(disk, segment_files(disk)[0]) == 0
 
     asyncio.run(scenario())
+
+
+def test_none_are_written_once_the_log_has_failed() -> None:
+    """Nothing more is written to that disk: what a later write or sync says may be wrong."""
+    disk = SimulatedDisk()
+    journal = open_journal(disk)
+    append(journal, 5)
+    size = len(disk.content(segment_files(disk)[0]))
+    reservation = journal.begin_reserving()
+    assert reservation is not None
+
+    journal.fail(StorageError("another file of this disk"))
+    reservation()
+
+    assert len(disk.content(segment_files(disk)[0])) == size
 
 
 def test_a_disk_that_fails_under_zeros_stops_the_member() -> None:
