@@ -207,8 +207,8 @@ class OsFile:
 
     @property
     def descriptor(self) -> int | None:
-        """The file descriptor."""
-        return self._descriptor
+        """That to sync: some file systems of user space keep what each has written."""
+        return self._descriptor if self._overwriting < 0 else self._overwriting
 
     def write(self, data: bytes) -> None:
         """Append ``data``, all of it."""
@@ -278,7 +278,7 @@ class OsFile:
     def sync(self) -> None:
         """Make bytes and length stable (fdatasync)."""
         try:
-            os.fdatasync(self._descriptor)
+            os.fdatasync(self._descriptor if self._overwriting < 0 else self._overwriting)
         except OSError as error:
             raise storage_error("sync", self._path, error) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 from collections.abc import Iterator
@@ -224,6 +225,21 @@ def test_a_file_once_overwritten_needs_no_further_descriptor(tmp_path: Path) -> 
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     assert file.read_at(0, 3) == b"xyc"
+    file.close()
+
+
+def test_what_was_overwritten_is_synced_where_it_was_written(tmp_path: Path) -> None:
+    """POSIX promises it of the descriptor; some file systems of user space promise no more."""
+    file = OsDisk().create(str(tmp_path / "a"))
+    appending = file.descriptor
+    file.write_at(0, b"x")
+
+    overwriting = file.descriptor
+
+    assert overwriting is not None
+    assert overwriting != appending
+    assert not fcntl.fcntl(overwriting, fcntl.F_GETFL) & os.O_APPEND
+    file.sync()
     file.close()
 
 
