@@ -133,16 +133,20 @@ class SimulatedFile:
         return None
 
     def write(self, data: bytes) -> None:
-        self._put(len(self._inode.data), data)
+        self._put(None, data)
 
     def write_at(self, offset: int, data: bytes) -> None:
         self._put(offset, data)
 
-    def _put(self, offset: int, data: bytes) -> None:
+    def _put(self, at: int | None, data: bytes) -> None:
+        """``at`` is None: at the end that there is at that moment (O_APPEND)."""
+
         def put_part(eighths: int) -> None:
+            offset = len(self._inode.data) if at is None else at
             self._inode.put(offset, data[: eighths * len(data) // 8])
 
         self._check("write", put_part)
+        offset = len(self._inode.data) if at is None else at
         # What is written over has its room.
         room = self._disk.room_bytes() + max(0, len(self._inode.data) - offset)
         if len(data) > room:
@@ -211,6 +215,8 @@ class SimulatedDisk:
         self.sync_count = self.directory_sync_count = self.write_count = self.step_count = 0
         self.crash_at_step: int | None = None
         self.is_spoiling = False
+        self.before_step: Callable[[], None] | None = None
+        """What another thread does at this moment, before a step of this one."""
         self.has_one_name_only = False
         """Files can not have a second name, as on some file systems."""
 
@@ -361,6 +367,10 @@ class SimulatedDisk:
     # ------------------------------------------------------------------ inside
 
     def step(self, operation: str, path: str, partly: Callable[[int], None] | None = None) -> None:
+        if (before := self.before_step) is not None:
+            self.before_step = None
+            before()
+            self.before_step = before
         if operation not in ("read", "open"):
             self.step_count += 1
             if self.crash_at_step is not None and self.step_count >= self.crash_at_step:

@@ -28,9 +28,11 @@ Entry = tuple[bytes, int, int]
 class Rig:
     """A journal on a simulated disk beside the states it may come back to.
 
-    ``has_reserve``: zeros are written behind its records, as an engine does it."""
+    ``has_reserve``: zeros are written behind its records, as an engine does it, and the log goes on
+    between their steps. A sync may have stored only what was written when it began."""
 
     def __init__(self, seed: int, *, has_reserve: bool = False) -> None:
+        self.has_reserve = has_reserve
         self.steps = STEPS + RESERVING * has_reserve
         self.random = random.Random(seed)
         self.disk = SimulatedDisk(seed, is_orderly=bool(seed % 3))
@@ -52,6 +54,10 @@ class Rig:
         self.journal = Journal(
             "data", self.disk, segment_bytes=self.segment_bytes, draw_salt=lambda: salt
         )
+        if self.has_reserve:
+            # So many that some are behind the end of most files, and must go for the next one.
+            self.journal._reserve._reserve_bytes = self.random.choice([20_000, 66_000])
+            self.journal._reserve._segment_bytes += 66_000
 
     @property
     def now(self) -> list[Entry]:
@@ -114,6 +120,8 @@ class Rig:
             self.token = self.journal.begin_sync()
             self.note_written()
             self.token_position = self.written_position
+            if self.token is not None and self.has_reserve and self.random.random() < 0.5:
+                self.token()
 
     def note_written(self) -> None:
         if not self.journal._pending:
@@ -122,7 +130,8 @@ class Rig:
     def end_sync(self) -> None:
         if self.token is not None:
             token, self.token = self.token, None
-            token()
+            if not token.is_done:
+                token()
             if token.term is None:
                 self.stable_position = max(self.stable_position, self.token_position)
             elif not token.is_full:
@@ -138,7 +147,8 @@ class Rig:
         self.disk.capacity_bytes = None
 
     def begin_reserving(self) -> None:
-        if self.reservation is None:
+        if self.reservation is None and self.token is None:  # as an engine does: behind a sync
+            self.journal._reserve._due_at_bytes = 0
             self.reservation = self.journal.begin_reserving()
 
     def end_reserving(self) -> None:
@@ -146,10 +156,17 @@ class Rig:
             if self.random.random() < 0.2:
                 skip = self.random.randint(0, 4)
                 self.disk.fail("write", error=errno.ENOSPC, skip=skip, path_part=".log")
+            self.disk.before_step = self.maybe_go_on
             self.reservation()
+            self.disk.before_step = None
             self.disk.faults.clear()
             self.journal.end_reserving()
             self.reservation = None
+
+    def maybe_go_on(self) -> None:
+        if self.random.random() < 0.4:
+            getattr(self, self.random.choice(BESIDE_ZEROS))()
+            self.check_durable_index()
 
     def check_durable_index(self) -> None:
         """What it says is stable is in every state that a crash may leave."""
@@ -175,7 +192,7 @@ class Rig:
 
     def crash(self) -> None:
         self.end_life()
-        self.token = self.reservation = None
+        self.token = self.reservation = self.disk.before_step = None
         self.disk.faults.clear()
         self.make_room()
         for _ in range(self.random.choice([0, 0, 1, 2, 3])):
@@ -207,6 +224,7 @@ STEPS += ("begin_sync", "end_sync", "end_sync", "write", "second", "fill", "make
 
 
 RESERVING = ("begin_reserving",) * 4 + ("end_reserving",) * 4
+BESIDE_ZEROS = ("add",) * 3 + ("sync", "begin_sync", "begin_sync", "end_sync", "cut", "fill")
 
 
 def run(seed: int, steps: int, *, has_reserve: bool = False) -> int:
