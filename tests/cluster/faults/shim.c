@@ -24,11 +24,12 @@
 
 enum { SYNC_FAILURES, SYNC_DELAY_MS, WRITE_FAILURES, RENAME_FAILURES, WALL_OFFSET_MS,
        WALL_RATE_PPM, SYNCS, FAILED, WRITES_AFTER, FIELDS };
+enum { BLOCK = 4096, NOTED_MS = 500 };
 
 static volatile int64_t none[FIELDS];
 static volatile int64_t *field = none;
 static const char *below = "";
-static int64_t started_ns;
+static int64_t started_ns, failed_ns;
 
 typedef long (*system_call)(long, long, long, long, long, long, long);
 static system_call next_syscall(void) {
@@ -81,6 +82,7 @@ static int fails(int which) {
     while (left > 0)
         if (__atomic_compare_exchange_n(&field[which], &left, left - 1, 0, __ATOMIC_SEQ_CST,
                                         __ATOMIC_SEQ_CST)) {
+            failed_ns = real_wall_ns();
             __atomic_add_fetch(&field[FAILED], 1, __ATOMIC_SEQ_CST);
             errno = EIO;
             return 1;
@@ -193,12 +195,17 @@ long syscall(long number, ...) {
     return next_syscall()(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }
 
+/* Those behind the log promise nothing; a piece of them may be under way when another call fails. */
+static int are_zeros(const char *data, size_t size) {
+    return size > 0 && data[0] == 0 && memcmp(data, data + 1, size - 1) == 0;
+}
+
 ssize_t write(int descriptor, const void *data, size_t size) {
     static ssize_t (*real)(int, const void *, size_t);
     if (real == NULL)
         real = (ssize_t(*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write");
     if ((field[WRITE_FAILURES] > 0 || field[FAILED] > 0) && is_below(descriptor)) {
-        if (field[FAILED] > 0)
+        if (field[FAILED] > 0 && !are_zeros(data, size))
             __atomic_add_fetch(&field[WRITES_AFTER], 1, __ATOMIC_SEQ_CST);
         if (fails(WRITE_FAILURES))
             return -1;
@@ -210,8 +217,13 @@ ssize_t pwrite64(int descriptor, const void *data, size_t size, off64_t offset) 
     static ssize_t (*real)(int, const void *, size_t, off64_t);
     if (real == NULL)
         real = (ssize_t(*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64");
-    if (field[WRITE_FAILURES] > 0 && is_below(descriptor) && fails(WRITE_FAILURES))
-        return -1;
+    if ((field[WRITE_FAILURES] > 0 || field[FAILED] > 0) && is_below(descriptor)) {
+        /* Records of the log fill blocks. What failed in another thread is noted a moment later. */
+        if (field[FAILED] > 0 && size >= BLOCK && real_wall_ns() - failed_ns > NOTED_MS * 1000000LL)
+            __atomic_add_fetch(&field[WRITES_AFTER], 1, __ATOMIC_SEQ_CST);
+        if (fails(WRITE_FAILURES))
+            return -1;
+    }
     return real(descriptor, data, size, offset);
 }
 
