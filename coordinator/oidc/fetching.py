@@ -17,7 +17,13 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import (
+    HTTP_PORT,
+    HTTPS_PORT,
+    HTTPConnection,
+    HTTPException,
+    HTTPSConnection,
+)
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -82,12 +88,8 @@ def _fetch(url: str, config: OidcConfig, deadline_ms: int) -> dict[str, Any]:
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {"Accept": "application/json", "Connection": "close", **_authorization(config)}
-    host, timeout_s, body = parts.hostname or "", deadline_ms / 1_000, bytearray()
-    connection = (
-        HTTPConnection(host, parts.port, timeout=timeout_s)
-        if parts.scheme == "http"
-        else HTTPSConnection(host, parts.port, timeout=timeout_s, context=_context(config))
-    )
+    timeout_s, body = deadline_ms / 1_000, bytearray()
+    connection = connection_to(url, config, timeout_s)
     is_over = threading.Event()
     try:
         connection.connect()
@@ -102,7 +104,7 @@ def _fetch(url: str, config: OidcConfig, deadline_ms: int) -> dict[str, Any]:
             raise FetchError(f"{url}: expected at most {DOCUMENT_BYTES_MAX} bytes, found more")
         document = json.loads(bytes(body))
     except (FetchError, OSError, HTTPException, ValueError, RecursionError) as error:
-        if is_over.is_set():
+        if is_over.is_set() or isinstance(error, TimeoutError):
             raise FetchError(f"{url}: expected it whole within {deadline_ms} ms") from None
         if isinstance(error, FetchError):
             raise
@@ -112,6 +114,20 @@ def _fetch(url: str, config: OidcConfig, deadline_ms: int) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise FetchError(f"{url}: expected a JSON object, found a {type(document).__name__}")
     return document
+
+
+def connection_to(url: str, config: OidcConfig, timeout_s: float) -> HTTPConnection:
+    """Return what will connect to the server of ``url``; raises FetchError if it names none."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    try:
+        if parts.scheme == "http":
+            return HTTPConnection(host, parts.port or HTTP_PORT, timeout=timeout_s)
+        # With a port: without one the end of an IPv6 address is taken for it.
+        port, context = parts.port or HTTPS_PORT, _context(config)
+        return HTTPSConnection(host, port, timeout=timeout_s, context=context)
+    except (HTTPException, ValueError) as error:
+        raise FetchError(f"{url}: {type(error).__name__}: {error}") from None
 
 
 @contextmanager

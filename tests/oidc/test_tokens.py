@@ -21,7 +21,7 @@ from coordinator.clock import ManualClock
 from coordinator.config import OidcConfig
 from coordinator.config_file import load
 from coordinator.errors import ConfigError
-from coordinator.oidc.fetching import DOCUMENT_BYTES_MAX, FetchError, fetch_keys
+from coordinator.oidc.fetching import DOCUMENT_BYTES_MAX, FetchError, connection_to, fetch_keys
 from coordinator.oidc.keys import FETCH_EVERY_MS
 from coordinator.oidc.opening import check_issuer, open_issuer
 from coordinator.oidc.tokens import Tokens
@@ -268,6 +268,19 @@ def test_an_answer_that_never_ends_ends_in_time(issuer: Issuer, path: str) -> No
         fetch_keys(config, deadline_ms=400)
 
 
+@pytest.mark.parametrize(
+    ("url", "host", "port"),
+    [
+        ("https://[2001:db8::1]/keys", "2001:db8::1", 443), ("http://[::1]/keys", "::1", 80),
+        ("https://[::1]:8443/", "::1", 8443), ("https://issuer.example/", "issuer.example", 443),
+    ],
+)  # fmt: skip
+def test_an_issuer_may_have_an_ipv6_address(url: str, host: str, port: int) -> None:
+    """Also without a port, for which the end of the address must not be taken."""
+    connection = connection_to(url, OidcConfig(), 1.0)
+    assert (connection.host, connection.port) == (host, port)
+
+
 @pytest.mark.filterwarnings("ignore:The RSA key is 1024 bits long")
 async def test_two_keys_may_have_one_id(issuer: Issuer) -> None:
     """An issuer that changes the kind of its keys has both; another one forges nothing."""
@@ -293,7 +306,8 @@ async def test_an_answer_that_is_no_key_set_is_not_used(issuer: Issuer, answer: 
 async def test_the_discovery_document_is_the_issuers_own(issuer: Issuer) -> None:
     """And names keys at a safe address."""
     for changed in ({"issuer": "https://other.example"}, {"jwks_uri": "http://10.0.0.1/keys"},
-                    {"jwks_uri": "file:///etc/passwd"}, {"jwks_uri": 7}):  # fmt: skip
+                    {"jwks_uri": "file:///etc/passwd"}, {"jwks_uri": 7},
+                    {"jwks_uri": "https://a host/keys"}):  # fmt: skip
         issuer.discovery = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys", **changed}
         assert await subject(tokens_of(issuer), issuer.token()) is None
     assert "/keys" not in issuer.asked
