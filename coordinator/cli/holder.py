@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import signal
 import socket
@@ -151,6 +152,7 @@ class Holder:
             for number in _ENDING_SIGNALS:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     signal.signal(number, _drop)
+            atexit.register(_ignore_the_dropped)
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             self._mask = None
 
@@ -266,6 +268,14 @@ def explained(ending: Ended, acquired: Acquired) -> Ended:
 
 def _drop(_number: int, _frame: object) -> None:
     pass
+
+
+def _ignore_the_dropped() -> None:
+    """Drop them to the very end: Python gives up its handlers before it has taken down its modules,
+    and one that came then ended this process."""
+    for number in _ENDING_SIGNALS:
+        if signal.getsignal(number) is _drop:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _real_time() -> range:
