@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,17 @@ class CommandLine:
         result = self(*arguments, stdin=stdin)
         assert result.exit_code == 0, result.output
         return result.stdout
+
+
+@pytest.fixture(autouse=True)
+def own_signals() -> Iterator[None]:
+    """Give back what this process does at signals: a command that held a lock in it drops them at
+    its end, and later tests of other files waited in vain for their Ctrl-C."""
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    yield
+    for number, handler in before.items():
+        if handler is not None and signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")
