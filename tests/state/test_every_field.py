@@ -66,6 +66,7 @@ SEEN_BY_NOTHING = {
     r".*history\.(bytes_max|count_max)": "limits, as above",
     r".*\.history\._bytes": "counts towards a limit",
     r".*\._(released|bound|ended|free)\._hold": "whether a capture reads; see test_captures",
+    r".*\._(released|bound|ended|free)\._walk": "where a comparison goes on; see test_recency_map",
     r".*\.history\.(_ended|.*order\._chunks\[\*\]\.grants)\[\*\]\.contender"
     r"\.(is_repeated|lock_delay_ms|max_hold_ms|extensions|number)": "kept whole; nobody is told it",
     r".*\.history\..*order\._chunks\[\*\]\.numbers.*": "those of its grants",
