@@ -15,7 +15,9 @@ from coordinator.config import ClusterConfig, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.leader_address import LeaderAddress
 from coordinator.service.metrics import Metrics
+from coordinator.service.replica import MachineReplica
 from coordinator.service.turns import Turns
+from coordinator.state.machine import StateMachine
 from coordinator.wire.http.served import Served
 from coordinator.wire.http.server import HttpServer
 from coordinator.wire.request import Answered, IncomingRequest
@@ -46,9 +48,10 @@ class QuietMember:
         self.metrics = Metrics()
         self.audit = NoAudit()
         self.turns = Turns()
-        replica = SimpleNamespace(has_rights=False)
         self.access = SimpleNamespace(
-            is_on=False, is_operator=lambda _caller: False, replica=replica
+            is_on=False,
+            is_operator=lambda _caller: False,
+            replica=MachineReplica(StateMachine()),  # a compiled door takes nothing else
         )
         self.difference = ""
         self.leader_address = LeaderAddress(LoopbackEngine(), ClusterConfig())
