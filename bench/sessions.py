@@ -25,6 +25,7 @@ from tests.cluster.processes import ProcessCluster
 EACH = 1_000
 """Sessions of one program: of one client id, and in one request of heartbeats, are no more."""
 PAUSE_S = 0.1
+GIVE_UP_S = 60.0
 
 
 class Program:
@@ -40,8 +41,9 @@ class Program:
         self.took_s: list[float] = []
 
     async def _request(self, method: str, path: str, body: object, headers: bytes) -> bytes:
-        """Ask one member after another until one does it."""
-        while True:
+        """Ask one member after another until one does it; TimeoutError if none does for long."""
+        end_s = time.monotonic() + GIVE_UP_S
+        while time.monotonic() < end_s:
             try:
                 if self._connection is None:
                     self._connection = await Connection.open(next(self._turns))
@@ -56,6 +58,7 @@ class Program:
                     self._connection.close()
                     self._connection = None
             await asyncio.sleep(PAUSE_S)
+        raise TimeoutError(f"{method} {path}: no member did it within {GIVE_UP_S:g} s")
 
     async def open(self, count: int) -> None:
         """Open ``count`` sessions, and keep those alive that are open already."""
