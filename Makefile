@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	echo "$$candidate"; break; fi; done)
+# What the verbs of the command line need: `make run` and containers have it.
+EXTRAS := certs,oidc
+
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
 
 .PHONY: help run test compiled-tests check lint house bench bench-peers bench-peers-tools compiled pure wheels simulate job-days ledger mutants mutate faults faults-tools \
@@ -132,7 +135,7 @@ lock:
 	@test -x $(LOCK)/pip-compile || { $(PYTHON) -m venv $(TOOLS)/lock && \
 		$(LOCK)/python -m pip install $(PIP_OPTIONS) 'pip-tools>=7.5,<8'; }
 	@echo setuptools >$(TOOLS)/lock/build.in
-	@$(LOCK)/pip-compile $(LOCK_OPTIONS) --extra certs --extra oidc \
+	@$(LOCK)/pip-compile $(LOCK_OPTIONS) --extra $(EXTRAS) \
 		-o $(TOOLS)/lock/run.txt pyproject.toml
 	@$(LOCK)/pip-compile $(LOCK_OPTIONS) -o $(TOOLS)/lock/build.txt $(TOOLS)/lock/build.in
 	@for each in run:requirements.lock build:requirements-build.lock; do { \
@@ -256,7 +259,7 @@ define install
 endef
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(call install,.)
+	$(call install,.[$(EXTRAS)])
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(call install,.[dev])

@@ -252,7 +252,7 @@ def __dir__() -> list[str]:
 def _version() -> str:
     metadata = import_module("importlib.metadata")
     try:
-        return str(metadata.version("coordinator"))
+        return str(metadata.version("raft-coordinator"))
     except metadata.PackageNotFoundError:
         return "0+checkout"
 

@@ -10,7 +10,6 @@
 2. Without ``tz`` it is UTC, never the machine's zone: all machines must name the same interval.
 3. Where the clock is put forward over a time it comes right after the gap; where it is put back,
    a time that comes twice counts once (as Debian's cron does; ``* * * * *`` and the like go on).
-4. Days and cron expressions need ``pip install 'coordinator[jobs]'``: the library is cronsim.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ from itertools import takewhile
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from cronsim import CronSim
+
 from coordinator.errors import BadArgumentsError
 from recipes.schedule_words import (
     FIRST_AT,
@@ -29,7 +30,6 @@ from recipes.schedule_words import (
     cron_of_day,
     in_units,
     length_ms_of,
-    library,
     zone_of,
 )
 
@@ -63,8 +63,7 @@ class Schedule:
         """Return the schedule of these words; one of ``every`` and ``cron``.
 
         Raises:
-            BadArgumentsError: a word is not one, the words do not go together, or days and cron
-                expressions are wanted without ``coordinator[jobs]``.
+            BadArgumentsError: a word is not one, or the words do not go together.
         """
         if (every is None) == (cron is None):
             found = "neither" if every is None else "both"
@@ -145,7 +144,7 @@ class Schedule:
     def _from(self, at_ms: int) -> Iterator[int]:
         begin = datetime.fromtimestamp(at_ms // 1000, UTC).astimezone(ZoneInfo(self.tz))
         try:
-            for each in library()(self.cron, begin):
+            for each in CronSim(self.cron, begin):
                 yield int(each.timestamp()) * 1000
         except OverflowError:  # the year 9999
             return

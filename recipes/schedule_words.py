@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from cronsim import CronSim
+
 from coordinator.errors import BadArgumentsError
 
 _LENGTH_MS_MAX = 366 * 86_400_000
@@ -31,26 +33,13 @@ _MACROS = {
 }  # fmt: skip
 
 
-def library() -> Any:
-    """Return the class that reads cron expressions; raises BadArgumentsError without cronsim."""
-    try:
-        from cronsim import CronSim
-    except ImportError:
-        raise BadArgumentsError(
-            "schedule: days, weeks, months and cron expressions need the library cronsim, which is "
-            "not installed: pip install 'coordinator[jobs]'; a length, as every='24h', does not"
-        ) from None
-    return CronSim
-
-
 def zone_of(tz: str | None) -> ZoneInfo:
     """Return the time zone of this name, UTC for None; raises BadArgumentsError for none."""
     try:
         return ZoneInfo("UTC" if tz is None else tz)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
         raise BadArgumentsError(
-            f"tz: expected a time zone of the IANA database, as 'Europe/Berlin', found {tz!r:.60} "
-            f"(where the system has no such database: pip install tzdata)"
+            f"tz: expected a time zone of the IANA database, as 'Europe/Berlin', found {tz!r:.60}"
         ) from None
 
 
@@ -114,19 +103,19 @@ def checked_cron(cron: Any, zone: ZoneInfo) -> str:
             f"cron: expected five fields (minute, hour, day of month, month, day of week), or one "
             f"of {', '.join(_MACROS)}; found {cron!r:.80}"
         )
-    made, begin = library(), datetime(2024, 1, 1, tzinfo=zone)
+    begin = datetime(2024, 1, 1, tzinfo=zone)
     for place, field in enumerate(fields):
         alone = ["*"] * len(_FIELDS)
         alone[place] = field
         try:
-            made(" ".join(alone), begin)
+            CronSim(" ".join(alone), begin)
         except Exception:  # CronSimError, and others of words that it did not expect
             raise BadArgumentsError(
                 f"cron: expected {_FIELDS[place]}, found {field!r} in {cron!r:.80}"
             ) from None
     expression = " ".join(fields)
     try:
-        next(made(expression, begin))
+        next(CronSim(expression, begin))
     except Exception:  # as above, and StopIteration
         raise BadArgumentsError(
             f"cron: expected an expression that some day fits, found {cron!r:.80}: no day does"

@@ -25,7 +25,7 @@ def open_issuer(config: OidcConfig, clock: Clock) -> Tokens | None:
     except ImportError as error:
         raise ConfigError(
             "oidc.issuer: expected PyJWT to verify its tokens, found none; run:"
-            f" pip install 'coordinator[oidc]' ({error})",
+            f" pip install 'raft-coordinator[oidc]' ({error})",
             key="issuer",
         ) from error
     return Tokens(config, clock)

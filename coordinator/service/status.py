@@ -130,6 +130,6 @@ def product_version() -> str:
     from importlib import metadata  # it takes long to load, and a start does not need it
 
     try:
-        return metadata.version("coordinator")
+        return metadata.version("raft-coordinator")
     except metadata.PackageNotFoundError:
         return "0+checkout"

@@ -164,7 +164,7 @@ def _expect_cryptography() -> None:
         import cryptography  # noqa: F401
     except ImportError:
         raise ConfigError(
-            "expected the package cryptography, found none: pip install 'coordinator[certs]'"
+            "expected the package cryptography, found none: pip install 'raft-coordinator[certs]'"
         ) from None
 
 

@@ -11,7 +11,7 @@ or transaction of that store. All guards refuse a lower token with StaleTokenErr
 one, and have ``raise_to``, which a lock calls before it returns a grant.
 
 ``postgresql``, ``mysql``, ``redis`` and ``s3`` need the client library of their store, an optional
-extra (``pip install 'coordinator[postgresql]'``); the names below are loaded when first used.
+extra (``pip install 'raft-coordinator[postgresql]'``); the names below are loaded when first used.
 ``conformance`` tests guards, your own too.
 """
 

@@ -7,5 +7,5 @@ def missing_extra(module: str, extra: str) -> ImportError:
     """Return the error for an integration whose framework is not installed."""
     return ImportError(
         f"recipes.integrations.{module} needs a framework that is not installed: "
-        f"python -m pip install 'coordinator[{extra}]'"
+        f"python -m pip install 'raft-coordinator[{extra}]'"
     )

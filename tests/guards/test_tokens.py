@@ -110,5 +110,5 @@ def test_a_guard_without_its_client_library_names_the_extra(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
 
-    assert f"pip install 'coordinator[{extra}]'" in result.stdout
+    assert f"pip install 'raft-coordinator[{extra}]'" in result.stdout
     assert guard in result.stdout

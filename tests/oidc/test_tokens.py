@@ -397,5 +397,5 @@ def test_without_the_extra_the_start_says_what_to_install(
         monkeypatch.delitem(sys.modules, f"coordinator.oidc.{name}", raising=False)
 
     assert open_issuer(OidcConfig(), ManualClock()) is None
-    with pytest.raises(ConfigError, match=r"pip install 'coordinator\[oidc\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'raft-coordinator\[oidc\]'"):
         open_issuer(OidcConfig(issuer="https://issuer.example"), ManualClock())

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
 import itertools
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -198,22 +196,6 @@ def test_what_is_no_schedule_is_refused(said: Any) -> None:
     """Data of another kind in a ledger."""
     with pytest.raises(BadArgumentsError):
         Schedule.of_json(said)
-
-
-def test_without_the_library_lengths_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And days say what to install."""
-    real: Callable[..., Any] = builtins.__import__
-
-    def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "cronsim":
-            raise ImportError(name)
-        return real(name, *rest, **named)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-
-    assert Schedule.of("24h").latest(90_000_000) == 86_400_000
-    with pytest.raises(BadArgumentsError, match=r"pip install 'coordinator\[jobs\]'"):
-        Schedule.of("1d")
 
 
 def test_it_ends_with_the_calendar() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.supply.lock import ROOT, Pinned, needed_by, normal, pinned
 
-OWN = "coordinator"
+OWN = "raft-coordinator"
 
 
 def sbom() -> dict[str, Any]:
