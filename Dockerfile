@@ -29,7 +29,6 @@ RUN --mount=type=secret,id=pip_conf,target=/etc/pip.conf \
 COPY pyproject.toml LICENSE ./
 COPY docs/package.md docs/
 COPY coordinator coordinator
-COPY recipes recipes
 RUN /opt/coordinator/bin/python3 -m pip install --no-cache-dir --disable-pip-version-check \
         --no-index --no-deps --no-build-isolation . \
     && /opt/coordinator/bin/python3 -m pip check \

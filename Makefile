@@ -108,12 +108,12 @@ bench-peers-tools: $(VENV)/.installed-dev
 # compiled, until this is called again or `make pure`.
 compiled: $(VENV)/.installed-dev pure
 	@COORDINATOR_COMPILED=1 $(BIN)/python setup.py --quiet build_ext --inplace --force
-	@find coordinator recipes coordinator__mypyc*.so -name '*.so' -exec touch {} +
+	@find coordinator coordinator__mypyc*.so -name '*.so' -exec touch {} +
 	@$(BIN)/coordinator --version
 
 pure:
 	@rm -rf build coordinator__mypyc*.so
-	@find coordinator recipes -name '*.so' -delete
+	@find coordinator -name '*.so' -delete
 
 wheels: $(VENV)/.installed-dev
 	@rm -rf build
@@ -231,7 +231,7 @@ fuzz: $(VENV)/.installed-dev
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist *.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find coordinator recipes -name '*.so' -delete
+	find coordinator -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --- the virtual environment; a stamp says that it is as pyproject.toml wants it

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from coordinator.client import AsyncClient, Connector, connect
 from coordinator.errors import CoordinatorError
-from recipes import Lock
+from coordinator.recipes import Lock
 
 PORTS = {"plain": 17_071, "secured": 17_271, "tls": 17_471, "rights": 17_671}
 """The first of the clients' ports; the members' own are a hundred above."""

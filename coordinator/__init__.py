@@ -49,7 +49,8 @@ model                 what several rooms speak of: values            errors
   server              the only place that builds things             all rooms
   recovery            a cluster begun again from a member's data     all rooms
   testing             a cluster in the user's own tests             all rooms
-recipes               locks, elections                              client, errors
+recipes, guards       locks, elections; stores that check tokens    client, errors
+integrations          the same for frameworks                       client, recipes, errors
 coordinator           what programs import: this file               client, recipes, errors
 ====================  ============================================  ===============================
 
@@ -57,7 +58,7 @@ coordinator           what programs import: this file               client, reci
 
 Reading order: ``errors`` → ``model`` → ``state/commands``, ``state/outcomes``, ``state/machine`` →
 ``raft/engine`` → ``service/member`` → ``wire/routes`` → ``client/delivery``, ``client/session`` →
-``coordinator/model/queue_order``, ``recipes/lock``.
+``model/queue_order``, ``recipes/lock``.
 
 The names below are loaded when they are first used, so importing the package stays cheap for the
 server and the command line, which import rooms by their full names.
@@ -118,7 +119,7 @@ if TYPE_CHECKING:
     from coordinator.errors import UnavailableError as UnavailableError
     from coordinator.errors import UnhealthyError as UnhealthyError
     from coordinator.errors import UnknownRouteError as UnknownRouteError
-    from recipes import *  # noqa: F403 - those that __all__ names
+    from coordinator.recipes import *  # noqa: F403 - those that __all__ names
 
     __version__: str
 
@@ -240,7 +241,7 @@ def __getattr__(name: str) -> Any:
     elif name.endswith("Error"):
         value = getattr(import_module("coordinator.errors"), name)
     else:
-        value = getattr(import_module("recipes"), name)
+        value = getattr(import_module("coordinator.recipes"), name)
     globals()[name] = value
     return value
 

@@ -32,8 +32,7 @@ def changed_since() -> list[str]:
         return []  # installed: what was compiled came with its source
     suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
     changed: list[str] = []
-    packages = (_PACKAGE, _PACKAGE.with_name("recipes"))
-    for folder in [folder for package in packages for folder, _, _ in os.walk(package)]:
+    for folder, _, _ in os.walk(_PACKAGE):
         with os.scandir(folder) as found:
             written = {each.name: each.stat().st_mtime for each in found if each.is_file()}
         for name in [each for each in written if each.endswith(suffix)]:

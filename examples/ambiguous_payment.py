@@ -7,8 +7,8 @@ the payment's key each time, so a charge that was made already is found and not 
 from __future__ import annotations
 
 from coordinator.client import Client
+from coordinator.recipes.once import Attempt, Once
 from examples.stage import Stage, perform
-from recipes.once import Attempt, Once
 
 
 class Provider:

@@ -8,9 +8,9 @@ duplicates by ``run.key`` makes at least once look like exactly once (ambiguous_
 from __future__ import annotations
 
 from coordinator.client import Client
+from coordinator.recipes import Job, Jobs, Run
+from coordinator.recipes.job_ledger import Guarantee
 from examples.stage import Stage, perform
-from recipes import Job, Jobs, Run
-from recipes.job_ledger import Guarantee
 
 
 class CrashError(BaseException):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.errors import LockLostError
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 async def transfers(stage: Stage) -> None:

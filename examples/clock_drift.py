@@ -7,8 +7,8 @@ Far beyond 1 % no margin helps, and the holder believes too long: then only the 
 from __future__ import annotations
 
 from coordinator.errors import LockLostError
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 def still_believes(stage: Stage, rate: float) -> bool:

@@ -9,9 +9,9 @@ import urllib.request
 
 from coordinator import connect
 from coordinator.errors import NoLeaderError, OutcomeUnknownError, UnavailableError
+from coordinator.recipes import Lock
 from coordinator.testing import LocalCluster, local_cluster
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 def split(stage: Stage, cluster: LocalCluster) -> None:

@@ -13,8 +13,8 @@ from functools import partial
 
 from coordinator.client import Client
 from coordinator.clock import SystemClock
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 WORKERS, UPDATES = 6, 3
 Change = Callable[[bytes], bytes]

@@ -10,8 +10,8 @@ import logging
 from datetime import UTC, datetime
 
 from coordinator.errors import LockLostError
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 class Told(logging.Handler):

@@ -10,8 +10,8 @@ import threading
 
 from coordinator.client import Client, Create
 from coordinator.errors import CoordinatorError
+from coordinator.recipes import Job, Run
 from examples.stage import Stage, perform
-from recipes import Job, Run
 
 REPORTS = "/reports"
 LATE_S = 20

@@ -9,8 +9,8 @@ import threading
 
 from coordinator.client import Client
 from coordinator.errors import DeadlockError, LockTimeoutError
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 def both(

@@ -6,8 +6,8 @@ It is not slow work, it is a queue. ``coordinator diagnose`` says so from the hi
 from __future__ import annotations
 
 from coordinator.client import Client
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 WAITERS, HOLD_S = 50, 0.5
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from coordinator.recipes import Group, GroupMember
 from examples.stage import Stage, perform
-from recipes import Group, GroupMember
 
 Members = tuple[GroupMember, ...]
 

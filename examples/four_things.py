@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 
 from coordinator.client import Client, Delete, SetData
 from coordinator.errors import LockLostError, StaleTokenError
+from coordinator.guards import FileGuard, SqliteGuard
+from coordinator.guards.raising import Guard
+from coordinator.recipes import Grant, Lock
 from examples.stage import Stage, perform
-from recipes import Grant, Lock
-from recipes.guards import FileGuard, SqliteGuard
-from recipes.guards.raising import Guard
 
 Write = Callable[[Client, Grant[Client], str], object]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coordinator.errors import StaleTokenError
+from coordinator.guards import FileGuard
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
-from recipes.guards import FileGuard
 
 
 def story(stage: Stage) -> None:

@@ -16,6 +16,8 @@ from tempfile import TemporaryDirectory
 
 from coordinator import Client, connect
 from coordinator.errors import LockLostError, StaleTokenError, UnavailableError
+from coordinator.guards import SqliteGuard
+from coordinator.recipes import Grant, Lock
 from coordinator.testing import LocalCluster
 from examples.actors import (
     LEASE_S_MIN,
@@ -26,8 +28,6 @@ from examples.actors import (
     write_up_to_token,
 )
 from examples.stage import Stage
-from recipes import Grant, Lock
-from recipes.guards import SqliteGuard
 
 UPDATE = "UPDATE report SET text = ?"
 

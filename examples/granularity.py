@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from functools import partial
 
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 RECORDS = 8
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from coordinator import Client, HealthProbe
 from coordinator.errors import LockLostError, LockTimeoutError
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 class Indexer:

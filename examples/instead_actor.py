@@ -10,8 +10,8 @@ from functools import partial
 
 from coordinator.client import Client, Delete, SetData
 from coordinator.errors import LockLostError
+from coordinator.recipes import Election, Grant
 from examples.stage import Stage, perform
-from recipes import Election, Grant
 
 
 def deposit(client: Client, amount: int) -> None:

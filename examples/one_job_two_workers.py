@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 
 from coordinator.client import Client
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 def work_without_claim(client: Client, job: str, everybody_looked: threading.Barrier) -> bool:

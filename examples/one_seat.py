@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 
 from coordinator.client import Client
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 def book_unlocked(client: Client, who: str, both_saw_it_free: threading.Barrier) -> str:

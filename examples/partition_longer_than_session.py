@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coordinator.errors import LockLostError
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 def story(stage: Stage) -> None:

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 from coordinator.client import Client
 from coordinator.errors import ClientClosedError
+from coordinator.recipes import Owned, Partitioner
+from coordinator.recipes.partitioner import owner_of
 from examples.stage import Stage, perform
-from recipes import Owned, Partitioner
-from recipes.partitioner import owner_of
 
 PARTITIONS = 12
 

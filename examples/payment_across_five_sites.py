@@ -18,9 +18,9 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from coordinator.recipes import CommitLog, CommitSite, Transaction
 from coordinator.testing import LocalCluster, local_cluster
 from examples.stage import Stage, perform
-from recipes import CommitLog, CommitSite, Transaction
 
 BANKS = ("payer", "payee")
 

@@ -7,8 +7,8 @@ through an outage, and says that it is unsure. That it may have run beside anoth
 from __future__ import annotations
 
 from coordinator.errors import LockLostError
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 def story(stage: Stage) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.errors import LockLostError
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 async def work(stage: Stage) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from coordinator.client import Client, Create
+from coordinator.recipes import Job, Run
 from examples.stage import Stage, perform
-from recipes import Job, Run
 
 
 def report(stage: Stage, client: Client, node: str, both_tried: threading.Barrier) -> None:

@@ -11,9 +11,9 @@ from collections import Counter
 
 from coordinator.client import Client
 from coordinator.errors import LockLostError
+from coordinator.recipes import Lock
+from coordinator.recipes.once import Attempt, Once
 from examples.stage import Stage, perform
-from recipes import Lock
-from recipes.once import Attempt, Once
 
 
 class Provider:

@@ -11,8 +11,8 @@ import threading
 
 from coordinator import Client
 from coordinator.errors import BadArgumentsError
+from coordinator.recipes import Configuration
 from examples.stage import Stage, perform
-from recipes import Configuration
 
 VERSIONS = 6
 NODES = ("node 1", "node 2", "node 3")

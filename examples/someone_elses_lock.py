@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 class LockByName:

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from coordinator import Client
 from coordinator.errors import ClientClosedError, LockLostError
+from coordinator.recipes import Election, Grant
 from examples.stage import Stage, perform
-from recipes import Election, Grant
 
 
 class Replica:

@@ -12,8 +12,8 @@ from functools import partial
 
 from coordinator.client import Client
 from coordinator.clock import SystemClock
+from coordinator.recipes import Lock, TokenBucket
 from examples.stage import Stage, perform
-from recipes import Lock, TokenBucket
 
 LIMIT, WORKERS, TRIES_EACH = 20, 4, 10
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coordinator.client import Client, SetData
+from coordinator.recipes import MultiLock
 from examples.stage import Stage, perform
-from recipes import MultiLock
 
 TRANSFERS = 5
 

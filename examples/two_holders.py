@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 
 from coordinator import Client, connect
 from coordinator.errors import LockLostError, StaleTokenError
+from coordinator.guards import SqliteGuard
+from coordinator.recipes import Grant, Lock
 from examples.actors import LEASE_S_MIN, Actor, report, wait_for_cue
 from examples.stage import Stage, perform
-from recipes import Grant, Lock
-from recipes.guards import SqliteGuard
 
 OPENING, DEPOSITS = 100, {"A": 50, "B": 30}
 UPDATE = "UPDATE account SET balance = ?"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import urllib.request
 from functools import partial
 
+from coordinator.recipes import Lock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 
 def story(stage: Stage) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coordinator.errors import LockTimeoutError
+from coordinator.recipes import Lock
 from coordinator.testing import AdjustableClock
 from examples.stage import Stage, perform
-from recipes import Lock
 
 JUMPS_MS = (5_000, -10_000, 3_600_000, -7_200_000)
 

@@ -7,8 +7,8 @@ its session has ended, with a higher token: so a store refuses what the first on
 from __future__ import annotations
 
 from coordinator import Client
+from coordinator.recipes import Delivery, WorkQueue
 from examples.stage import Stage, perform
-from recipes import Delivery, WorkQueue
 
 
 def expect(delivery: Delivery[Client] | None) -> Delivery[Client]:

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 
 from coordinator import connect
 from coordinator.errors import LockLostError, StaleTokenError
+from coordinator.guards import SqliteGuard
+from coordinator.recipes import Election
 from examples.actors import LEASE_S_MIN, Actor, report, wait_for_cue
 from examples.stage import Stage, perform
-from recipes import Election
-from recipes.guards import SqliteGuard
 
 UPDATE = "UPDATE region SET row = ?"
 

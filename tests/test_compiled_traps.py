@@ -24,7 +24,7 @@ PACKAGES = [
     "coordinator.client.locks",
     "coordinator.errors",
     "coordinator.testing",
-    "recipes",
+    "coordinator.recipes",
 ]
 """Whose names users import."""
 
@@ -306,7 +306,7 @@ def test_nothing_interpreted_inherits_from_a_compiled_class() -> None:
     }
     assert native
     found = []
-    folders = ("coordinator", "recipes", "examples", "tests", "bench")
+    folders = ("coordinator", "examples", "tests", "bench")
     for path in [each for folder in folders for each in (ROOT / folder).rglob("*.py")]:
         if path in compiled:
             continue
@@ -345,9 +345,7 @@ def test_no_attribute_of_a_compiled_class_is_asked_of_the_class() -> None:
     getset_descriptor". A constant of the module for it, or ClassVar."""
     trees = [ast.parse(path.read_text()) for path in compiled_sources()]
     plain = [each for tree in trees for each in plain_attributes(tree)]
-    sources = [
-        path for package in ("coordinator", "recipes") for path in (ROOT / package).rglob("*.py")
-    ]
+    sources = (ROOT / "coordinator").rglob("*.py")
     text = "".join([path.read_text() for path in sources])
 
     assert plain

@@ -20,6 +20,14 @@ from tests.house.imports import is_within
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# What anybody may import who writes a recipe.
+TO_RECIPES = (
+    "coordinator.recipes",
+    "=coordinator.client",
+    "=coordinator.client.locks",
+    "coordinator.errors",
+)
+
 # For the most specific package that matches a module: which of our own modules it may import, with
 # all inside them; of one with "=" before it only what it exports itself.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -203,7 +211,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.wire.messages",
         "coordinator.wire.multi",
         "coordinator.wire.encoding",
-        "recipes",
+        "coordinator.recipes",
         "=coordinator",
         "coordinator.secret_file",
         "coordinator.stable_files",
@@ -217,22 +225,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.console.pages",
         "coordinator.errors",
         "coordinator.model",
-        "recipes",
+        "coordinator.guards",
+        "coordinator.recipes",
     ),
     "coordinator.__main__": ("coordinator.cli",),
     # What programs import; nothing below imports from it.
-    "coordinator": ("coordinator.client", "coordinator.errors", "recipes"),
+    "coordinator": ("coordinator.client", "coordinator.errors", "coordinator.recipes"),
     # They put everything together; of the product only the command line imports the first two.
     "coordinator.server": ("coordinator",),
     "coordinator.recovery": ("coordinator",),
-    "coordinator.testing": ("coordinator", "recipes"),
-    # What anybody may import who writes a recipe.
-    "recipes": (
-        "recipes",
-        "=coordinator.client",
-        "=coordinator.client.locks",
-        "coordinator.errors",
-    ),
+    "coordinator.testing": ("coordinator",),
+    "coordinator.recipes": (*TO_RECIPES, "coordinator.guards.raising"),
+    "coordinator.guards": (*TO_RECIPES, "coordinator.guards"),
+    "coordinator.integrations": (*TO_RECIPES, "coordinator.integrations"),
 }
 
 # Outside modules that only these packages may import.
@@ -244,7 +249,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.learn.page_server",
         "coordinator.server",
         "coordinator.testing",
-        "recipes.guards.http_proxy",
+        "coordinator.guards.http_proxy",
     ),
     "msgspec": (
         "coordinator.client.calls",  # values that each request makes
@@ -281,19 +286,19 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pytest": ("coordinator.testing.plugin",),
     "cryptography": ("coordinator.tls.issuing",),
     # Optional extras: each in the one guard that needs it.
-    "psycopg": ("recipes.guards.postgresql",),
-    "psycopg_pool": ("recipes.guards.postgresql",),
-    "pymysql": ("recipes.guards.mysql",),
-    "redis": ("recipes.guards.redis", "recipes.integrations.redis_lock"),
-    "boto3": ("recipes.guards.s3",),
-    "botocore": ("recipes.guards.s3",),
-    "starlette": ("recipes.integrations.starlette",),
-    "django": ("recipes.integrations.django",),
-    "apscheduler": ("recipes.integrations.apscheduler",),
-    "dramatiq": ("recipes.integrations.dramatiq",),
-    "tooz": ("recipes.integrations.tooz",),
-    "redis_lock": ("recipes.integrations.python_redis_lock",),
-    "celery": ("recipes.integrations.celery", "recipes.integrations.celery_beat"),
+    "psycopg": ("coordinator.guards.postgresql",),
+    "psycopg_pool": ("coordinator.guards.postgresql",),
+    "pymysql": ("coordinator.guards.mysql",),
+    "redis": ("coordinator.guards.redis", "coordinator.integrations.redis_lock"),
+    "boto3": ("coordinator.guards.s3",),
+    "botocore": ("coordinator.guards.s3",),
+    "starlette": ("coordinator.integrations.starlette",),
+    "django": ("coordinator.integrations.django",),
+    "apscheduler": ("coordinator.integrations.apscheduler",),
+    "dramatiq": ("coordinator.integrations.dramatiq",),
+    "tooz": ("coordinator.integrations.tooz",),
+    "redis_lock": ("coordinator.integrations.python_redis_lock",),
+    "celery": ("coordinator.integrations.celery", "coordinator.integrations.celery_beat"),
 }
 
 STATE_NEVER_IMPORTS = {
@@ -334,7 +339,7 @@ def test_recipes_import_only_exported_names(package: str) -> None:
     """Each name that a recipe imports stands in ``__all__``, so that others may import it too."""
     exported = set(import_module(package).__all__)
     for module, path in MODULES:
-        if is_within(module, "recipes"):
+        if is_within(module, "coordinator.recipes"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.ImportFrom) and node.module == package:
                     names = {alias.name for alias in node.names}
@@ -426,8 +431,7 @@ def test_the_map_names_every_room() -> None:
     firsts = [row[:20] for row in rows if row[:20].strip(" =")]
     named = {each.strip(" 0123456789") for first in firsts for each in first.split(",")}
     there = {
-        "recipes" if is_within(module, "recipes") else module.split(".")[module.count(".") > 0]
-        for module, _ in MODULES
+        module.split(".")[module.count(".") > 0] for module, _ in MODULES
     } - {"__main__"}
 
     assert named == there

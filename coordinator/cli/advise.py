@@ -62,8 +62,8 @@ QUESTIONS = (
 
 _LOCK = (
     "Use a lock, and pass its fencing token with every write: let the store refuse a token lower "
-    "than the highest it has seen (recipes.guards). Without that the lock saves work, but does not "
-    "make it correct."
+    "than the highest it has seen (coordinator.guards). Without that the lock saves work, but does "
+    "not make it correct."
 )
 _LOCK_PAGE = "docs/locks.md#efficiency-or-correctness"
 

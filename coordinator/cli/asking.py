@@ -14,7 +14,7 @@ from coordinator.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from recipes.revoker import RevokeAnswer
+    from coordinator.recipes.revoker import RevokeAnswer
 
 _IN_WORDS = {
     "agreed": "its holder agreed, and has not released it in time",
@@ -59,7 +59,7 @@ def ask(
     """
 
     async def work(client: AsyncClient) -> RevokeAnswer:
-        from recipes.revoker import Revoker
+        from coordinator.recipes.revoker import Revoker
 
         return await Revoker(client, name).ask(reason, by=by, within=within_s, fencing_token=token)
 

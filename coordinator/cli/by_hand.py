@@ -27,7 +27,7 @@ from coordinator.errors import LockTimeoutError
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient, EndedManualHold
     from coordinator.client.locks import GrantReply
-    from recipes.held_by_hand import HeldByHand
+    from coordinator.recipes.held_by_hand import HeldByHand
 
 _LISTED_MAX = 1_000
 _AT_ONCE = 50
@@ -97,7 +97,7 @@ def hold(
     chosen, note_text = name, text
 
     async def work(client: AsyncClient) -> HeldByHand:
-        from recipes.manual_lock import ManualLock
+        from coordinator.recipes.manual_lock import ManualLock
 
         lock = ManualLock(client, chosen)
         return await lock.acquire(note_text, by=by, timeout=wait_s, alarm_after=alarm_s)
@@ -129,7 +129,7 @@ def unlock(settings: Settings, name: str, token: str, text: str, by: str) -> Non
     """
 
     async def work(client: AsyncClient) -> bool:
-        from recipes.manual_lock import ManualLock
+        from coordinator.recipes.manual_lock import ManualLock
 
         return await ManualLock(client, name).release(_token(token), by=by, note=text)
 
@@ -174,7 +174,7 @@ def extend(
         )
 
     async def work(client: AsyncClient) -> HeldByHand | int:
-        from recipes.manual_lock import ManualLock
+        from coordinator.recipes.manual_lock import ManualLock
 
         which = _token(token)
         holder = await _holder_for_a_time(client, name, which)
@@ -215,8 +215,8 @@ def _token(text: str) -> int | str:
 
 async def holds_of(client: AsyncClient, name: str | None = None) -> list[HeldByHand]:
     """Return the locks that are held by hand, up to a thousand; or that of ``name``."""
-    from recipes.manual_lock import ROOT, ManualLock
-    from recipes.maybe_there import names_below
+    from coordinator.recipes.manual_lock import ROOT, ManualLock
+    from coordinator.recipes.maybe_there import names_below
 
     if name is not None:
         names = [name]
@@ -282,7 +282,7 @@ def show_holds(settings: Settings, holds: list[HeldByHand]) -> None:
 
 def _show_history(settings: Settings, name: str) -> None:
     async def work(client: AsyncClient) -> tuple[EndedManualHold, ...]:
-        from recipes.manual_lock import ManualLock
+        from coordinator.recipes.manual_lock import ManualLock
 
         return await ManualLock(client, name).history()
 

@@ -11,7 +11,7 @@ from coordinator.cli.output import show_list
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from recipes import Transaction
+    from coordinator.recipes import Transaction
 
 
 @click.command(name="commit-log")
@@ -34,7 +34,7 @@ def commit_log(settings: Settings, name: str, recover: bool, site: str | None) -
       coordinator commit-log payments
       coordinator commit-log payments --write-off paris
     """
-    from recipes import CommitLog, CommitSite
+    from coordinator.recipes import CommitLog, CommitSite
 
     if recover and site is not None:
         raise click.UsageError("expected --recover or --write-off, found both")

@@ -16,7 +16,7 @@ from coordinator.errors import NoNodeError
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from recipes.configuration_snapshot import Snapshot
+    from coordinator.recipes.configuration_snapshot import Snapshot
 
 _EXPECTED = click.option(
     "--expected-version",
@@ -49,8 +49,8 @@ def config(context: click.Context) -> None:
 
 @verb
 def _list(settings: Settings) -> None:
-    from recipes.configuration import ROOT
-    from recipes.maybe_there import names_below
+    from coordinator.recipes.configuration import ROOT
+    from coordinator.recipes.maybe_there import names_below
 
     for name in settings.run(lambda client: names_below(client, ROOT)):
         shown = unquote(name)
@@ -68,7 +68,7 @@ def get(settings: Settings, name: str, key: str | None, version: int | None) -> 
     One value that is text is shown as it is, any other as JSON. Exit code 1 says that it is not
     there.
     """
-    from recipes.configuration import Configuration
+    from coordinator.recipes.configuration import Configuration
 
     async def work(client: AsyncClient) -> Snapshot:
         found = await Configuration(client, name).get(version)
@@ -119,7 +119,7 @@ def set_(
       coordinator config set web db.host=db-2 db.pool:=20 --remove db.old
       coordinator config set web --file web.json --replace --expected-version 7
     """
-    from recipes.configuration import Configuration
+    from coordinator.recipes.configuration import Configuration
 
     if not pairs and not remove and file is None:
         raise click.UsageError("expected KEY=TEXT, KEY:=JSON, --remove or --file, found none")
@@ -149,8 +149,8 @@ def diff(settings: Settings, name: str, before: int | None, after: int | None) -
 
     By default from the version before the current one to the current one.
     """
-    from recipes.configuration import Configuration
-    from recipes.configuration_snapshot import Snapshot
+    from coordinator.recipes.configuration import Configuration
+    from coordinator.recipes.configuration_snapshot import Snapshot
 
     async def work(client: AsyncClient) -> tuple[Snapshot, Snapshot]:
         shared = Configuration(client, name)
@@ -175,7 +175,7 @@ def diff(settings: Settings, name: str, before: int | None, after: int | None) -
 @verb
 def history(settings: Settings, name: str) -> None:
     """List the versions of the configuration NAME that are kept, the newest first."""
-    from recipes.configuration import Configuration
+    from coordinator.recipes.configuration import Configuration
 
     async def work(client: AsyncClient) -> tuple[Snapshot, ...]:
         return await Configuration(client, name).history()
@@ -205,7 +205,7 @@ def rollback(
     by: str | None,
 ) -> None:
     """Commit the values of VERSION again, as a new version."""
-    from recipes.configuration import Configuration
+    from coordinator.recipes.configuration import Configuration
 
     async def work(client: AsyncClient) -> Snapshot:
         shared = Configuration(client, name, by=by)

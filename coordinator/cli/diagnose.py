@@ -13,7 +13,7 @@ from coordinator.cli.connection import Settings, verb
 from coordinator.cli.diagnosis import Diagnosis, diagnosed, figures_of
 from coordinator.cli.output import document, one_line
 from coordinator.client import AsyncClient, GrantRecord, LockView
-from recipes.held_by_hand import HeldByHand
+from coordinator.recipes.held_by_hand import HeldByHand
 
 _LOOKED_AT_MAX = 200
 """Locks whose queues are looked at, each with a request of its own."""

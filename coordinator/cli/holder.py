@@ -41,9 +41,9 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.model.views import Candidate, Contender
-from recipes.contender import Queueing
-from recipes.request_listener import RequestListener
-from recipes.revoke_request import RevokeRequest
+from coordinator.recipes.contender import Queueing
+from coordinator.recipes.request_listener import RequestListener
+from coordinator.recipes.revoke_request import RevokeRequest
 
 _RELEASE_S = 3.0
 _TELL_S = 1.0

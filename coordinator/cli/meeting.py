@@ -41,7 +41,7 @@ def counter(
       number=$(coordinator counter invoices --add 1)      # no other caller gets this number
       coordinator counter seats --add -1 --at-least 0 && ./book.sh
     """
-    from recipes.counter import VALUE_MAX, VALUE_MIN, Counter
+    from coordinator.recipes.counter import VALUE_MAX, VALUE_MIN, Counter
 
     if add is None and (at_least is not None or at_most is not None):
         raise click.UsageError("expected --add with --at-least or --at-most, found none")
@@ -87,7 +87,7 @@ def bucket(
     Examples:
       coordinator bucket mails --rate 5 --burst 20 --wait 60 && ./send.sh
     """
-    from recipes.token_bucket import TokenBucket
+    from coordinator.recipes.token_bucket import TokenBucket
 
     async def work(client: AsyncClient) -> bool:
         return await TokenBucket(client, name, rate=rate, burst=burst).take(
@@ -119,7 +119,7 @@ def flag(
       coordinator flag schema-42 --set "by $(hostname)"
       coordinator flag schema-42 --wait 600 && ./start.sh
     """
-    from recipes.flag import Flag
+    from coordinator.recipes.flag import Flag
 
     _expect_one(value is not None, clear, wait_s is not None)
 
@@ -159,7 +159,7 @@ def barrier(
       coordinator barrier imports --close
       coordinator barrier imports --wait 600 && ./import.sh
     """
-    from recipes.flag import Barrier
+    from coordinator.recipes.flag import Barrier
 
     _expect_one(close, is_opened, wait_s is not None)
 
@@ -201,7 +201,7 @@ def latch(
       coordinator latch import-42 3 --count-down --part 2
       coordinator latch import-42 3 --wait 3600 && ./publish.sh
     """
-    from recipes.latch import Latch
+    from coordinator.recipes.latch import Latch
 
     _expect_one(count_down, wait_s is not None)
     if part is not None and not count_down:

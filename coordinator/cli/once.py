@@ -45,10 +45,10 @@ from coordinator.errors import (
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from recipes.grant import Grant
-    from recipes.job import Job
-    from recipes.job_run import JobReply, Run
-    from recipes.once_record import Attempt, Done
+    from coordinator.recipes.grant import Grant
+    from coordinator.recipes.job import Job
+    from coordinator.recipes.job_run import JobReply, Run
+    from coordinator.recipes.once_record import Attempt, Done
 
 _SIGNALS = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
@@ -77,7 +77,7 @@ class Runner:
 
     async def once(self, lease_s: float, name: str, options: dict[str, Any]) -> JobReply:
         """Run what is due now."""
-        from recipes.job import Job
+        from coordinator.recipes.job import Job
 
         self._listen()
         async with self._settings.connector(lease_s=lease_s, label=options["label"]) as client:
@@ -86,7 +86,7 @@ class Runner:
 
     async def for_key(self, lease_s: float, key: str, options: dict[str, Any]) -> Done:
         """Run it if it was not run to its end for this key before."""
-        from recipes.once import Once
+        from coordinator.recipes.once import Once
 
         self._listen()
         async with self._settings.connector(lease_s=lease_s, label=options.pop("label")) as client:
@@ -95,7 +95,7 @@ class Runner:
 
     async def keep(self, lease_s: float, name: str, options: dict[str, Any]) -> None:
         """Run each interval when it begins, until a signal comes."""
-        from recipes.job import Job
+        from coordinator.recipes.job import Job
 
         self._listen()
         failures = 0
@@ -137,7 +137,7 @@ class Runner:
         self, lease_s: float, name: str, resources: list[str], wait: Any, label: str | None
     ) -> None:
         """Run it while one of the resources is borrowed."""
-        from recipes.pool import Pool
+        from coordinator.recipes.pool import Pool
 
         self._listen()
         async with self._settings.connector(lease_s=lease_s, label=label or "") as client:
@@ -296,7 +296,7 @@ def once(
       coordinator once backup --cron '30 1 * * MON-FRI' --keep -- ./backup
       coordinator once migrate-v42 -- ./migrate           # once at all
     """
-    from recipes.options import FOREVER
+    from coordinator.recipes.options import FOREVER
 
     if options["label"] is None:
         options["label"] = f"{os.uname().nodename}:{os.getpid()}"

@@ -13,7 +13,7 @@ from coordinator.cli.seconds import Seconds
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from recipes.work_queue import DeadLetter, QueueStats
+    from coordinator.recipes.work_queue import DeadLetter, QueueStats
 
 
 @click.command()
@@ -49,7 +49,7 @@ def queue(
       coordinator queue mails --put "to ann" --delay 60
       coordinator queue mails --dead --json
     """
-    from recipes.work_queue import WorkQueue
+    from coordinator.recipes.work_queue import WorkQueue
 
     if (body is not None) + dead + (revive is not None) > 1:
         raise click.UsageError("expected one of --put, --dead and --revive, found several")

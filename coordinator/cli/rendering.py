@@ -92,7 +92,7 @@ def render(
         raise click.UsageError("expected a COMMAND to keep running with --signal, and no --once")
 
     async def work(client: AsyncClient) -> int:
-        from recipes.configuration import Configuration
+        from coordinator.recipes.configuration import Configuration
 
         shared, program = Configuration(client, name), _Program(argv, number)
         try:

@@ -14,7 +14,7 @@ from coordinator.cli.wording import moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from recipes.group_members import GroupMember
+    from coordinator.recipes.group_members import GroupMember
 
 
 @click.command()
@@ -41,7 +41,7 @@ def services(settings: Settings, name: str | None, up: bool, watch: bool) -> Non
     chosen = name
 
     async def work(client: AsyncClient) -> bool:
-        from recipes.group import Group
+        from coordinator.recipes.group import Group
 
         group = Group(client, chosen)
         if not watch:
@@ -56,8 +56,8 @@ def services(settings: Settings, name: str | None, up: bool, watch: bool) -> Non
 
 
 async def _groups(client: AsyncClient) -> list[tuple[str, int]]:
-    from recipes.group import ROOT
-    from recipes.maybe_there import listed
+    from coordinator.recipes.group import ROOT
+    from coordinator.recipes.maybe_there import listed
 
     found = await listed(client, ROOT)
     return [(unquote(name), stat.num_children) for name, stat in found]

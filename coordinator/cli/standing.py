@@ -38,11 +38,11 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from recipes.candidates import CandidateQueue
-from recipes.handing_over import next_request
-from recipes.resuming import LeadershipFile
-from recipes.succession import SuccessionRequest, named
-from recipes.weights import WEIGHT, heaviest, weights_of
+from coordinator.recipes.candidates import CandidateQueue
+from coordinator.recipes.handing_over import next_request
+from coordinator.recipes.resuming import LeadershipFile
+from coordinator.recipes.succession import SuccessionRequest, named
+from coordinator.recipes.weights import WEIGHT, heaviest, weights_of
 
 _REFUSED_MAX = 100
 

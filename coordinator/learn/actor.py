@@ -19,9 +19,9 @@ from typing import Any
 
 from coordinator.client import Client, connect
 from coordinator.errors import CoordinatorError
-from recipes import Lock
-from recipes.grant import Grant
-from recipes.guards import SqliteGuard
+from coordinator.guards import SqliteGuard
+from coordinator.recipes import Lock
+from coordinator.recipes.grant import Grant
 
 RESOURCE = "report"
 """What the guard of the store is called."""

@@ -14,7 +14,7 @@ from coordinator.learn.film import Guess
 from coordinator.learn.scripts import Scripted, expect
 from coordinator.learn.stage import UNTIL_S, Stage
 from coordinator.model.events import EventType
-from recipes import Lock
+from coordinator.recipes import Lock
 
 WAITERS = 8
 """So many that the two ways differ clearly, and a reader can still count along."""

@@ -6,8 +6,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from coordinator.guards import SqliteGuard
 from coordinator.learn.actor import RESOURCE
-from recipes.guards import SqliteGuard
 
 
 class Report:

@@ -33,6 +33,7 @@ from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, MemberAddress
 from coordinator.errors import BadArgumentsError, OutcomeUnknownError, UnavailableError
 from coordinator.event_loop import member_loop
+from coordinator.recipes import Grant
 from coordinator.secret_file import ensure_secret
 from coordinator.testing.client_wire import Deed, Wire
 from coordinator.testing.faults import Fault
@@ -42,7 +43,6 @@ from coordinator.testing.local_member import LocalMember
 from coordinator.testing.member_links import Links
 from coordinator.testing.ports import LOOPBACK, ReservedPorts
 from coordinator.testing.wired import WiredConnector
-from recipes import Grant
 
 T = TypeVar("T")
 AnyClient = Client | AsyncClient

@@ -10,6 +10,7 @@ import msgpack  # type: ignore[import-untyped]
 
 from coordinator import secret_file
 from coordinator.errors import CoordinatorError
+from coordinator.guards import tokens
 from coordinator.model import acquire, contention, fields, grants
 from coordinator.model.contention import HolderInfo
 from coordinator.model.sessions import SessionRequest
@@ -23,7 +24,6 @@ from coordinator.wire.lock_requests import read_acquire, read_acquire_several
 from coordinator.wire.multi import read_multi
 from coordinator.wire.routes import queries
 from coordinator.wire.stream import frames as stream_frames
-from recipes.guards import tokens
 from tests.bounds.machine_bounds import Bound
 
 

@@ -6,7 +6,7 @@ import threading
 
 from coordinator.cli.output import EXIT_NOT_IN_TIME, EXIT_REFUSED
 from coordinator.client import connect
-from recipes import Lock, RevokeRequest
+from coordinator.recipes import Lock, RevokeRequest
 from tests.cli.conftest import CommandLine
 
 

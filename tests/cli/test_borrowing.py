@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.cli.output import EXIT_NOT_IN_TIME, EXIT_USAGE
 from coordinator.client import connect
-from recipes import Pool
+from coordinator.recipes import Pool
 from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember
 from tests.patience import patient

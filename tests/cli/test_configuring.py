@@ -16,7 +16,7 @@ from coordinator.cli.output import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_USAGE
 from coordinator.cli.rendering import TEMPLATE_BYTES_MAX, write
 from coordinator.client import connect
 from coordinator.errors import ConfigError
-from recipes import Configuration
+from coordinator.recipes import Configuration
 from tests.cli.conftest import CommandLine
 
 TEMPLATE = "host {{ db.host }} $x ${y}\npool {{db.pool}}\n"

@@ -15,10 +15,10 @@ from coordinator.cli.why import lines_of as explained
 from coordinator.cli.why import look
 from coordinator.client import GrantRecord
 from coordinator.errors import LockTimeoutError
+from coordinator.recipes import Lock
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, CreateMode
 from coordinator.state.packing import pack, unpack
-from recipes import Lock
 from tests.cli.conftest import CommandLine
 from tests.client.memory_cluster import MemoryCluster, in_memory
 

@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.cli.output import EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_USAGE
 from coordinator.client import connect
-from recipes import Job
+from coordinator.recipes import Job
 from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.cli.output import EXIT_USAGE
 from coordinator.client import connect
-from recipes import WorkQueue
+from coordinator.recipes import WorkQueue
 from tests.cli.conftest import CommandLine
 
 

@@ -19,13 +19,13 @@ from coordinator.raft.network.messages import INTEGER_MAX
 from coordinator.raft.rejoin.refounding import Position
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage.disk import OsDisk
+from coordinator.recipes import Lock
 from coordinator.recovery import ZXIDS_SKIPPED, begin_again, zxids_skipped
 from coordinator.server import Server
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Create, HeldCondition, OpenSession
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
-from recipes import Lock
 from tests.ports import free_ports
 from tests.state.test_quota_laws import kept, recounted
 from tests.state.test_quotas import Room as QuotaRoom

@@ -6,7 +6,7 @@ import json
 
 from coordinator.cli.output import EXIT_REFUSED, EXIT_USAGE
 from coordinator.client import connect
-from recipes import Group
+from coordinator.recipes import Group
 from tests.cli.conftest import CommandLine
 
 

@@ -14,7 +14,7 @@ from coordinator.cli.why import lines_of, look, story_of, told_of
 from coordinator.cli.wording import who
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import NoNodeError
-from recipes import Election, Lock, MultiLock, RWLock, Semaphore
+from coordinator.recipes import Election, Lock, MultiLock, RWLock, Semaphore
 from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember
 from tests.client.memory_cluster import MemoryCluster, in_memory

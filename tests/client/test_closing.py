@@ -18,7 +18,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.patience import patient

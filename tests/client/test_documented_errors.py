@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import coordinator
-import recipes
-from coordinator import errors
+from coordinator import errors, recipes
 from coordinator.client import AsyncClient, Client, Session
 from coordinator.client.locks import Acquired, LockQueue
 

@@ -13,7 +13,7 @@ import pytest
 from coordinator.client import AsyncClient
 from coordinator.client.locks import AcquireRequest
 from coordinator.errors import BadArgumentsError, LockTimeoutError, SessionExpiredError
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 Fail: TypeAlias = Callable[[AsyncClient], Awaitable[object]]

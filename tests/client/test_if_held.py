@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.client import AsyncClient, Create, IfHeld, SetData
 from coordinator.errors import BadArgumentsError, LockLostError, NodeExistsError
-from recipes import Election, Lock, MultiLock
+from coordinator.recipes import Election, Lock, MultiLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 Write = Callable[[AsyncClient, Any], Awaitable[Any]]

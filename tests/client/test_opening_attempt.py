@@ -11,7 +11,7 @@ from coordinator.client import Request, RetryPolicy
 from coordinator.client.in_process import _MemoryConnector
 from coordinator.client.turns import TURNS_MAX, AttemptTurns
 from coordinator.errors import LockTimeoutError, OutcomeUnknownError, UnavailableError
-from recipes import FOREVER, Lock, WorkQueue
+from coordinator.recipes import FOREVER, Lock, WorkQueue
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 

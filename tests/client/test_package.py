@@ -14,14 +14,13 @@ from unittest.mock import create_autospec
 import pytest
 
 import coordinator
-import recipes
-from coordinator import errors
+from coordinator import errors, recipes
 
 
 def test_importing_the_package_loads_no_client() -> None:
     """The server and the command line import their rooms without paying for the others."""
     program = (
-        "import sys, coordinator, recipes, coordinator.model.queue_order\n"
+        "import sys, coordinator, coordinator.recipes, coordinator.model.queue_order\n"
         "print(sorted({'aiohttp', 'asyncio', 'msgpack'} & set(sys.modules)))"
     )
     done = subprocess.run(
@@ -40,7 +39,7 @@ def test_every_error_is_exported_with_its_type() -> None:
 
 
 def test_every_recipe_is_exported() -> None:
-    """``from recipes import ...`` gives what its homes define."""
+    """``from coordinator.recipes import ...`` gives what its homes define."""
     for name, home in recipes._HOME_OF.items():
         assert getattr(recipes, name) is getattr(sys.modules[home], name)
 
@@ -57,10 +56,23 @@ def test_the_names_are_there_for_tools(package: ModuleType) -> None:
 
 
 def test_the_recipes_are_exported_by_the_package_too() -> None:
-    """A program may have a package ``recipes`` of its own."""
+    """So that most programs need one import."""
     for name in recipes.__all__:
         assert getattr(coordinator, name) is getattr(recipes, name)
         assert name in coordinator.__all__
+
+
+def test_a_project_may_have_a_package_of_recipes_of_its_own(tmp_path: Path) -> None:
+    """Tutorials like the name; ours is ``coordinator.recipes``."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "__init__.py").write_text("SOUP = 'leek'\n")
+    (tmp_path / "cook.py").write_text(
+        "import recipes\nfrom coordinator import Lock\nprint(recipes.SOUP, Lock.__module__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "cook.py"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "leek coordinator.recipes.lock\n"
 
 
 def test_the_version_is_that_of_the_distribution() -> None:

@@ -17,7 +17,7 @@ from coordinator.errors import (
     SessionExpiredError,
     UnhealthyError,
 )
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.client.virtual_time import run

@@ -21,8 +21,8 @@ from coordinator.errors import (
     NoAuthError,
     OutcomeUnknownError,
 )
+from coordinator.recipes import Election, Lock
 from coordinator.wire.messages import AUTHORIZATION
-from recipes import Election, Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.patience import patient

@@ -30,7 +30,7 @@ from coordinator.errors import (
     TooManyRetriesError,
     UnavailableError,
 )
-from recipes import (
+from coordinator.recipes import (
     Election,
     Lock,
     MultiLock,
@@ -40,7 +40,7 @@ from recipes import (
     exclusive,
     execute_exclusive,
 )
-from recipes.grant import Grant
+from coordinator.recipes.grant import Grant
 from tests.client.server_thread import serving
 from tests.patience import patient
 
@@ -491,7 +491,7 @@ def test_a_program_that_ends_without_closing_releases_its_locks(
     program = textwrap.dedent(
         f"""
         from coordinator import connect
-        from recipes import Lock
+        from coordinator.recipes import Lock
 
         client = connect({url!r}, session_timeout=60).open()
         Lock(client, {name!r}).acquire()

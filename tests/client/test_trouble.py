@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import RetryPolicy, connect
 from coordinator.client.lease import Lease, margin_ms
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.client.memory_cluster import LEFT, RIGHT, cluster
 from tests.client.virtual_time import run
 

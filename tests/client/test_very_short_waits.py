@@ -10,8 +10,8 @@ import pytest
 from coordinator import connect
 from coordinator.config import Config, HttpConfig
 from coordinator.errors import LockTimeoutError
+from coordinator.recipes import Lock
 from coordinator.server import Server
-from recipes import Lock
 
 
 @pytest.mark.parametrize("transport", ["stream", "http"])

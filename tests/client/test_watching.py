@@ -10,7 +10,7 @@ from coordinator.client import ChangeStream, Create, RetryPolicy
 from coordinator.client.delivery import CallDelivery
 from coordinator.errors import CompactedError, UnavailableError
 from coordinator.model.events import WatchSelector
-from recipes import Election
+from coordinator.recipes import Election
 from tests.client.fake_members import REFUSED, A, B, FakeMembers, FakeStream, refusal
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.virtual_time import LoopClock, run

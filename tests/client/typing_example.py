@@ -10,7 +10,7 @@ from typing import assert_type
 import coordinator
 from coordinator import AsyncClient, Client, connect
 from coordinator.client import Change, Elected, GrantRecord, Session, Znode
-from recipes import (
+from coordinator.recipes import (
     FOREVER,
     Election,
     Grant,

@@ -18,7 +18,7 @@ from typing import Any
 from coordinator import connect
 from coordinator.clock import SystemClock
 from coordinator.errors import CoordinatorError, LockLostError, StaleTokenError
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.cluster.fenced_store import FencedWriter
 
 STEP_S = 0.02

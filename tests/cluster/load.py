@@ -31,7 +31,7 @@ from coordinator import connect
 from coordinator.client import AsyncClient, Session
 from coordinator.client.retry import RetryPolicy
 from coordinator.errors import CoordinatorError
-from recipes import Grant, Lock, MultiLock, RWLock, Semaphore
+from coordinator.recipes import Grant, Lock, MultiLock, RWLock, Semaphore
 from tests.cluster.wire import NEVER_SENT, Answer, Wire
 from tests.history.operations import Recorder
 

@@ -27,7 +27,7 @@ from coordinator.client.retry import RetryPolicy
 from coordinator.client.sync_and_async import ClientT
 from coordinator.clock import SystemClock
 from coordinator.errors import CoordinatorError
-from recipes import (
+from coordinator.recipes import (
     Election,
     Grant,
     Lock,

@@ -28,7 +28,7 @@ from coordinator.raft.network import messages as say
 from coordinator.raft.network.frames import frame
 from coordinator.raft.network.messages import encode
 from coordinator.raft.network.seals import SEAL_BYTES, Seals
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.audit.audited import lines, verdict
 from tests.cluster.test_audit import AuditedCluster
 from tests.patience import patient

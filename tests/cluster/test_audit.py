@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator import connect
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.audit.audited import lines, verdict
 from tests.cluster.processes import ProcessCluster
 

@@ -14,7 +14,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.model.limits import NEW_CLUSTER
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.wire import Wire

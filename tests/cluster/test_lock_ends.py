@@ -22,7 +22,7 @@ from coordinator.errors import (
     LockTimeoutError,
     NotOwnerError,
 )
-from recipes import Election, Grant, Lock, MultiLock, RWLock, Semaphore, TreeLock
+from coordinator.recipes import Election, Grant, Lock, MultiLock, RWLock, Semaphore, TreeLock
 from tests.cluster.faults.shim import Shim, build
 from tests.cluster.faults.world import Skipped
 from tests.cluster.processes import ProcessCluster

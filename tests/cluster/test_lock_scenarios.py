@@ -12,7 +12,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import AsyncClient
-from recipes import RWLock, Semaphore
+from coordinator.recipes import RWLock, Semaphore
 from tests.cluster.processes import ProcessCluster
 from tests.cluster.wire import Answer, Wire
 

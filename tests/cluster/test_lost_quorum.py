@@ -11,7 +11,7 @@ from coordinator import connect
 from coordinator.client import SessionState
 from coordinator.client.connecting import TransportName
 from coordinator.errors import LockLostError
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.proxy import Proxy
 from tests.cluster.wire import Wire

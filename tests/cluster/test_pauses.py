@@ -16,7 +16,7 @@ import pytest
 from coordinator import connect
 from coordinator.cli.output import EXIT_LOST
 from coordinator.clock import SystemClock
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.cluster.conftest import MakeCluster, StartScript
 from tests.cluster.fenced_store import FencedStore
 from tests.cluster.load import Load, LoadOptions

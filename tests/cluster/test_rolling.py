@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator import connect
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.load import Load, LoadOptions
 from tests.cluster.verdicts import judge, judge_end

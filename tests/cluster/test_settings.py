@@ -10,7 +10,7 @@ import pytest
 from coordinator import connect
 from coordinator.client import AsyncClient
 from coordinator.errors import DataTooLargeError, QuotaExceededError
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.processes import ProcessCluster
 

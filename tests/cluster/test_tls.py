@@ -12,7 +12,7 @@ import pytest
 from coordinator import connect
 from coordinator.client import AsyncClient
 from coordinator.errors import UnavailableError
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.certificates import Certificates
 from tests.cluster.processes import ProcessCluster
 

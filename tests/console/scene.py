@@ -10,9 +10,9 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote
 
+from coordinator.recipes.job_ledger import Ledger
+from coordinator.recipes.schedule import Schedule
 from coordinator.testing.cluster import LocalCluster
-from recipes.job_ledger import Ledger
-from recipes.schedule import Schedule
 
 WAITERS = ("billing", "search-indexer", "mailer", "audit-export")
 

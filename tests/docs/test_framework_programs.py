@@ -140,7 +140,7 @@ def test_celery_does_a_task_once_that_is_sent_twice(endpoints: LocalCluster) -> 
 def test_a_celery_task_runs_under_its_lock(endpoints: LocalCluster) -> None:
     """With a token; it is refused while another holds the lock."""
     pytest.importorskip("celery")
-    from recipes.integrations.current import BusyError
+    from coordinator.integrations.current import BusyError
 
     task = program("Celery tasks").rebuild
 

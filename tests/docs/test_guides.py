@@ -11,8 +11,8 @@ import urllib.request
 import pytest
 
 import coordinator.errors as errors
-import recipes
-import recipes.guards
+import coordinator.guards
+from coordinator import recipes
 from coordinator.client import AsyncClient, RetryPolicy, connect, locks
 from coordinator.testing import LocalCluster
 from tests.docs.pages import ROOT
@@ -37,7 +37,7 @@ def test_every_guard_is_in_the_list_of_stores() -> None:
     listed = below("guards.md", "Which store")
     options = re.findall(r"^\d\. \*\*", below("guards.md", "A store that cannot check"), re.M)
 
-    for name in recipes.guards._HOMES:
+    for name in coordinator.guards._HOMES:
         if name != "Guard":  # the protocol that they all follow
             assert f"`{name}`" in listed, f"{name} is not in the list"
     assert len(options) >= 5

@@ -15,7 +15,7 @@ from typing import Any
 
 from coordinator.client import Rule, Verb, connect
 from coordinator.config import HttpConfig
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.served import Served, on_loopback
 from tests.fuzz.test_raw_requests import CALLERS, TOKENS, exchange, judge

@@ -15,9 +15,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from coordinator.errors import from_problem
-from recipes.guards import FencingProxy
-from recipes.guards.fencing_header import TOKEN_HEADER
-from recipes.guards.http_proxy import ProxyOptions
+from coordinator.guards import FencingProxy
+from coordinator.guards.fencing_header import TOKEN_HEADER
+from coordinator.guards.http_proxy import ProxyOptions
 
 
 class Service:

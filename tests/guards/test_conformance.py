@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, examine, try_guard
+from coordinator.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, examine, try_guard
 from tests.guards import planted
 from tests.guards.planted import PLANTED, Awaited, Sound
 
@@ -135,7 +135,7 @@ def test_the_shell_command_says_what_is_wrong_and_fails(tmp_path: Path) -> None:
 
 def _command(directory: Path, factory: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "recipes.guards.conformance", factory],
+        [sys.executable, "-m", "coordinator.guards.conformance", factory],
         cwd=directory,
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator import connect
-from recipes.guards.postgresql import PostgresGuard
+from coordinator.guards.postgresql import PostgresGuard
 from tests.client.server_thread import serving
 from tests.guards.servers import OBJECT_KEY
 from tests.guards.values import mariadb_connection, postgres_connection, s3_client

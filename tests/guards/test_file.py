@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.errors import BadArgumentsError, StaleTokenError, StaleWriteError
-from recipes.guards import FileGuard
+from coordinator.guards import FileGuard
 
 
 def test_anybody_may_read_the_file_and_its_mode_stays(tmp_path: Path) -> None:

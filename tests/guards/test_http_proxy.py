@@ -25,10 +25,10 @@ from coordinator.errors import (
     UnavailableError,
     from_problem,
 )
-from recipes.guards import FencingProxy, HttpGuard
-from recipes.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, try_guard
-from recipes.guards.fencing_header import PROOF_HEADER, TOKEN_HEADER, WRITE_HEADER
-from recipes.guards.http_proxy import ProxyOptions
+from coordinator.guards import FencingProxy, HttpGuard
+from coordinator.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, try_guard
+from coordinator.guards.fencing_header import PROOF_HEADER, TOKEN_HEADER, WRITE_HEADER
+from coordinator.guards.http_proxy import ProxyOptions
 from tests.guards.proxied import proxied
 
 

@@ -12,8 +12,8 @@ import redis.asyncio
 
 from coordinator import connect
 from coordinator.errors import BadArgumentsError, StaleTokenError
-from recipes import Lock
-from recipes.guards import AsyncRedisGuard, RedisGuard
+from coordinator.guards import AsyncRedisGuard, RedisGuard
+from coordinator.recipes import Lock
 from tests.client.server_thread import serving
 
 

@@ -9,7 +9,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from coordinator.errors import BadArgumentsError, StaleWriteError
-from recipes.guards import AsyncRedisGuard, RedisGuard
+from coordinator.guards import AsyncRedisGuard, RedisGuard
 from tests.guards.breaking_redis import BreakingRedis
 
 NUMBERS = [None, 1]

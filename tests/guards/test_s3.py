@@ -14,8 +14,8 @@ from coordinator.errors import (
     StaleWriteError,
     TooManyRetriesError,
 )
-from recipes.guards import S3Guard
-from recipes.guards.s3 import _TRIES_MAX
+from coordinator.guards import S3Guard
+from coordinator.guards.s3 import _TRIES_MAX
 from tests.guards.object_store import Store, refusal
 from tests.guards.values import s3_client
 

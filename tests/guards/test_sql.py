@@ -15,7 +15,7 @@ import pytest
 from psycopg.rows import dict_row
 
 from coordinator.errors import BadArgumentsError, StaleTokenError, StaleWriteError
-from recipes.guards import AsyncPostgresGuard, MysqlGuard, PostgresGuard, SqliteGuard
+from coordinator.guards import AsyncPostgresGuard, MysqlGuard, PostgresGuard, SqliteGuard
 from tests.guards.values import mariadb_connection, postgres_connection
 
 CREATE = "CREATE TABLE IF NOT EXISTS words (token INTEGER NOT NULL, word VARCHAR(20))"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from recipes.guards import MysqlGuard, PostgresGuard
-from recipes.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, try_guard
+from coordinator.guards import MysqlGuard, PostgresGuard
+from coordinator.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, try_guard
 from tests.guards.object_store import Store
 from tests.guards.values import (
     BUCKET,
@@ -60,7 +60,7 @@ def bucket(object_store: str) -> str:
 
 
 def check(factory: Opened, trial: Trial, module: str) -> None:
-    finding = try_guard(factory, trial, pause_in=[f"recipes.guards.{module}"], patience_s=15)
+    finding = try_guard(factory, trial, pause_in=[f"coordinator.guards.{module}"], patience_s=15)
     assert finding is None, str(finding)
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from coordinator.errors import BadArgumentsError, StaleTokenError
-from recipes.guards.tokens import (
+from coordinator.guards.tokens import (
     RESOURCE_BYTES_MAX,
     TOKEN_MAX,
     checked_resource,
@@ -98,11 +98,11 @@ def test_a_table_is_a_plain_name(wrong: str) -> None:
 def test_a_guard_without_its_client_library_names_the_extra(
     library: str, guard: str, extra: str
 ) -> None:
-    """``import recipes.guards`` works without any of them; using one says what to install."""
+    """``import coordinator.guards`` works without any of them; using one says what to install."""
     program = (
         f"import sys; sys.modules[{library!r}] = None\n"
-        f"import recipes.guards\nrecipes.guards.SqliteGuard\n"
-        f"try:\n    from recipes.guards import {guard}\n"
+        f"import coordinator.guards\ncoordinator.guards.SqliteGuard\n"
+        f"try:\n    from coordinator.guards import {guard}\n"
         f"except ImportError as error:\n    print(error)\n"
     )
 

@@ -12,7 +12,7 @@ import pymysql
 import redis
 import redis.asyncio
 
-from recipes.guards import (
+from coordinator.guards import (
     AsyncPostgresGuard,
     AsyncRedisGuard,
     FileGuard,

@@ -39,7 +39,7 @@ class Follower:
     """A profiler; notes functions in the order in which they are first given the write."""
 
     def __init__(self, root: Path) -> None:
-        self._rooms = tuple(f"{root / room}/" for room in ("coordinator", "recipes"))
+        self._product = f"{root / 'coordinator'}/"
         self._test_kit = f"{root / 'coordinator' / 'testing'}/"
         self._root = root
         self._seen: set[Any] = set()
@@ -72,7 +72,7 @@ class Follower:
             self._stack += self._callers(frame.f_back)
         if steps is None or event != "call":
             return
-        if code in self._seen or not code.co_filename.startswith(self._rooms):
+        if code in self._seen or not code.co_filename.startswith(self._product):
             return
         if code.co_filename.startswith(self._test_kit):
             return
@@ -97,7 +97,7 @@ class Follower:
             waiting = _waiting_for(task)
             task = next(iter(waiting), None)
             frames += waiting.get(task, []) if task is not None else []
-        ours = [each.f_code for each in frames if each.f_code.co_filename.startswith(self._rooms)]
+        ours = [each.f_code for each in frames if each.f_code.co_filename.startswith(self._product)]
         return [self._step(code) for code in reversed(ours)]
 
 
@@ -164,10 +164,10 @@ async def _sender_of_a_lock(follower: Follower, url: str) -> list[tuple[str, str
 def import_from_source(root: Path) -> None:
     """Have the product of ``root`` run in Python also where it is compiled: no profiler sees a
     compiled function."""
-    rooms = tuple(str(root / room) for room in ("coordinator", "recipes"))
+    product = str(root / "coordinator")
 
     def find_source(folder: str) -> FileFinder:
-        if not folder.startswith(rooms):
+        if not folder.startswith(product):
             raise ImportError("not of the product")
         return FileFinder(folder, (SourceFileLoader, SOURCE_SUFFIXES))
 

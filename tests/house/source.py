@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-PRODUCT = ("coordinator", "recipes")
+PRODUCT = ("coordinator",)
 COLUMNS_MAX = 100
 FILE_LINES_MAX = 500
 FULL_FILE_LINES = 475
@@ -28,7 +28,7 @@ _LINT_CODES = re.compile(r"#\s*(?:ruff|noqa)\b[^\n]*")
 _STEP = re.compile(r"^\| \d+ \| `([\w/.]+)` \| `([\w.]+)` \|$", re.MULTILINE)
 _PROSE = ("*.md", "docs/*.md")
 _CITING = (
-    *(f"{package}/**/*.py" for package in ("coordinator", "recipes", "tests", "examples", "bench")),
+    *(f"{package}/**/*.py" for package in ("coordinator", "tests", "examples", "bench")),
     "tests/traces/*.txt",
     "tests/mutants/patches/*.patch",
     *_PROSE,

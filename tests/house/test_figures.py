@@ -47,23 +47,24 @@ def test_five_equal_lines_are_no_duplicate() -> None:
 def test_a_circle_for_type_checking_is_a_circle() -> None:
     """Also one over three modules, and only once."""
     modules = [
-        module("recipes.a", "from recipes.b import B\n"),
-        module("recipes.b", "def late():\n    import recipes.c\n"),
-        module("recipes.c", "if TYPE_CHECKING:\n    from recipes import a\n"),
-        module("recipes.d", "from recipes.a import A\n"),
+        module("coordinator.model.a", "from coordinator.model.b import B\n"),
+        module("coordinator.model.b", "def late():\n    import coordinator.model.c\n"),
+        module("coordinator.model.c", "if TYPE_CHECKING:\n    from coordinator.model import a\n"),
+        module("coordinator.model.d", "from coordinator.model.a import A\n"),
     ]
 
-    assert imports.circles(imports.imports(modules)) == [["recipes.a", "recipes.b", "recipes.c"]]
+    circle = [f"coordinator.model.{name}" for name in "abc"]
+    assert imports.circles(imports.imports(modules)) == [circle]
 
 
 @pytest.mark.parametrize(
     ("importer", "imported", "is_up"),
     [
-        ("coordinator.service.locks.service", "recipes.lock", True),
+        ("coordinator.service.locks.service", "coordinator.recipes.lock", True),
         ("coordinator.state.machine", "coordinator.raft.engine", False),
         ("coordinator.wire.routes.locks", "coordinator.service.member", False),
-        ("recipes.lock", "coordinator.client", False),
-        ("recipes.lock", "coordinator", True),
+        ("coordinator.recipes.lock", "coordinator.client", False),
+        ("coordinator.recipes.lock", "coordinator", True),
         ("coordinator.client.session", "coordinator", True),
     ],
 )

@@ -20,7 +20,7 @@ from tests.patience import patient
 
 theirs: Any = pytest.importorskip("redis_lock")
 
-from recipes.integrations import python_redis_lock as ours  # noqa: E402
+from coordinator.integrations import python_redis_lock as ours  # noqa: E402
 
 
 @dataclass

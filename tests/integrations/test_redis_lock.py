@@ -22,7 +22,7 @@ from tests.patience import patient
 redis_lock = pytest.importorskip("redis.lock")
 from redis.exceptions import LockError, LockNotOwnedError  # noqa: E402
 
-from recipes.integrations.redis_lock import RedisLikeLock  # noqa: E402
+from coordinator.integrations.redis_lock import RedisLikeLock  # noqa: E402
 
 
 def test_it_has_the_methods_and_arguments_of_the_real_one() -> None:

@@ -12,7 +12,7 @@ import pytest
 from coordinator.testing import LocalCluster
 
 coordination: Any = pytest.importorskip("tooz.coordination", exc_type=ImportError)
-driver: Any = pytest.importorskip("recipes.integrations.tooz", exc_type=ImportError)
+driver: Any = pytest.importorskip("coordinator.integrations.tooz", exc_type=ImportError)
 
 pytestmark = pytest.mark.check
 

@@ -13,8 +13,8 @@ import pytest
 
 from coordinator import Lock, LockLostError, connect
 from coordinator.client import AsyncClient
+from coordinator.recipes import Grant
 from coordinator.testing.cluster import LocalCluster
-from recipes import Grant
 
 pytestmark = pytest.mark.check
 
@@ -32,7 +32,7 @@ def test_fastapi_holds_a_lock_around_an_endpoint(cluster: LocalCluster) -> None:
     """With the token; 409 while another holds it; free before the response; none after the end."""
     fastapi = pytest.importorskip("fastapi")
     testclient = pytest.importorskip("fastapi.testclient")
-    from recipes.integrations.starlette import client_lifespan, client_of, holding
+    from coordinator.integrations.starlette import client_lifespan, client_of, holding
 
     app = fastapi.FastAPI(lifespan=client_lifespan())
     account = holding(lambda request: f"accounts/{request.path_params['number']}", timeout=0)
@@ -64,7 +64,7 @@ def test_fastapi_ends_a_request_whose_lock_is_lost(cluster: LocalCluster) -> Non
     """Its task is cancelled, and the answer is not 200."""
     fastapi = pytest.importorskip("fastapi")
     testclient = pytest.importorskip("fastapi.testclient")
-    from recipes.integrations.starlette import client_lifespan, holding
+    from coordinator.integrations.starlette import client_lifespan, holding
 
     held: list[Grant[AsyncClient]] = []
     entered = threading.Event()
@@ -96,7 +96,7 @@ def test_an_application_without_the_lifespan_is_told_what_to_do() -> None:
     from starlette.requests import HTTPConnection
 
     from coordinator import BadArgumentsError
-    from recipes.integrations.starlette import client_of
+    from coordinator.integrations.starlette import client_of
 
     with pytest.raises(BadArgumentsError, match="lifespan=client_lifespan"):
         client_of(HTTPConnection({"type": "http", "headers": []}))
@@ -111,7 +111,7 @@ def project(cluster: LocalCluster) -> Iterator[ModuleType]:
 
     if not settings.configured:
         settings.configure(SECRET_KEY="a test", ALLOWED_HOSTS=["*"])
-    from recipes.integrations import django
+    from coordinator.integrations import django
 
     with override_settings(COORDINATOR={"endpoints": cluster.endpoints}):
         yield django

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from coordinator import BadArgumentsError, Client, Lock, LockTimeoutError
+from coordinator.integrations.current import current_grant
+from coordinator.recipes import Election, Grant
 from coordinator.testing.cluster import LocalCluster
-from recipes import Election, Grant
-from recipes.integrations.current import current_grant
 
 pytestmark = pytest.mark.check
 
@@ -43,7 +43,7 @@ def test_without_a_lock_there_is_no_current_grant() -> None:
 def test_a_celery_task_runs_one_at_a_time(client: Client, cluster: LocalCluster) -> None:
     """With its token; retried while its lock is held; skipped if it says so."""
     celery = pytest.importorskip("celery")
-    from recipes.integrations.celery import ExclusiveTask
+    from coordinator.integrations.celery import ExclusiveTask
 
     app = celery.Celery("shop", broker="memory://", backend="cache+memory://")
     lock: dict[str, Any] = {"lock_client": client, "lock_key": lambda shard: f"index-{shard}"}
@@ -106,7 +106,7 @@ class Beats:
 def beats(cluster: LocalCluster) -> Beats:
     """Of an application with one task, each hour."""
     celery = pytest.importorskip("celery")
-    from recipes.integrations.celery_beat import ExclusiveScheduler
+    from coordinator.integrations.celery_beat import ExclusiveScheduler
 
     app = celery.Celery("shop", broker="memory://")
     app.conf.beat_schedule = {"hourly": {"task": "report", "schedule": timedelta(hours=1)}}
@@ -185,7 +185,7 @@ def test_a_dramatiq_actor_runs_one_at_a_time(client: Client, cluster: LocalClust
     import dramatiq
     from dramatiq.brokers.stub import StubBroker
 
-    from recipes.integrations.dramatiq import ExclusiveActors
+    from coordinator.integrations.dramatiq import ExclusiveActors
 
     broker = StubBroker()
     broker.add_middleware(ExclusiveActors(client, busy_delay=0.01))
@@ -225,7 +225,7 @@ def test_apscheduler_runs_each_time_on_one_replica(client: Client) -> None:
     from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED
     from apscheduler.schedulers.background import BackgroundScheduler
 
-    from recipes.integrations.apscheduler import OnceExecutor, current_attempt
+    from coordinator.integrations.apscheduler import OnceExecutor, current_attempt
 
     ran: list[int] = []
     ended: queue.Queue[Any] = queue.Queue()

@@ -12,8 +12,8 @@ from coordinator.cli.output import EXIT_REFUSED
 from coordinator.errors import BadArgumentsError
 from coordinator.learn.film import STEPS_MAX, Film, parse_film
 from coordinator.learn.simulated import film_of_trace
+from coordinator.recipes import Lock
 from coordinator.testing import local_cluster
-from recipes import Lock
 from tests.simulation.world import Settings, simulate
 
 TRACE = """\

@@ -22,7 +22,7 @@ from tests.mutants.patching import Patch, PatchError, apply_patch
 from tests.patience import patient
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("coordinator", "recipes", "tests", "pyproject.toml")
+COPIED = ("coordinator", "tests", "pyproject.toml")
 _WHAT_CHARS_MAX = 2_000
 
 

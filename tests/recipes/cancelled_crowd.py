@@ -21,8 +21,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.client import AsyncClient
+from coordinator.recipes import (
+    Election,
+    Lock,
+    MultiLock,
+    ReentrantLock,
+    RWLock,
+    Semaphore,
+    TreeLock,
+)
 from coordinator.testing import local_cluster
-from recipes import Election, Lock, MultiLock, ReentrantLock, RWLock, Semaphore, TreeLock
 from tests.client.memory_cluster import cluster
 from tests.client.virtual_time import run
 from tests.recipes.cancelling import standing

@@ -15,8 +15,16 @@ from typing import Any
 
 from coordinator.client import AsyncClient
 from coordinator.errors import NoNodeError
+from coordinator.recipes import (
+    Election,
+    Lock,
+    MultiLock,
+    ReentrantLock,
+    RWLock,
+    Semaphore,
+    TreeLock,
+)
 from coordinator.state.locks.reads import LockReads
-from recipes import Election, Lock, MultiLock, ReentrantLock, RWLock, Semaphore, TreeLock
 from tests.client.memory_cluster import MemoryCluster, cluster
 from tests.client.virtual_time import VirtualLoop
 from tests.met import Met

@@ -20,9 +20,9 @@ from typing import Any
 from coordinator.client import AsyncClient, Create
 from coordinator.config import Config
 from coordinator.errors import CoordinatorError
+from coordinator.recipes import Job, Jobs, Run
+from coordinator.recipes.schedule import Schedule
 from coordinator.wire.http.app import create_app
-from recipes import Job, Jobs, Run
-from recipes.schedule import Schedule
 from tests.client.memory_cluster import LEFT, RIGHT, MemoryCluster, Network
 from tests.client.virtual_time import LoopClock, run
 from tests.met import Met

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from recipes import Job, Run
+from coordinator.recipes import Job, Run
 from tests.client.memory_cluster import MemoryCluster
 from tests.client.virtual_time import LoopClock
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.client import AsyncClient
-from recipes import Lock, TreeLock
+from coordinator.recipes import Lock, TreeLock
 
 Kind = type[Lock[AsyncClient]] | type[TreeLock[AsyncClient]]
 each_kind = pytest.mark.parametrize("kind", [Lock, TreeLock])

@@ -256,7 +256,7 @@ PARTS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Integration:
-    """A module of ``recipes.integrations``: its page, and the test against the real library."""
+    """A module of ``coordinator.integrations``: its page, and the test against the real library."""
 
     page: str
     test: str

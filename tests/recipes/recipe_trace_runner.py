@@ -22,10 +22,10 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-import recipes
+from coordinator import recipes
 from coordinator.client import AsyncClient
 from coordinator.errors import BadArgumentsError, CoordinatorError, NoNodeError
-from recipes.once import Attempt
+from coordinator.recipes.once import Attempt
 from tests.client.memory_cluster import MemoryCluster, Network, cluster
 from tests.client.virtual_time import run
 from tests.golden_traces import Command, commands_of, parsed, text_of

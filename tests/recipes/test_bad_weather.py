@@ -16,7 +16,15 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import CoordinatorError
-from recipes import Election, Lock, MultiLock, ReentrantLock, RWLock, Semaphore, TreeLock
+from coordinator.recipes import (
+    Election,
+    Lock,
+    MultiLock,
+    ReentrantLock,
+    RWLock,
+    Semaphore,
+    TreeLock,
+)
 from tests.client.memory_cluster import MemoryCluster, Network, cluster
 from tests.client.virtual_time import run
 from tests.recipes.cancelling import standing

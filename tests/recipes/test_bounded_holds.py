@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.errors import LockLostError, LockTimeoutError, OutcomeUnknownError
-from recipes import Lock, MultiLock
+from coordinator.recipes import Lock, MultiLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.virtual_time import LoopClock
 from tests.recipes.lock_kinds import now

@@ -13,7 +13,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import NoNodeError
-from recipes import (
+from coordinator.recipes import (
     Barrier,
     CachedValue,
     CommitLog,
@@ -41,7 +41,7 @@ from recipes import (
     WorkQueue,
     execute_exclusive,
 )
-from recipes.held_by_hand import HeldByHand
+from coordinator.recipes.held_by_hand import HeldByHand
 from tests.client.breaking_verbs import TransportName, Verb, examine
 
 BURST = 1_000

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.client import AsyncClient, connect
 from coordinator.errors import CoordinatorError, LockLostError, LockTimeoutError
-from recipes import CachedValue
+from coordinator.recipes import CachedValue
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.client.virtual_time import LoopClock

@@ -16,7 +16,7 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from recipes import Lock, MultiLock, TreeLock
+from coordinator.recipes import Lock, MultiLock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 

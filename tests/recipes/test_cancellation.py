@@ -12,7 +12,7 @@ import pytest
 from coordinator.client import AsyncClient
 from coordinator.client.transport import Request
 from coordinator.errors import LeaderChangedError
-from recipes import Election, Lock
+from coordinator.recipes import Election, Lock
 from tests.client.memory_cluster import MemoryCluster
 from tests.recipes.cancelling import (
     APART,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator.client import AsyncClient
-from recipes import (
+from coordinator.recipes import (
     Barrier,
     CachedValue,
     CommitLog,

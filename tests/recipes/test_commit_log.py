@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import recipes.commit_steps
 from coordinator.client import connect
 from coordinator.errors import (
     BadArgumentsError,
@@ -19,8 +18,8 @@ from coordinator.errors import (
     ThrottledError,
     UnavailableError,
 )
-from recipes import CommitLog, CommitSite, Lock, Transaction
-from recipes.commit_record import SiteState
+from coordinator.recipes import CommitLog, CommitSite, Lock, Transaction, commit_steps
+from coordinator.recipes.commit_record import SiteState
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 
@@ -199,7 +198,7 @@ async def test_a_log_keeps_what_sites_need_and_drops_the_rest(
     world: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Finished ones above ``keep`` go; at the bound of unfinished ones nothing is begun."""
-    monkeypatch.setattr(recipes.commit_steps, "UNFINISHED_MAX", 2)
+    monkeypatch.setattr(commit_steps, "UNFINISHED_MAX", 2)
     async with world.client() as client:
         log, site = CommitLog(client, "pay", keep=2), CommitSite(client, "pay", "one")
         for number in range(5):
@@ -230,7 +229,7 @@ async def test_a_site_that_is_gone_for_good_is_written_off(
     world: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log goes on; what the site left is named, is not called applied, and stays so."""
-    monkeypatch.setattr(recipes.commit_steps, "UNFINISHED_MAX", 2)
+    monkeypatch.setattr(commit_steps, "UNFINISHED_MAX", 2)
     async with world.client() as client:
         log, site = CommitLog(client, "pay"), CommitSite(client, "pay", "bank")
 

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import CoordinatorError, OutcomeUnknownError
-from recipes import CommitLog, CommitSite, Transaction
+from coordinator.recipes import CommitLog, CommitSite, Transaction
 from tests.recipes.storm import Life, Storm, storm
 
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]

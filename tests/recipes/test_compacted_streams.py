@@ -9,9 +9,9 @@ from typing import Any, cast
 from coordinator.client import AsyncClient
 from coordinator.errors import CompactedError
 from coordinator.model.events import WatchSelector
+from coordinator.recipes import CachedValue, Configuration, Group, TreeCache
 from coordinator.service.watch_stream import WatchStream
 from coordinator.service.watches import WatchHub
-from recipes import CachedValue, Configuration, Group, TreeCache
 from tests.client.memory_cluster import MemoryCluster, Network, in_memory
 
 

@@ -16,7 +16,7 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from recipes import (
+from coordinator.recipes import (
     Barrier,
     Condition,
     Configuration,
@@ -28,8 +28,8 @@ from recipes import (
     Lock,
     WorkQueue,
 )
-from recipes.changes import until
-from recipes.ephemeral import make
+from coordinator.recipes.changes import until
+from coordinator.recipes.ephemeral import make
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.client.virtual_time import LoopClock

@@ -14,7 +14,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from recipes import Lock, MultiLock, RWLock, Semaphore
+from coordinator.recipes import Lock, MultiLock, RWLock, Semaphore
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import now
 

@@ -23,10 +23,10 @@ import pytest
 import coordinator
 from coordinator import Client, CommitSite, Counter, DoubleBarrier, Flag, Latch, Lock, connect
 from coordinator.errors import ClientClosedError, CoordinatorError, OutcomeUnknownError
-from recipes.schedule import Schedule
+from coordinator.recipes.schedule import Schedule
 from tests.cli.serving import ServedMember
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+RECIPES = Path(__file__).resolve().parents[2] / "coordinator" / "recipes"
 BLOCK = re.compile(r"::\n\n((?:    .*\n|\n)+)")
 NEVER_ENDS_S = 1.0
 NEVER_END = {

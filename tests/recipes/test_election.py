@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import LockLostError, LockTimeoutError, NotOwnerError
-from recipes import Election
+from coordinator.recipes import Election
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import now
 

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import BadArgumentsError, LockLostError, LockTimeoutError
-from recipes import (
+from coordinator.recipes import (
     Condition,
     Election,
     Grant,

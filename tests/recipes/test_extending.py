@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import connect
 from coordinator.errors import BadArgumentsError, LockLostError, OutcomeUnknownError
-from recipes import Election, Lock, MultiLock, ReentrantLock, TreeLock
+from coordinator.recipes import Election, Lock, MultiLock, ReentrantLock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.lock_kinds import now

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import LockLostError, UnavailableError
-from recipes import Job, Lock, Once, execute_exclusive
+from coordinator.recipes import Job, Lock, Once, execute_exclusive
 from tests.client.memory_cluster import MemoryCluster, Network, in_memory
 
 Task = Callable[[Any], Awaitable[int]]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.errors import OutcomeUnknownError
-from recipes import Election, Lock, MultiLock, RWLock, Semaphore
+from coordinator.recipes import Election, Lock, MultiLock, RWLock, Semaphore
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.cancelling import standing
 

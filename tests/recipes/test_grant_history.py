@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.errors import BadArgumentsError, LockLostError, NoNodeError, NotOwnerError
-from recipes import Election, Lock, MultiLock, TreeLock
+from coordinator.recipes import Election, Lock, MultiLock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import now
 

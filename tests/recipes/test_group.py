@@ -18,7 +18,7 @@ from coordinator.errors import (
     DataTooLargeError,
     NodeExistsError,
 )
-from recipes import Group, GroupMember, Membership
+from coordinator.recipes import Group, GroupMember, Membership
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.storm import Life, Storm, left_below, storm

@@ -14,7 +14,7 @@ import pytest
 from coordinator import connect
 from coordinator.client import Client, HttpTransport, Request, Response, RetryPolicy
 from coordinator.errors import DeadlockError, NoNodeError, UnavailableError
-from recipes import Election, Lock, MultiLock, ReentrantLock, TreeLock
+from coordinator.recipes import Election, Lock, MultiLock, ReentrantLock, TreeLock
 from tests.client.server_thread import serving
 from tests.patience import patient
 

@@ -15,7 +15,7 @@ from coordinator.errors import (
     LockTimeoutError,
     NodeExistsError,
 )
-from recipes import FOREVER, Job, JobRun, Jobs, Lock, Run, once_per
+from coordinator.recipes import FOREVER, Job, JobRun, Jobs, Lock, Run, once_per
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.job_scenes import Work, each_minute, next_minute, set_leader

@@ -10,7 +10,7 @@ import pytest
 from coordinator.errors import (
     UnavailableError,
 )
-from recipes import JobReply, Jobs
+from coordinator.recipes import JobReply, Jobs
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.virtual_time import LoopClock
 from tests.recipes.job_scenes import MINUTE_MS, Work, each_minute, next_minute, set_leader

@@ -10,7 +10,7 @@ import pytest
 from coordinator.errors import (
     LockLostError,
 )
-from recipes import Jobs, Run
+from coordinator.recipes import Jobs, Run
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.job_scenes import Work, each_minute, next_minute
 

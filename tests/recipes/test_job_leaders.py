@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from coordinator import connect
+from coordinator.recipes import Job, Jobs
 from coordinator.testing import local_cluster
-from recipes import Job, Jobs
 
 pytestmark = pytest.mark.check
 

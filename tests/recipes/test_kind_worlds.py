@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import CoordinatorError
-from recipes import Grant, Lock, MultiLock, RWLock, Semaphore, TreeLock
+from coordinator.recipes import Grant, Lock, MultiLock, RWLock, Semaphore, TreeLock
 from tests.recipes.storm import Life, Storm, left_below, storm
 
 NAMES = ("a", "b", "c")

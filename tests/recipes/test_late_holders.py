@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from coordinator.errors import SessionExpiredError, StaleTokenError
+from coordinator.guards import FileGuard
 from coordinator.model.limits import NEW_CLUSTER
+from coordinator.recipes import Lock
 from coordinator.testing import LocalCluster
-from recipes import Lock
-from recipes.guards import FileGuard
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 TIMEOUT_S_MAX = NEW_CLUSTER.timeout_ms_max // 1000

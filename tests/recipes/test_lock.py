@@ -15,7 +15,7 @@ from coordinator.errors import (
     LockTimeoutError,
     UnavailableError,
 )
-from recipes import FOREVER, Lock, MultiLock, TreeLock
+from coordinator.recipes import FOREVER, Lock, MultiLock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import Kind, each_kind, now
 

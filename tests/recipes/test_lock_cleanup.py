@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.client import Request
 from coordinator.errors import OutcomeUnknownError
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.client.memory_cluster import LEFT, RIGHT, MemoryCluster, in_memory
 from tests.client.virtual_time import LoopClock
 from tests.recipes.lock_kinds import Kind, each_kind, now

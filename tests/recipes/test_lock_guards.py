@@ -14,7 +14,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     StaleTokenError,
 )
-from recipes import Election, Lock, RWLock, Semaphore
+from coordinator.recipes import Election, Lock, RWLock, Semaphore
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 

@@ -13,7 +13,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     SessionExpiredError,
 )
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.virtual_time import LoopClock
 from tests.recipes.lock_kinds import Kind, each_kind, now

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.client import Request
 from coordinator.errors import OutcomeUnknownError, UnavailableError
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import Kind, each_kind
 

@@ -15,8 +15,8 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from coordinator.recipes import Lock, TreeLock
 from coordinator.testing import LocalCluster
-from recipes import Lock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import Kind, each_kind, now
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from coordinator.config import Config
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 LONG_MS = Config().limits.long_hold_ms

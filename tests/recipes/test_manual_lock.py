@@ -17,8 +17,8 @@ from coordinator.errors import (
     NotOwnerError,
     OutcomeUnknownError,
 )
-from recipes import Lock, ManualLock, MultiLock, RWLock, Semaphore, TreeLock
-from recipes.held_by_hand import HeldByHand
+from coordinator.recipes import Lock, ManualLock, MultiLock, RWLock, Semaphore, TreeLock
+from coordinator.recipes.held_by_hand import HeldByHand
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.storm import Life, Storm, storm

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-import recipes
+from coordinator import recipes
 from coordinator.cli.main import SECTIONS
 from coordinator.client import ClientT
 from tests.client.test_broken_connections import VERBS as CLIENT_VERBS
@@ -54,7 +54,7 @@ def test_each_file_is_small() -> None:
     """It is read at one go."""
     lengths = {
         path.name: len(path.read_text(encoding="utf-8").splitlines())
-        for path in (ROOT / "recipes").glob("*.py")
+        for path in (ROOT / "coordinator" / "recipes").glob("*.py")
     }
     assert {name: length for name, length in lengths.items() if length > LINES_MAX} == {}
 
@@ -63,7 +63,7 @@ def test_each_file_is_small() -> None:
 def test_one_core_serves_both_clients(name: str) -> None:
     """It is made with either client; a function of its own for each is nowhere."""
     made = getattr(recipes, name)
-    home = import_module(f"recipes.{MATRIX[name].home}")
+    home = import_module(f"coordinator.recipes.{MATRIX[name].home}")
     source = inspect.getsource(home)
 
     assert getattr(home, name) is made
@@ -108,7 +108,7 @@ def test_its_cells_are_filled_or_say_why_not(name: str) -> None:
 def _is_token(said: str) -> bool:
     module, _, attribute = said.partition(":")
     kind, _, name = attribute.partition(".")
-    made = getattr(import_module(f"recipes.{module}"), kind)
+    made = getattr(import_module(f"coordinator.recipes.{module}"), kind)
     return (
         hasattr(made, name)
         or f"self.{name} = " in inspect.getsource(made)
@@ -147,5 +147,5 @@ def test_an_integration_is_documented_and_tested_with_the_real_library(name: str
 
 def test_every_integration_has_a_row() -> None:
     """Beside what they share."""
-    there = {path.stem for path in (ROOT / "recipes" / "integrations").glob("*.py")}
+    there = {path.stem for path in (ROOT / "coordinator" / "integrations").glob("*.py")}
     assert there - {"__init__"} - HELPERS == set(INTEGRATIONS)

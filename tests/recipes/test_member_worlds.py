@@ -15,7 +15,7 @@ import pytest
 
 from coordinator.client import AsyncClient, Create
 from coordinator.errors import CoordinatorError, NodeExistsError, NoNodeError
-from recipes import Election, Grant, Job, Owned, Partitioner, Run, WorkQueue
+from coordinator.recipes import Election, Grant, Job, Owned, Partitioner, Run, WorkQueue
 from tests.simulation.recipe_world import Life, recipe_world
 
 FAST = 3

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import BadArgumentsError, DeadlockError, LockLostError, LockTimeoutError
-from recipes import Lock, MultiLock
+from coordinator.recipes import Lock, MultiLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import now
 

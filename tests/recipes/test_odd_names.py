@@ -9,8 +9,7 @@ import pytest
 from coordinator.cli.why import look, story_of
 from coordinator.client import IfHeld
 from coordinator.errors import RequestError
-from coordinator.service.locks.contenders import LOCKS
-from recipes import (
+from coordinator.recipes import (
     Election,
     Lock,
     MultiLock,
@@ -21,7 +20,8 @@ from recipes import (
     TokenBucket,
     TreeLock,
 )
-from recipes.tree_lock import segment_of
+from coordinator.recipes.tree_lock import segment_of
+from coordinator.service.locks.contenders import LOCKS
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 NAMES = (

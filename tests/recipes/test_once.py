@@ -15,8 +15,8 @@ from coordinator.errors import (
     LockTimeoutError,
     OutcomeUnknownError,
 )
-from recipes import Lock, Once
-from recipes.once import Attempt, Done, NotDone
+from coordinator.recipes import Lock, Once
+from coordinator.recipes.once import Attempt, Done, NotDone
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 

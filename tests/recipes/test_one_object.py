@@ -11,7 +11,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.errors import DeadlockError, LockLostError
-from recipes import Lock
+from coordinator.recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.cancelling import ATTEMPTS, Attempt, standing

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.errors import BadArgumentsError
-from recipes import (
+from coordinator.recipes import (
     Election,
     Lock,
     MultiLock,
@@ -19,7 +19,7 @@ from recipes import (
     TokenBucket,
     TreeLock,
 )
-from recipes.options import Options
+from coordinator.recipes.options import Options
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import BadArgumentsError, CoordinatorError, NodeExistsError
-from recipes import Group, Owned, Partitioner
-from recipes.partitioner import owner_of
+from coordinator.recipes import Group, Owned, Partitioner
+from coordinator.recipes.partitioner import owner_of
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.storm import Life, Storm, left_below, storm

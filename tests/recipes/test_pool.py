@@ -17,7 +17,7 @@ from coordinator.errors import (
     NodeExistsError,
     SessionExpiredError,
 )
-from recipes import Pool
+from coordinator.recipes import Pool
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.client.virtual_time import LoopClock

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.client import AsyncClient
+from coordinator.recipes import Lock
 from coordinator.testing import LocalCluster
-from recipes import Lock
 
 WAITERS = 20
 

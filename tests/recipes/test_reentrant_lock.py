@@ -15,7 +15,7 @@ from coordinator.errors import (
     LockTimeoutError,
     NotOwnerError,
 )
-from recipes import Lock, ReentrantLock, RWLock
+from coordinator.recipes import Lock, ReentrantLock, RWLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 

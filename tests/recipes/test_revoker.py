@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import AsyncClient, connect
 from coordinator.errors import BadArgumentsError, CoordinatorError, NotOwnerError
-from recipes import (
+from coordinator.recipes import (
     Election,
     Grant,
     Lock,
@@ -152,7 +152,7 @@ async def test_a_callback_that_fails_is_reported_and_the_next_is_called(
 
 
 def _request(client: AsyncClient) -> RevokeRequest:
-    from recipes.revoke_request import RequestRecord
+    from coordinator.recipes.revoke_request import RequestRecord
 
     return RevokeRequest(
         client, path="/x", czxid=1, record=RequestRecord("", reason="", within_ms=1)

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import BadArgumentsError, NotOwnerError
-from recipes import Lock, RWLock
+from coordinator.recipes import Lock, RWLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import BadArgumentsError, DeadlockError, NoNodeError
-from recipes import Semaphore
+from coordinator.recipes import Semaphore
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 

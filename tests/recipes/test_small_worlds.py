@@ -10,8 +10,15 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import CoordinatorError, LockTimeoutError, OutcomeUnknownError
-from recipes import Grant, Once, ReentrantLock, TokenBucket, TokenChunk, execute_exclusive
-from recipes.once import Attempt
+from coordinator.recipes import (
+    Grant,
+    Once,
+    ReentrantLock,
+    TokenBucket,
+    TokenChunk,
+    execute_exclusive,
+)
+from coordinator.recipes.once import Attempt
 from tests.recipes.storm import Life, Storm, left_below, storm
 
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]

@@ -11,8 +11,8 @@ import pytest
 from coordinator.client import AsyncClient
 from coordinator.client.transport import Request
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
-from recipes import Election, Grant
-from recipes.succession import read_request
+from coordinator.recipes import Election, Grant
+from coordinator.recipes.succession import read_request
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 Waiting = dict[str, tuple[Election[AsyncClient], "asyncio.Task[Grant[AsyncClient]]"]]

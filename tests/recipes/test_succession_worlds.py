@@ -17,7 +17,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import BadArgumentsError, CoordinatorError, LockLostError
-from recipes import Election, Grant
+from coordinator.recipes import Election, Grant
 from tests.recipes.storm import SESSION_S, Life, Storm, left_below, storm
 
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]

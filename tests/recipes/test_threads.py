@@ -28,7 +28,7 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from recipes import (
+from coordinator.recipes import (
     Election,
     Lock,
     MultiLock,

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import connect
 from coordinator.errors import BadArgumentsError, CoordinatorError
-from recipes import TokenBucket
+from coordinator.recipes import TokenBucket
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.client.virtual_time import LoopClock

@@ -20,13 +20,13 @@ from coordinator.errors import (
     QuotaExceededError,
     UnavailableError,
 )
+from coordinator.recipes import CachedZnode, TreeCache
+from coordinator.recipes.cached_tree import CachedTree
+from coordinator.recipes.tree_changes import CacheChanges, Readers
 from coordinator.service import subtree_reads
 from coordinator.service.replica import Interest
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
-from recipes import CachedZnode, TreeCache
-from recipes.cached_tree import CachedTree
-from recipes.tree_changes import CacheChanges, Readers
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.storm import Life, Storm, storm

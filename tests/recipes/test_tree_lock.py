@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.client import Request
 from coordinator.errors import OutcomeUnknownError
-from recipes import Lock, TreeLock
+from coordinator.recipes import Lock, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.recipes.lock_kinds import KINDS, Kind, now
 

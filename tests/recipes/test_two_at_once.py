@@ -13,8 +13,8 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import LockLostError, SessionExpiredError
-from recipes import Lock, RWLock, Semaphore
-from recipes.grant import Grant
+from coordinator.recipes import Lock, RWLock, Semaphore
+from coordinator.recipes.grant import Grant
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 ORDERS = pytest.mark.parametrize("is_lost_first", [True, False])

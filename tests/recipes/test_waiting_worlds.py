@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.client import AsyncClient
 from coordinator.errors import CoordinatorError, OutcomeUnknownError, UnavailableError
-from recipes import Barrier, Condition, Counter, DoubleBarrier, Flag, Latch
+from coordinator.recipes import Barrier, Condition, Counter, DoubleBarrier, Flag, Latch
 from tests.recipes.storm import Life, Storm, left_below, storm
 
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]

@@ -21,8 +21,8 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from recipes import WorkQueue
-from recipes.work_queue import QueueStats
+from coordinator.recipes import WorkQueue
+from coordinator.recipes.work_queue import QueueStats
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.storm import Life, Storm, left_below, storm

@@ -19,8 +19,8 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
+from coordinator.recipes import Election, Lock, MultiLock, TreeLock
 from coordinator.testing import Deed, LocalCluster
-from recipes import Election, Lock, MultiLock, TreeLock
 
 SESSION_S = 1.5
 

@@ -14,8 +14,8 @@ import pytest
 
 from coordinator.client import Client
 from coordinator.errors import BadArgumentsError, NoNodeError
+from coordinator.recipes import Lock
 from coordinator.testing import AdjustableClock, Fault, LocalCluster, local_cluster
-from recipes import Lock
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -95,7 +95,7 @@ def test_the_plugin_serves_users_tests_without_imports(tmp_path: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (plugin,) = project["entry-points"]["pytest11"].values()
     (tmp_path / "test_mine.py").write_text(
-        "from recipes import Lock\n\n\n"
+        "from coordinator.recipes import Lock\n\n\n"
         "def test_mine(coordinator_cluster):\n"
         "    with coordinator_cluster.connect() as client, Lock(client, 'a') as grant:\n"
         "        coordinator_cluster.kill()\n"

@@ -15,8 +15,8 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from coordinator.recipes import Grant, Lock
 from coordinator.testing import LocalCluster, local_cluster
-from recipes import Grant, Lock
 from tests.recipes.cancelling import standing
 
 

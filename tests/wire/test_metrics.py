@@ -19,9 +19,9 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from coordinator.recipes import Lock
 from coordinator.service.metric_texts import TEXTS
 from coordinator.testing import local_cluster
-from recipes import Lock
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMTOOL = ROOT / ".openapi-tools" / "promtool"

@@ -1,0 +1,242 @@
+"""The hold behind a grant: how long it is certainly held, and how it is given back.
+
+Several grants may share one hold: those of a ``MultiLock``, which are acquired and given back as
+one, and those of a ``ReentrantLock``, by ``Share``.
+
+1. Once lost, a hold is never held again; once given back, neither.
+2. It counts as held until the cluster has said that it is not (redis-py 3847).
+3. Safe to ask from any thread. Callbacks run in the client's event loop and must not block; once
+   that loop is closed they are called at once, in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any
+
+from coordinator.client import SessionState
+from coordinator.client.locks import Acquired
+from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError, caused
+from coordinator.recipes.calls_back import CallsBack
+from coordinator.recipes.queue_client import QueueClient
+from coordinator.recipes.release_under_way import ReleaseUnderWay
+
+_AGAIN_S = 1.0
+
+
+class Hold(CallsBack):
+    """What was ``acquired`` from ``queue`` in the name of ``owner``; a bounded one is made in the
+    event loop."""
+
+    is_counted = False
+    """Whether it is a share, of which its owner may have more."""
+
+    def __init__(self, acquired: Acquired, queue: QueueClient, owner: str = "") -> None:
+        self._acquired = acquired
+        self._grant_id = acquired.grant.grant_id
+        self._session = acquired.session
+        self._queue = queue
+        self._owner = owner
+        self._home = acquired.session.home
+        self._loop = self._home.loop
+        self._reason = ""
+        self._is_released = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._ends: list[Callable[[], None]] = []
+        self._write_numbers = itertools.count(1)
+        self._guard = threading.Lock()
+        self._unsubscribe = self._session.on_state(self._on_session_state)
+        token = acquired.grant.fencing_token
+        self._session.grant_watch.watch(acquired.paths, token, self.lose)
+        self._releasing: ReleaseUnderWay | None = None
+        """The release under way, or the last one."""
+        self._may_be_released = False
+        """Whether a release was sent whose outcome is not known."""
+        self._keeps_releasing: asyncio.Task[None] | None = None
+        self._end_of_bound: asyncio.TimerHandle | None = None
+        if acquired.is_bounded:
+            self._await_end_of_bound()
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the cluster confirmed that it was given back."""
+        return self._is_released
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether it was lost before it could be given back, as far as is known."""
+        return bool(self._reason)
+
+    @property
+    def reason(self) -> str:
+        """Why it is not held any more; empty while it is."""
+        if self._reason:
+            return self._reason
+        return "it was released" if self._is_released else self._acquired.loss_reason
+
+    def remaining_safe_ms(self) -> int:
+        """Return for how long nobody else can certainly be granted the lock, 0 when unknown."""
+        if self._is_released or self._reason:
+            return 0
+        return self._acquired.remaining_safe_ms()
+
+    def lose(self, reason: str) -> None:
+        """Say that it is not held any more; only from the event loop."""
+        if not self._reason and not self._is_released:
+            self._reason = reason
+        self._call_back()
+
+    def next_write_number(self) -> int:
+        """Return 1, then 2, and so on: each number once, whichever thread asks."""
+        return next(self._write_numbers)
+
+    async def give_back(self) -> bool:
+        """Release; goes on until it is known even if the caller is cancelled.
+
+        Raises:
+            OutcomeUnknownError: it is not known in time, or the client was closed meanwhile.
+            UnavailableError: nothing was done, and nothing goes on unless ``keep_releasing``.
+        """
+        if self._is_released:
+            return False
+        if not self._home.is_here and not self._may_release_here():
+            await self._home.enter()
+        if self._home.is_here:
+            if self._session.has_failed:
+                # Lost, not given back: its session ends, now that nobody relies on it.
+                self.lose(self.reason)
+                self._retire()
+                return False
+            if self.remaining_safe_ms() == 0:
+                # Its session may live on at the server for a while: let the next one in earlier.
+                self.lose(self.reason)
+                self._start(self._release_once(), "release after its loss")
+                self._retire()
+                return False
+        try:
+            return await self._given_back()
+        except asyncio.CancelledError as error:
+            cancelled = error
+        except ClientClosedError:
+            unknown = OutcomeUnknownError(
+                f"{self._grant_id}: the client was closed before it was known to be released; it "
+                f"ends with session {self._session.session_id} at the latest"
+            )
+            raise caused(unknown, None) from None
+        await self._home.enter()
+        self.keep_releasing()  # its caller will not try again
+        try:
+            raise cancelled
+        finally:
+            del cancelled  # its frames hold it: no cycle is left for the collector
+
+    def keep_releasing(self) -> None:
+        """Go on releasing in the background until it is known, or the session has ended.
+
+        In any thread: who releases in a thread of its own may fail there."""
+        if self._home.is_here:
+            self._keep_releasing_here()
+        else:
+            self._home.soon(self._keep_releasing_here)
+
+    def _keep_releasing_here(self) -> None:
+        if self._keeps_releasing is None or self._keeps_releasing.done():
+            self._keeps_releasing = self._start(self._release_until_known(), "keep releasing")
+
+    def _start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        return self._queue.clean_up(work, f"{name} {self._grant_id}", self._owner)
+
+    async def renew(self, timeout_ms: int) -> None:
+        """Renew the lease of its session now; raises as ``Session.renew``."""
+        await self._session.renew(timeout_ms)
+
+    def _may_release_here(self) -> bool:
+        """Whether this thread, which does not run the loop, may do it."""
+        if not self._queue.serves_threads or self._end_of_bound is not None:
+            return False
+        return not self._session.has_failed and self.remaining_safe_ms() > 0
+
+    async def _given_back(self) -> bool:
+        """Release; only one release is sent at a time, for two would take each other's for a loss.
+
+        The others wait for what comes of it."""
+        mine = ReleaseUnderWay()
+        while (result := self._begin(mine)) is not None:
+            await self._home.enter()
+            was_held = await asyncio.wrap_future(result)
+            if was_held is not None:
+                return was_held
+            if self._is_released:
+                return not self._reason
+        self._queue.begin_release(self._owner)
+        try:
+            mine.was_held = was_held = await self._release_once()
+            return was_held
+        except Exception as error:
+            mine.failure = error
+            raise
+        finally:
+            self._queue.end_release(self._owner)
+            with self._guard:
+                mine.end()
+
+    def _begin(self, release: ReleaseUnderWay) -> Future[bool | None] | None:
+        """Let ``release`` be the one under way; if another is, return what comes of that."""
+        with self._guard:
+            under_way = self._releasing
+            if under_way is None or under_way.is_done:
+                self._releasing = release
+                return None
+            return under_way.result()
+
+    async def _release_once(self) -> bool:
+        """Send one release, and act on its outcome."""
+        try:
+            was_held = await self._queue.release(self._acquired.grant)
+        except (OutcomeUnknownError, asyncio.CancelledError):
+            self._may_be_released = True
+            raise
+        if not was_held and not self._is_released:
+            await self._home.enter()
+            if not self._may_be_released:
+                self.lose("the cluster says that it is not held")
+        self._retire()
+        return was_held
+
+    async def _release_until_known(self) -> None:
+        while not self._is_released and self.remaining_safe_ms() > 0:
+            has_failed = False
+            try:
+                await self._given_back()
+            except (UnavailableError, OutcomeUnknownError):
+                has_failed = True
+            if has_failed:
+                await asyncio.sleep(_AGAIN_S)
+
+    def _retire(self) -> None:
+        self._is_released = True
+        self._unsubscribe()
+        self._acquired.stop_watching()
+        if self._end_of_bound is not None:
+            self._end_of_bound.cancel()
+        with self._guard:
+            self._callbacks.clear()
+        self._call_ends()
+
+    def _on_session_state(self, state: SessionState) -> None:
+        if state in (SessionState.LOST, SessionState.CLOSED):
+            self.lose(self._session.reason)
+
+    def _await_end_of_bound(self) -> None:
+        """Call back when a bounded hold ends; heartbeats may have moved its end."""
+        remaining_ms = self._session.grant_watch.hold_remaining_ms(self._acquired.paths)
+        if remaining_ms == 0:
+            self.lose("its time (max_hold) is over")
+            return
+        self._end_of_bound = self._loop.call_later(
+            (remaining_ms + 1) / 1000, self._await_end_of_bound
+        )

@@ -1,0 +1,183 @@
+"""Partitions of work, each with one owner among the members of a group, and one fencing token.
+
+::
+
+    def work(owned: Owned) -> None:                # in a thread of its own for each partition
+        while not owned.stopping.wait(1.0):
+            process(owned.number, token=owned.fencing_token)
+
+    Partitioner(client, "mails", 12).run(work)     # until stop(), or Ctrl-C
+
+1. Who should own what is computed by each member alike from the names of the members that are up
+   (rendezvous hashing): one that comes or goes moves its own share and nothing else.
+2. A partition is a lock, ``<name>/<number>``. Its new owner waits in the queue until the old one
+   has returned from its work and released, or until the old one's lease has ended. So no two owners
+   have a valid token at the same time, and tokens of a partition grow with each owner.
+3. A member that lost its session stops all its work; it is registered again with the next one.
+4. A thread that does not return keeps its partition for as long as its client lives. With asyncio
+   the work is cancelled. Either may be paused and wake when another owns: pass the token.
+5. Shares are equal on the average, not exactly; take many more partitions than members.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Generic, overload
+
+from coordinator.client import AsyncClient, Client, ClientT, both
+from coordinator.errors import BadArgumentsError
+from coordinator.recipes.counts import checked_count
+from coordinator.recipes.ephemeral import unique_name
+from coordinator.recipes.group import Group
+from coordinator.recipes.group_members import GroupStream
+from coordinator.recipes.membership import Membership
+from coordinator.recipes.options import name_of
+from coordinator.recipes.owned_partition import Owned, Serving
+
+PARTITIONS_MAX = 1_000
+
+
+def owner_of(partition: int, members: Iterable[str]) -> str | None:
+    """Return who should own a partition: the member with the highest hash for it."""
+
+    def weight(member: str) -> tuple[bytes, str]:
+        return hashlib.sha256(f"{partition}/{member}".encode()).digest(), member
+
+    return max(members, key=weight, default=None)
+
+
+class Partitioner(Generic[ClientT]):
+    """One member that takes its share of the ``partitions`` 0, 1, 2 …, up to 1,000, of ``name``.
+
+    Args:
+        member: the name of this member; None draws one. A name that stays the same after a restart
+            gets the same partitions again.
+        metadata: what others see of this member; see ``Group``.
+    """
+
+    def __init__(
+        self,
+        client: ClientT,
+        name: str | int,
+        partitions: int,
+        *,
+        member: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.client = client
+        self.name = name_of(name)
+        self.partitions = checked_count("partitions", partitions, PARTITIONS_MAX)
+        self.group = Group(client, name)
+        self._member = member
+        self._metadata = metadata
+        self._serving: dict[int, Serving[ClientT]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping: asyncio.Event | None = None
+
+    @overload
+    def run(self: Partitioner[Client], work: Callable[[Owned[Client]], object]) -> None: ...
+    @overload
+    def run(
+        self: Partitioner[AsyncClient], work: Callable[[Owned[AsyncClient]], Awaitable[object]]
+    ) -> Coroutine[Any, Any, None]: ...
+
+    def run(self: Any, work: Callable[[Any], Any]) -> Any:
+        """Take part: run ``work(owned)`` for each partition for as long as it is owned here.
+
+        With a Client each runs in a thread, which ends when ``owned.stopping`` is set; with an
+        AsyncClient each is a task, which is cancelled. Work that returns is not begun again here.
+
+        Raises:
+            NodeExistsError: another member of this name is there.
+            ClientClosedError: the client was closed meanwhile; its work has been stopped.
+            UnavailableError, OutcomeUnknownError: this member could not be registered in time.
+            What the first work that fails raises; all others are stopped before.
+        """
+        return self.client.call(self._run(work))
+
+    @both
+    async def stop(self) -> None:
+        """End ``run``: stop all work, release all partitions, leave. Idempotent.
+
+        Raises:
+            ClientClosedError: the client is closed, and ``run`` has ended.
+        """
+        if self._stopping is not None:
+            self._stopping.set()
+
+    @property
+    def owned(self) -> tuple[int, ...]:
+        """The partitions whose work runs here, and whose grant may be relied upon."""
+        serving = list(self._serving.items())
+        return tuple(sorted(number for number, each in serving if each.is_owner))
+
+    @both
+    async def owners(self) -> dict[int, tuple[str, int]]:
+        """Return who owns each partition, and the fencing token: the past when it is read.
+
+        Raises:
+            UnavailableError: no member of the cluster answered in time.
+        """
+        core = self.client.core
+        names = [self._lock_name(number) for number in range(self.partitions)]
+        views = [await core.lock(name) for name in names]
+        return {
+            number: (view.holder.label, view.holder.fencing_token)
+            for number, view in enumerate(views)
+            if view.holder is not None
+        }
+
+    # --- inside
+
+    def _lock_name(self, number: int) -> str:
+        return f"{self.name}/{number}"
+
+    async def _run(self, work: Callable[[Owned[ClientT]], Any]) -> None:
+        core = self.client.core
+        if self._stopping is not None:
+            raise BadArgumentsError(f"partitioner {self.name!r}: expected one run, found a second")
+        self._stopping = asyncio.Event()
+        try:
+            name = self._member or unique_name(core, await core.session())
+            me = await self.group._join(name, metadata=self._metadata)
+        except BaseException:
+            self._stopping = None
+            raise
+        try:
+            for number in range(self.partitions):
+                self._serving[number] = Serving(
+                    self.client, number, self._lock_name(number), name, work
+                )
+            self._tasks = [asyncio.create_task(each.serve()) for each in self._serving.values()]
+            self._tasks.append(asyncio.create_task(self._follow(name)))
+            self._tasks.append(asyncio.create_task(_event_set(self._stopping)))
+            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await asyncio.shield(self._ended(me))
+        for task in self._tasks:
+            if not task.cancelled():
+                task.result()
+
+    async def _ended(self, me: Membership[ClientT]) -> None:
+        """Leave, so that others queue up; stop all work; release."""
+        await me._leave()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._serving.clear()
+        self._stopping = None
+
+    async def _follow(self, name: str) -> None:
+        """Say what is wanted here, after each change of the group."""
+        async with GroupStream(self.client.core, self.group.path) as listings:
+            async for members in listings:
+                up = [each.name for each in members if each.state == "up"]
+                for number, serving in self._serving.items():
+                    serving.want(owner_of(number, up) == name)
+
+
+async def _event_set(event: asyncio.Event) -> None:
+    await event.wait()
