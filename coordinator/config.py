@@ -146,8 +146,6 @@ class MemberLimits:
 
     watches_per_stream_max: int = 10_000
     watch_streams_max: int = 10_000
-    watch_streams_per_client_max: int = 5_000
-    """The streams of one client: of an identity, else of an address."""
     watch_selectors_max: int = 200_000
     """The selectors of all watch streams of one member together; each costs about half a
     kilobyte."""
@@ -160,7 +158,9 @@ class MemberLimits:
     bookmark_interval_ms: int = 5_000
     reap_interval_ms: int = 10_000
     """For how long a container stays that has lost its last child."""
-    lock_waiters_max: int = 10_000
+    lock_waiters_max: int = 20_000
+    """The attempts that wait at one member. Of these, of ``watch_streams_max`` and of
+    ``watch_selectors_max`` a client has at most as many as are still free (``service/places``)."""
     requests_per_second_max: int = 20_000
     """The requests of one client on one member, and as many ahead; a list counts as four."""
     long_hold_ms: int = 60_000

@@ -76,7 +76,6 @@ _AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
      "leases are looked at once in a tick"),
     ("http", "request_deadline_ms_max", 1, "http", "request_deadline_ms", ""),
     ("http", "connections_max", 1, "http", "connections_per_address_max", ""),
-    ("limits", "watch_streams_max", 1, "limits", "watch_streams_per_client_max", ""),
     ("limits", "watch_selectors_max", 1, "limits", "watches_per_stream_max", ""),
     ("http", "body_bytes_max", 1, "limits", "data_bytes_max",
      "a request must be able to carry the largest data"),

@@ -10,12 +10,12 @@ import weakref
 import pytest
 
 from coordinator.errors import ThrottledError
-from coordinator.wire.routes.bodies import BodyBytes, HeavyWork
+from coordinator.wire.routes.bodies import HeavyWork, body_places
 
 
 async def test_bytes_that_wait_are_bounded() -> None:
     """Those of a body that was read make room for others, whatever it came to."""
-    heavy, may_go_on, done = HeavyWork(BodyBytes(200, 40)), threading.Event(), list[str]()
+    heavy, may_go_on, done = HeavyWork(body_places(200, 40)), threading.Event(), list[str]()
 
     def work(name: str) -> None:
         assert may_go_on.wait(10)
@@ -44,7 +44,7 @@ async def test_bytes_that_wait_are_bounded() -> None:
 
 async def test_a_client_that_has_gone_makes_room() -> None:
     """What was not begun for it is not begun any more."""
-    heavy, may_go_on, done = HeavyWork(BodyBytes(200, 40)), threading.Event(), list[str]()
+    heavy, may_go_on, done = HeavyWork(body_places(200, 40)), threading.Event(), list[str]()
     try:
         first = asyncio.ensure_future(
             heavy.run(lambda: done.append(str(may_go_on.wait(10))), 50, "one")
@@ -73,7 +73,7 @@ async def test_what_is_not_waited_for_takes_no_memory() -> None:
         def read(self) -> None:
             raise AssertionError("nobody waits for it")
 
-    heavy, may_go_on, body = HeavyWork(BodyBytes(200, 40)), threading.Event(), Body()
+    heavy, may_go_on, body = HeavyWork(body_places(200, 40)), threading.Event(), Body()
     kept = weakref.ref(body)
     try:
         first = asyncio.ensure_future(heavy.run(lambda: may_go_on.wait(10), 50, "one"))
@@ -94,19 +94,19 @@ async def test_what_is_not_waited_for_takes_no_memory() -> None:
 
 def test_one_client_takes_no_room_from_another() -> None:
     """However much it wants; nor do a few that all want as much as they get."""
-    held = BodyBytes(1_000, 40)
+    held = body_places(1_000, 40)
     for number in range(4):
         client = f"greedy {number}"
-        while held._by_client.get(client, 0) + 10 <= max(1_000 - held.total - 10, 40):
+        while held.held_by(client) + 10 <= max(1_000 - held.total - 10, 40):
             held.take(client, 10)
         with pytest.raises(ThrottledError, match=f"of one client .{client}. "):
             held.take(client, 10)
-    assert held._by_client["greedy 0"] == 500, "alone it has half"
+    assert held.held_by("greedy 0") == 500, "alone it has half"
     held.take("new", 40)
     with pytest.raises(ThrottledError):
         held.take("new", 10)
     for number in range(4):
-        held.give_back(f"greedy {number}", held._by_client[f"greedy {number}"])
+        held.give_back(f"greedy {number}", held.held_by(f"greedy {number}"))
     held.give_back("new", 40)
 
     assert (held.total, held._by_client) == (0, {})
@@ -114,7 +114,7 @@ def test_one_client_takes_no_room_from_another() -> None:
 
 def test_all_clients_together_are_bounded() -> None:
     """Of those that hold one body at most, too: nothing that is refused is counted."""
-    held = BodyBytes(100, 40)
+    held = body_places(100, 40)
     for number in range(10):
         held.take(f"client {number}", 10)
     with pytest.raises(ThrottledError, match="found 100 and 1 more"):

@@ -156,7 +156,7 @@ async def test_bodies_in_part_of_one_client_leave_room_for_those_of_another() ->
         head = "POST /v1/tree/b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 120012\r\n"
         write.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + b'{"data": "')
         await write.drain()
-        while RAGING not in held._by_client or MODEST not in held._by_client:  # noqa: ASYNC110
+        while not (held.held_by(RAGING) and held.held_by(MODEST)):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         write.write(b"x" * 120_000 + b'"}')
         by_http = await read.readuntil(b"\r\n")

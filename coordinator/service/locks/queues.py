@@ -34,7 +34,6 @@ from coordinator.errors import (
     SessionExpiredError,
     ShuttingDownError,
     StorageError,
-    ThrottledError,
     UnavailableError,
 )
 from coordinator.model.access import Verb
@@ -53,8 +52,8 @@ from coordinator.service.locks.hold_times import LockClasses
 from coordinator.service.locks.manual_holds import hold_path, is_held_by_hand
 from coordinator.service.locks.not_in_time import not_in_time
 from coordinator.service.locks.positions import Positions
+from coordinator.service.locks.waiting_room import WaitingRoom
 from coordinator.service.locks.withdrawals import Leave, Leaving
-from coordinator.service.places import has_place
 from coordinator.service.proposals import Proposer
 from coordinator.service.reads import LINEARIZABLE, Reads
 from coordinator.service.replica import Interest
@@ -102,10 +101,9 @@ class Queues:
         self._wait_seconds = context.metrics.wait_seconds.labels
         self._classes = classes
         self._entropy = context.random
-        self._waiters_max = context.config.limits.lock_waiters_max
+        self._room = WaitingRoom(context, reads)
         self._waiting: dict[str, dict[_Waiter, None]] = {}
         self._wakes = Wakes()
-        self._attempt_count = 0
         self._leaving = Leaving(context, proposer)
         self._positions = Positions(context.replica, context.clock, context.timers)
 
@@ -121,16 +119,9 @@ class Queues:
             NoSpaceError: the same, or this member could not see what came of it, and took it back.
             OutcomeUnknownError: a contender may stand in the queue.
         """
-        table = self._replica.machine.access
-        if not has_place(table, attempt.caller, self._attempt_count, self._waiters_max):
-            raise ThrottledError(
-                f"expected fewer than {self._attempt_count} contenders that wait at one member "
-                "(limits.lock_waiters_max), found as many; nothing is queued, ask another member"
-            )
+        place = await self._room.enter(attempt)
         request = attempt.request or attempt.own_request or self._own_request()
         started_ms = self._clock.monotonic_ms()
-        self._attempt_count += 1
-        self._metrics.contenders_waiting.set(self._attempt_count)
         mine: tuple[Mine, ...] = ()
         try:
             mine = await self._enter(attempt, request)
@@ -143,8 +134,7 @@ class Queues:
                 self._leaving.start(known or abandoning(attempt, request))
             raise
         finally:
-            self._attempt_count -= 1
-            self._metrics.contenders_waiting.set(self._attempt_count)
+            self._room.leave(place)
         waited_s = (self._clock.monotonic_ms() - started_ms) / 1000
         word, lock_class = attempt.recipe.word, self._classes.at(mine[0].path)
         self._grants(word).inc()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from coordinator.state.commands import Kind
 from coordinator.state.locks.contender import Closing, ContenderRecord, EndedGrant
 from coordinator.state.locks.grant_history import GrantAndEnd, GrantQuery, KeptGrant
 from coordinator.state.locks.lookups import first_granted, with_token
@@ -111,6 +112,11 @@ class LockReads:
         """Return how many hold."""
         queue = self._table.queues.get(directory)
         return 0 if queue is None else queue.held
+
+    def would_hold(self, directory: str, kind: Kind, size: int | None) -> bool:
+        """Whether a newcomer would hold at once; ``size`` is that of a semaphore that is new."""
+        known: int | None = self._table.sizes.get(directory, size)
+        return self._table.would_hold(directory, kind, known or 0)
 
     def first_holder(self, directory: str) -> ContenderRecord | None:
         """Return the first of those who hold, None when nobody does."""

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeVar
 
-from coordinator.errors import ThrottledError
+from coordinator.service.places import SharedPlaces
 
 Done = TypeVar("Done")
 
@@ -36,62 +36,22 @@ MANY = BodyBounds(sys.maxsize, 50_000)
 """The limit of a route that takes many operations or selectors."""
 
 
+def body_places(bytes_max: int, body_bytes_max: int) -> SharedPlaces:
+    """Return the bytes of bodies that a member holds: come in part, or waiting to be read. Every
+    client may hold one body."""
+    what = "bytes of bodies that have come in part or wait to be decoded"
+    return SharedPlaces(bytes_max, what, "http.bodies_bytes_max", body_bytes_max)
+
+
 def is_light(size: int) -> bool:
     """Whether work on a body of ``size`` bytes may be done on the loop."""
     return size <= _IN_PLACE_BYTES_MAX
 
 
-class BodyBytes:
-    """The bytes of bodies that a member holds, by client: come in part, or waiting to be read.
-
-    1. All together are at most ``bytes_max``.
-    2. A client holds at most as much as is still free, or one body (``body_bytes_max``). So one
-       takes half, the next half of the rest: no single one leaves no room to others.
-    """
-
-    def __init__(self, bytes_max: int, body_bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._body_bytes_max = body_bytes_max
-        self._by_client: dict[str, int] = {}
-        self.total = 0
-
-    def take(self, client: str, count: int) -> None:
-        """Count ``count`` bytes that are held for ``client`` from now on.
-
-        Raises:
-            ThrottledError: they would be too many; they are not counted."""
-        held = self._by_client.get(client, 0) + count
-        free = self._bytes_max - self.total - count
-        if free < 0:
-            raise ThrottledError(
-                f"expected at most {self._bytes_max} bytes of bodies that have come in part or "
-                f"wait to be decoded (http.bodies_bytes_max), found {self.total} and {count} more; "
-                "nothing was done, try again or at another member"
-            )
-        if held > (most := max(free, self._body_bytes_max)):
-            raise ThrottledError(
-                f"expected at most {most} bytes of bodies of one client "
-                f"({client or 'this process'}) beside those of others (http.bodies_bytes_max), "
-                f"found {held - count} and {count} more; nothing was done, try again or at another "
-                "member"
-            )
-        self._by_client[client] = held
-        self.total += count
-
-    def give_back(self, client: str, count: int) -> None:
-        """Count ``count`` bytes of ``client`` no more."""
-        self.total -= count
-        held = self._by_client.get(client, 0) - count
-        if held > 0:
-            self._by_client[client] = held
-        else:
-            self._by_client.pop(client, None)
-
-
 class PartialBytes:
-    """The bytes of a frame in part that one connection holds of them."""
+    """The bytes of a frame in part that one connection holds."""
 
-    def __init__(self, held: BodyBytes) -> None:
+    def __init__(self, held: SharedPlaces) -> None:
         self._held = held
         self._client = ""
         self._count = 0
@@ -131,7 +91,7 @@ class HeavyWork:
     In one thread for all: it takes turns with the loop, and several would take several turns. What
     waits for it is held in memory, and counted as such."""
 
-    def __init__(self, held: BodyBytes) -> None:
+    def __init__(self, held: SharedPlaces) -> None:
         self._held = held
         self._thread: ThreadPoolExecutor | None = None
 

@@ -35,7 +35,7 @@ from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding, decode, encode, encode_listed
 from coordinator.wire.request import Answer, IncomingRequest, LineStream
 from coordinator.wire.routes.accept import MSGPACK_TYPES, encoding_wanted
-from coordinator.wire.routes.bodies import SMALL, BodyBounds, BodyBytes, HeavyWork, is_light
+from coordinator.wire.routes.bodies import SMALL, BodyBounds, HeavyWork, body_places, is_light
 from coordinator.wire.routes.clean_up import CleanUp
 from coordinator.wire.routes.closing import DoorClosing
 from coordinator.wire.routes.queries import parsed_integer
@@ -67,7 +67,7 @@ class Door:
         self.clock = clock
         self.closing = DoorClosing()
         self.clean_up = CleanUp(self.closing, config, clock)
-        self.body_bytes = BodyBytes(config.bodies_bytes_max, config.body_bytes_max)
+        self.body_bytes = body_places(config.bodies_bytes_max, config.body_bytes_max)
         self._heavy = HeavyWork(self.body_bytes)
         self.turns = ClientTurns(member, config.request_deadline_ms)
         self.member_id = member.labels()[0]
