@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from coordinator.client.probing import HealthProbe as HealthProbe
     from coordinator.client.retry import RetryPolicy as RetryPolicy
     from coordinator.client.session import Session as Session
-    from coordinator.client.session import SessionState as SessionState
+    from coordinator.client.session_state import SessionState as SessionState
     from coordinator.client.settling import StoppedIteration as StoppedIteration
     from coordinator.client.settling import settled as settled
     from coordinator.client.sync_and_async import AnyClientT as AnyClientT
@@ -96,7 +96,8 @@ _HOMES = {
     "coordinator.client.locks.observing": ("ElectionStream",),
     "coordinator.client.probing": ("HealthProbe",),
     "coordinator.client.retry": ("RetryPolicy",),
-    "coordinator.client.session": ("Session", "SessionState"),
+    "coordinator.client.session": ("Session",),
+    "coordinator.client.session_state": ("SessionState",),
     "coordinator.client.settling": ("StoppedIteration", "settled"),
     "coordinator.client.sync_and_async": (
         "AnyClientT",

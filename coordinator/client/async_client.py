@@ -220,8 +220,11 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
     # --- the end
 
     async def close(self) -> None:
-        """Close the session, which releases all it owns, and the connections; in bounded time."""
-        if self._is_closed:
+        """Close the session, which releases all it owns, and the connections; in bounded time.
+
+        In a forked child nothing is closed: all of it is the parent's.
+        """
+        if self._is_closed or not self.home.process.is_ours:
             return
         self._is_closed = True
         limit_ms = min(self.settings.timeout_ms, _CLOSE_MS_MAX)

@@ -266,8 +266,7 @@ class CallDelivery:
         self.endpoints.avoid(endpoint)
 
     def _endpoint(self, call: Call) -> str:
-        leader = self._leader.url
-        return self.endpoints.current if leader is None or call.is_for_any else leader
+        return self.endpoints.for_call(None if call.is_for_any else self._leader.url)
 
     def open_stream(
         self, endpoint: str, request: Request, timeout_ms: int

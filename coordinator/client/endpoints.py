@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from coordinator.client.failures import CallFailures
+from coordinator.client.process import Process
 from coordinator.errors import BadArgumentsError
 
 FIRST_CONTACT_MS = 1_500
@@ -33,11 +34,16 @@ class Endpoints:
         shuffle(self._urls)
         self._at = 0
         self._is_patient = is_patient
+        self._process = Process()
         self.were_met = False
         """Whether a member has ever answered this client."""
 
     def contact_deadline_ms(self, failures: CallFailures, now_ms: int, deadline_ms: int) -> int:
-        """Return ``deadline_ms``, or when a call gives up since certainly nobody is there."""
+        """Return ``deadline_ms``, or when a call gives up since certainly nobody is there.
+
+        In a forked child, for which nobody is there, at once."""
+        if not self._process.is_ours:
+            return now_ms
         if self._is_patient or self.were_met:
             return deadline_ms
         if failures.began_ms is None:
@@ -56,6 +62,15 @@ class Endpoints:
     def current(self) -> str:
         """The URL of the member that is asked now."""
         return self._urls[self._at]
+
+    def for_call(self, leader: str | None) -> str:
+        """Return the URL that a call goes to: of ``leader``, or else of the current member.
+
+        Raises:
+            ClientClosedError: in a forked child, which would speak on its parent's connections.
+        """
+        self._process.check()
+        return self.current if leader is None else leader
 
     def avoid(self, url: str) -> None:
         """Go on with the next one, if ``url`` is still the current one."""

@@ -13,6 +13,8 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator
 
+from coordinator.client.process import Process
+
 
 class _Entering:
     """What a coroutine yields to the thread that runs it: go on in the loop."""
@@ -29,11 +31,12 @@ _ENTERING = _Entering()
 class Home:
     """Where a client lives; made in its event loop."""
 
-    __slots__ = ("_thread_id", "loop")
+    __slots__ = ("_thread_id", "loop", "process")
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
+        self.process = Process()
 
     @property
     def is_here(self) -> bool:
@@ -50,7 +53,11 @@ class Home:
             await _ENTERING
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Call ``callback`` in the loop, from any thread; not at all once that is closed."""
+        """Call ``callback`` in the loop, from any thread; not at all once that is closed.
+
+        Nor in a forked child, whose copy of the loop nobody runs."""
+        if not self.process.is_ours:
+            return
         try:
             self.loop.call_soon_threadsafe(callback)
         except RuntimeError:

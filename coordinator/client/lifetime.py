@@ -14,8 +14,12 @@ class LivingSession(Protocol):
     """A session, as far as its end is concerned."""
 
     session_id: str
-    reason: str
     home: Home
+
+    @property
+    def reason(self) -> str:
+        """Why it ended."""
+        ...
 
     @property
     def has_ended(self) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 import threading
 import types
 from collections import deque
@@ -26,6 +25,7 @@ from typing import Any, TypeAlias, TypeVar
 from coordinator.client.deputy import Deputy, DeputyCall, is_in_main_thread
 from coordinator.client.light_event import LightEvent
 from coordinator.client.locks.owner import context_of_caller
+from coordinator.client.process import Process
 from coordinator.client.transport import client_closed
 from coordinator.errors import (
     BadArgumentsError,
@@ -50,7 +50,7 @@ class LoopThread:
     """The loop and its daemon thread."""
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
+        self._process = Process()
         self._loop = asyncio.new_event_loop()
         self._is_stopped = False
         self._calls: set[asyncio.Task[Any]] = set()
@@ -65,7 +65,7 @@ class LoopThread:
     @property
     def is_ours(self) -> bool:
         """Whether the thread runs in this process."""
-        return os.getpid() == self._pid
+        return self._process.is_ours
 
     def run(
         self,
@@ -280,11 +280,7 @@ class LoopThread:
         Raises:
             ClientClosedError, BadArgumentsError: see above.
         """
-        if not self.is_ours:
-            raise ClientClosedError(
-                f"this client belongs to process {self._pid}, found process {os.getpid()}; "
-                f"after a fork the child must connect again"
-            )
+        self._process.check()
         if self._is_stopped:
             raise client_closed()
         if threading.current_thread() is self._thread:

@@ -29,7 +29,6 @@ import itertools
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from enum import StrEnum
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -41,6 +40,7 @@ from coordinator.client.lease import Lease, margin_ms
 from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.grant_watch import GrantWatch
 from coordinator.client.probing import Prober
+from coordinator.client.session_state import SessionState
 from coordinator.errors import (
     AuthFailedError,
     CoordinatorError,
@@ -65,13 +65,6 @@ class WaitOverError(Exception):
     """A thread's wait was ended, because the session has ended for which it waited."""
 
 
-class SessionState(StrEnum):
-    CONNECTED = "connected"
-    SUSPENDED = "suspended"
-    LOST = "lost"
-    CLOSED = "closed"
-
-
 _ENDED = (SessionState.LOST, SessionState.CLOSED)
 
 
@@ -82,8 +75,7 @@ class Session:
         self, delivery: CallDelivery, session_id: str, lease: Lease, margin_ratio: float
     ) -> None:
         self.session_id = session_id
-        self.reason = ""
-        """Why the session ended; empty while it has not."""
+        self._reason = ""
         self._delivery = delivery
         self._clock = delivery.clock
         self._lease = lease
@@ -113,9 +105,17 @@ class Session:
 
     @property
     def state(self) -> SessionState:
-        """The state as of now, by the clock."""
+        """The state as of now, by the clock; lost in a forked child."""
+        if not self.home.process.is_ours:
+            return SessionState.LOST
         self.remaining_safe_ms()
         return self._state
+
+    @property
+    def reason(self) -> str:
+        """Why the session ended; empty while it has not."""
+        process = self.home.process
+        return self._reason if process.is_ours else process.reason
 
     @property
     def is_lost(self) -> bool:
@@ -123,7 +123,11 @@ class Session:
         return self.remaining_safe_ms() == 0
 
     def remaining_safe_ms(self) -> int:
-        """Return for how long the server certainly keeps this session, 0 when that is not known."""
+        """Return for how long the server certainly keeps this session, 0 when that is not known.
+
+        Always 0 in a forked child: the session is its parent's."""
+        if not self.home.process.is_ours:
+            return 0
         # The lease before the state: what it says was true when the state was that.
         remaining_ms = self._lease.safe_until_ms - self._clock.monotonic_ms()
         if remaining_ms > 0 and self._state not in _ENDED:
@@ -135,7 +139,7 @@ class Session:
             if remaining_ms > 0:
                 return remaining_ms
             self._state = SessionState.LOST
-            self.reason = (
+            self._reason = (
                 f"no heartbeat of session {self.session_id} was acknowledged "
                 f"within its {self.timeout_ms} ms"
             )
@@ -163,7 +167,12 @@ class Session:
             raise SessionExpiredError(self.reason, session_id=self.session_id)
 
     def on_state(self, callback: Callable[[SessionState], None]) -> Callable[[], None]:
-        """Call ``callback(state)`` in the event loop at each change; returns how to stop that."""
+        """Call ``callback(state)`` in the event loop at each change; returns how to stop that.
+
+        Raises:
+            ClientClosedError: in a forked child, where nobody would call it.
+        """
+        self.home.process.check()
         number = next(self._callback_numbers)
         self._callbacks[number] = callback
 
@@ -261,7 +270,7 @@ class Session:
                 return False
             self._failure = failure[:FAILURE_CHARACTERS_MAX] or "its client is not well"
             self._state = SessionState.LOST
-            self.reason = self._failure
+            self._reason = self._failure
         self._announce()
         self._heartbeats.cancel()
         remaining_ms = self._lease.remaining_ms(self._clock.monotonic_ms())
@@ -362,7 +371,7 @@ class Session:
         with self._guard:
             if self._state not in _ENDED:
                 self._state = state
-                self.reason = reason
+                self._reason = reason
         self._announce()
 
     def _announce(self) -> None:
@@ -422,7 +431,7 @@ class _BesideRequests:
         with session._guard:
             if session._state in _ENDED:
                 return
-            session._state, session.reason = SessionState.LOST, reason
+            session._state, session._reason = SessionState.LOST, reason
         session.home.soon(session._announce)
 
 

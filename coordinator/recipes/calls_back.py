@@ -6,11 +6,14 @@ import asyncio
 import threading
 from collections.abc import Callable
 
+from coordinator.client import Session
+
 
 class CallsBack:
     """Base of a hold, which sets these."""
 
     _guard: threading.Lock
+    _session: Session
     _loop: asyncio.AbstractEventLoop
     _grant_id: str
     _callbacks: list[Callable[[], None]]
@@ -23,7 +26,12 @@ class CallsBack:
         raise NotImplementedError
 
     def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback()`` once when it is lost; returns how to stop that."""
+        """Call ``callback()`` once when it is lost; returns how to stop that.
+
+        In a forked child, which does not hold, at once."""
+        if not self._session.home.process.is_ours:
+            callback()
+            return lambda: None
         with self._guard:
             self._callbacks.append(callback)
         if self._reason or (not self._is_released and self.remaining_safe_ms() == 0):

@@ -5,7 +5,8 @@
    looking at a lock and writing, because a process may be paused there for any time.
 2. ``check``, ``is_lost`` and ``remaining_safe_ms`` read the clock at each call. Their answer is the
    past as soon as it is given; so is what ``verify`` asks the cluster.
-3. Once lost, a grant is never held again.
+3. Once lost, a grant is never held again. In a child that is forked from its holder it is lost:
+   the session is the parent's, who may release at any time.
 4. Safe to ask from any thread. Callbacks run in the client's event loop and must not block.
 5. A forced release (``client.revoke``) ends the grant in the cluster at once. Its holder learns it
    with the next heartbeat; until then only ``verify``, ``if_held=`` and the guards know.
@@ -55,7 +56,9 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
 
         Raises:
             BadArgumentsError: it is a leadership, which has ``Election.asked``.
+            ClientClosedError: in a forked child, where nobody is asked.
         """
+        self.client.core.home.process.check()
         if self.is_election:
             raise BadArgumentsError("on_asked: expected a lock, found an election; see its asked()")
         listener = RequestListener(self.client.core, self.path, self.fencing_token, callback)

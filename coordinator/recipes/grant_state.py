@@ -111,6 +111,9 @@ class GrantState(Generic[ClientT]):
 
         With it a guard refuses a write of this very holder that comes late, or a second time. To
         repeat a write whose answer was lost, use the number that it had.
+
+        Raises:
+            ClientClosedError: in a forked child, whose parent gives the same numbers.
         """
         return self.hold.next_write_number()
 

@@ -91,7 +91,12 @@ class Hold(CallsBack):
         self._call_back()
 
     def next_write_number(self) -> int:
-        """Return 1, then 2, and so on: each number once, whichever thread asks."""
+        """Return 1, then 2, and so on: each number once, whichever thread asks.
+
+        Raises:
+            ClientClosedError: in a forked child, whose parent gives the same numbers.
+        """
+        self._home.process.check()
         return next(self._write_numbers)
 
     async def give_back(self) -> bool:

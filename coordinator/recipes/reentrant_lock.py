@@ -73,9 +73,9 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
 
     @property
     def count(self) -> int:
-        """How often the caller holds the lock, by any object of this client."""
+        """How often the caller holds the lock, by any object of this client; 0 once it is lost."""
         held = self._counts.held.get((self.name, self._options.owner_now()))
-        return 0 if held is None else held[1].count
+        return 0 if held is None or held[0].is_lost else held[1].count
 
     async def _acquire(
         self, blocking: bool = True, timeout: Timeout | None = None

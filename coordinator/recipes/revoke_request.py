@@ -80,6 +80,7 @@ class RevokeRequest:
 
         Raises:
             BadArgumentsError: the reason is too long.
+            ClientClosedError: in a forked child, which cannot answer.
         """
         self._answer(AGREED, reason)
 
@@ -88,10 +89,12 @@ class RevokeRequest:
 
         Raises:
             BadArgumentsError: the reason is too long.
+            ClientClosedError: in a forked child, which cannot answer.
         """
         self._answer(REFUSED, reason)
 
     def _answer(self, answer: str, reason: str) -> None:
+        self._core.home.process.check()
         why = checked_text("reason", reason, WHY_CHARACTERS_MAX)
         self._record = replace(self._record, answer=answer, answer_reason=why)
         self._core.home.soon(self._begin_to_write)

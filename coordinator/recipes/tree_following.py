@@ -29,8 +29,8 @@ class FollowedTree(Generic[ClientT]):
 
     def __init__(self, path: str, confirm_ms: int, bytes_max: int) -> None:
         self.path = path
-        self.tree: CachedTree | None = None
-        """None: there is no copy, and ``failure`` says why."""
+        self._tree: CachedTree | None = None
+        self._core: AsyncClient | None = None
         self.confirmed_ms = 0
         """What was acknowledged at this time of the client's clock is in the copy."""
         self.failure: CoordinatorError = UnavailableError(f"the cache of {path} has not begun")
@@ -42,9 +42,21 @@ class FollowedTree(Generic[ClientT]):
         self._is_over = False
         """Whether it has ended by itself."""
 
+    @property
+    def tree(self) -> CachedTree | None:
+        """The copy; None: there is none, and ``failure`` says why.
+
+        Raises:
+            ClientClosedError: in a forked child, where nobody keeps it true.
+        """
+        if self._core is not None:
+            self._core.home.process.check()
+        return self._tree
+
     def start(self, core: AsyncClient) -> None:
         """Begin, if it has not begun."""
         if not self._tasks:
+            self._core = core
             self.failure = UnavailableError(f"the cache of {self.path} has read nothing yet")
             self._is_over = False
             self._tasks = [
@@ -150,7 +162,7 @@ class FollowedTree(Generic[ClientT]):
         async with changes:
             while tree.zxid < page.zxid:
                 tree.apply(await anext(changes))
-            before, self.tree = self.tree, tree
+            before, self._tree = self._tree, tree
             self.confirmed_ms = max(self.confirmed_ms, asked_ms)
             self._notify(() if before is None else before.difference(tree))
             async for change in changes:
@@ -182,5 +194,5 @@ class FollowedTree(Generic[ClientT]):
         moved.set()
 
     def _fail(self, error: CoordinatorError) -> None:
-        self.tree, self.failure, self._is_over = None, error, True
+        self._tree, self.failure, self._is_over = None, error, True
         self._wake()

@@ -1,0 +1,52 @@
+"""The process that a client belongs to: a child that is forked from it has no part in it.
+
+Everything that a client knows is copied into the child: a grant, its lease, a cached value. But
+nobody keeps them true there, and the session is the parent's alone. So each answer that is given
+without a request asks ``is_ours`` first, and each request is refused by ``check``.
+"""
+
+from __future__ import annotations
+
+import os
+
+from coordinator.errors import ClientClosedError
+
+_forks = 0
+"""How often this process, or one that it was forked from, was forked off."""
+
+
+def _note_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+class Process:
+    """The process in which this was made."""
+
+    __slots__ = ("_forks", "_pid")
+
+    def __init__(self) -> None:
+        self._forks = _forks
+        self._pid = os.getpid()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is this process, and not one that this was forked from."""
+        return self._forks == _forks
+
+    @property
+    def reason(self) -> str:
+        """Why a forked child cannot use what was made there, for people."""
+        return (
+            f"this client belongs to process {self._pid}, found process {os.getpid()}; after a "
+            f"fork the child must connect again"
+        )
+
+    def check(self) -> None:
+        """Raise ClientClosedError in a forked child."""
+        if not self.is_ours:
+            raise ClientClosedError(self.reason)
