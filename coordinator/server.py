@@ -24,6 +24,7 @@ from coordinator.audit.event import AuditEvent, Source
 from coordinator.audit.opening import open_audit
 from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
+from coordinator.config_rules import what_is_off
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.event_loop import member_loop
 from coordinator.garbage import SmallSteps
@@ -83,7 +84,7 @@ class Server:
             config, self._engine, self._clock,
             audit=self._audit, issuer=open_issuer(config.oidc, self._clock),
         )  # fmt: skip
-        self.member.warnings = self._warnings
+        self.member.warnings, self.member.off = self._warnings, what_is_off(config)
         self.member.metrics.add_facts_by(
             "certificate_expiry_timestamp_seconds",
             "When a certificate in use expires, by whom it is shown to.",
@@ -97,7 +98,8 @@ class Server:
 
     def _warnings(self) -> tuple[str, ...]:
         of_raft = self._engine.warnings() if isinstance(self._engine, PySyncObjEngine) else ()
-        return (*self._certificates.warnings(), *of_raft)
+        found = (*self._certificates.warnings(), *of_raft)
+        return tuple(f"member {self._engine.member_id}: {each}" for each in found)
 
     @classmethod
     def in_memory(cls, config: Config, *, clock: Clock | None = None) -> Server:

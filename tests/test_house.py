@@ -94,6 +94,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.service": (
         "coordinator.service",
         "coordinator.audit.event",
+        "coordinator.build",
         "coordinator.model",
         "coordinator.state",
         "coordinator.raft.engine",

@@ -1,83 +1,18 @@
-"""The verbs that look at the service: ``status``, ``sessions``, ``locks``."""
+"""The verbs ``sessions`` and ``locks``: who is connected, who holds and who waits."""
 
 from __future__ import annotations
-
-import sys
 
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_table
+from coordinator.cli.output import document, one_line, show_table
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.wording import moment
 from coordinator.client import AsyncClient
 from coordinator.client.ending_sessions import end_sessions
-from coordinator.model.status import MemberInfo, Status
 from coordinator.model.views import Contender, LockSummary, LockView
 from coordinator.wire.addresses import network_of
 from coordinator.wire.codec import to_body
-
-
-@click.command()
-@verb
-def status(settings: Settings) -> None:
-    """Say how the cluster is, as one member sees it.
-
-    Exits with 0 if that member is ready, with 3 if it is not or cannot be reached.
-
-    \b
-    Examples:
-      coordinator status
-      coordinator status --endpoints http://127.0.0.1:7072 --json
-    """
-    reply = settings.run(lambda client: client.status())
-    if settings.is_json:
-        click.echo(document(to_body(reply)))
-    else:
-        show_status(reply)
-    if not reply.is_ready:
-        sys.exit(EXIT_UNAVAILABLE)
-
-
-def show_status(reply: Status) -> None:
-    """Write it for people: a sentence, the numbers, the members."""
-    click.echo(one_line(reply.summary))
-    click.echo(
-        f"cluster {reply.cluster}, term {reply.term}, zxid {reply.zxid}, "
-        f"applied {reply.applied_index} of {reply.commit_index}, "
-        f"{reply.sessions} sessions, {reply.znodes} znodes, access rights {reply.access}, "
-        f"version {reply.version}"
-    )
-    for warning in (reply.reserve, reply.limits_differ, *reply.warnings):
-        if warning:
-            click.echo(one_line(warning))
-    show_table(
-        ("MEMBER", "URL", "ROLE", "REACHABLE"),
-        (
-            (
-                member.member_id + (" (answers)" if member.is_self else ""),
-                member.client_url,
-                _role(reply, member),
-                _reachable(member),
-            )
-            for member in reply.members
-        ),
-    )
-
-
-def _reachable(member: MemberInfo) -> str:
-    if member.refusal:
-        return "refused"
-    return "yes" if member.is_reachable or member.is_self else "no"
-
-
-def _role(reply: Status, member: MemberInfo) -> str | None:
-    """Return what is known of the role of a member: of one that is not reached, nothing."""
-    if member.is_self:
-        return reply.role
-    if member.is_leader:
-        return "leader"
-    return "follower" if member.is_reachable and reply.leader_id is not None else None
 
 
 @click.group(invoke_without_command=True)

@@ -74,7 +74,7 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ),
     (
         "Look at the service",
-        {"status": "cluster", "sessions": "cluster", "limits": "limits", "audit": "audit"},
+        {"status": "status", "sessions": "cluster", "limits": "limits", "audit": "audit"},
     ),
     ("Say who may do what", {"access": "access"}),
     (

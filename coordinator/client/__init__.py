@@ -60,6 +60,11 @@ if TYPE_CHECKING:
     from coordinator.model.history import Previous as Previous
     from coordinator.model.manual_holds import EndedManualHold as EndedManualHold
     from coordinator.model.manual_holds import ManualHold as ManualHold
+    from coordinator.model.members import ClusterHealth as ClusterHealth
+    from coordinator.model.members import HealthFinding as HealthFinding
+    from coordinator.model.members import MemberFacts as MemberFacts
+    from coordinator.model.members import MemberList as MemberList
+    from coordinator.model.members import MemberReport as MemberReport
     from coordinator.model.operations import Check as Check
     from coordinator.model.operations import Create as Create
     from coordinator.model.operations import Delete as Delete
@@ -138,6 +143,13 @@ _HOMES = {
     "coordinator.model.access": ("IdentityView", "RoleView", "Rule", "Verb"),
     "coordinator.model.access_requests": ("Me", "TokenReply", "Verdict"),
     "coordinator.model.sessions": ("SessionInfo",),
+    "coordinator.model.members": (
+        "ClusterHealth",
+        "HealthFinding",
+        "MemberFacts",
+        "MemberList",
+        "MemberReport",
+    ),
     "coordinator.model.status": ("MemberInfo", "Status"),
     "coordinator.model.events": ("Change", "Event"),
     "coordinator.model.znodes": ("Children", "CreateMode", "Stat", "Subtree", "Written", "Znode"),

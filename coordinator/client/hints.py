@@ -60,7 +60,6 @@ CLIENT: Mapping[str, str] = {
     "lease": _OWN,
     "watch_prefix": "`with client.watch(path, kind='subtree') as changes:`",
     "add_watch_callback": _WATCH,
-    "members": "`client.status().members`",
     # redis-py
     "setnx": "`client.create(path, data)`, which raises NodeExistsError",
     "setex": _OWN,

@@ -8,6 +8,7 @@ from coordinator.client.calls import Call
 from coordinator.client.verb_group import VerbGroup
 from coordinator.model.fields import ANY_VERSION
 from coordinator.model.limits import LimitsChange, LimitsView
+from coordinator.model.members import MemberList
 from coordinator.model.sessions import SessionInfo, SessionList
 from coordinator.model.status import Status
 from coordinator.wire.codec import reader
@@ -17,12 +18,20 @@ class OperatorVerbs(VerbGroup):
     """The verbs of operators."""
 
     async def status(self) -> Status:
-        """Return what one member says of itself and the others.
+        """Return what one member says of itself and the others, without asking them.
 
         Raises:
             UnavailableError: no member answered in time.
         """
         return await self._read(Call("GET", "/v1/status", is_for_any=True), reader(Status))
+
+    async def members(self) -> MemberList:
+        """Return how the cluster is, and what each member says of itself: one asks the others.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
+        return await self._read(Call("GET", "/v1/members", is_for_any=True), reader(MemberList))
 
     async def limits(self) -> LimitsView:
         """Return the limits of the cluster: how much there may be of everything.

@@ -242,6 +242,7 @@ class Client:
     add_token = _blocking(AsyncClient.add_token)
     drop_token = _blocking(AsyncClient.drop_token)
     status = _blocking(AsyncClient.status)
+    members = _blocking(AsyncClient.members)
     locks = _collected(AsyncClient.locks)
     grants = _collected(AsyncClient.grants)
 

@@ -12,6 +12,29 @@ ELECTIONS_KEPT = 100
 """How many of the latest changes of the leader a member remembers."""
 
 
+Level = Annotated[str, one_of("good", "note", "warn", "bad")]
+"""How grave it is. A note is a choice of the configuration, which people should know; the others
+but "good" want an operator."""
+
+
+class HealthFinding(Struct, frozen=True):
+    """What is wrong, in a sentence, and what to do about it, "" where the sentence says so."""
+
+    level: Level
+    text: str
+    todo: str = ""
+
+
+class ClusterHealth(Struct, frozen=True):
+    """How the cluster is: the worst level, one sentence, and all that was found, the worst first.
+
+    ``text`` begins with "All is well" only if nothing was found."""
+
+    level: Level
+    text: str
+    findings: tuple[HealthFinding, ...] = ()
+
+
 class LeaderSeen(Struct, frozen=True):
     """A change of the leader, as one member noticed it; ``leader_id`` None: it lost contact."""
 
@@ -44,6 +67,11 @@ class MemberFacts(Struct, frozen=True):
     is_disk_slow: bool = False
     snapshots_made: Count = 0
     elections: tuple[LeaderSeen, ...] = ()
+    is_compiled: Annotated[bool, described("whether compiled modules run")] = False
+    findings: Annotated[
+        tuple[HealthFinding, ...],
+        described("what it finds wrong with itself, or with the whole cluster"),
+    ] = ()
 
 
 class MemberReport(Struct, frozen=True):
@@ -68,6 +96,8 @@ class HandoverReply(Struct, frozen=True):
 
 
 class MemberList(Struct, frozen=True):
-    """The reply of GET /v1/members: every configured member, by the one that was asked."""
+    """The reply of GET /v1/members: every configured member, by the one that was asked, and what
+    that makes of it."""
 
     members: tuple[MemberReport, ...]
+    health: ClusterHealth

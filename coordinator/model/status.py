@@ -51,10 +51,11 @@ class Status(Struct, frozen=True):
     warnings: Annotated[
         tuple[str, ...],
         described(
-            "which protection is off at this member, which certificate expires soon, and how many "
-            "locks are held by hand for longer than planned"
+            "which certificate expires soon, what file cannot be used as it is, and how many locks "
+            "are held by hand for longer than planned"
         ),
     ] = ()
+    off: Annotated[tuple[str, ...], described("which protection is off at this member")] = ()
     access: Annotated[
         str,
         one_of("off", "on"),

@@ -116,6 +116,13 @@ def _count_at_once(interval_ms: int) -> int:
     return min(_PAUSE_MS // interval_ms, SLICES_AT_ONCE_MAX)
 
 
+def _is_different(member_id: str, others: str, where: str) -> str:
+    return (
+        f"member {member_id} has stopped answering: its state differs from that of members {others}"
+        f" ({where}); stop it, replace its data directory by an empty one, and start it again"
+    )
+
+
 class Difference(NamedTuple):
     """Why this member stops answering. ``is_own``: it is this one that differs from a quorum."""
 
@@ -143,6 +150,8 @@ class Divergence:
         self._on_difference = on_difference
         self.sentence = ""
         """Why this running member does not answer; empty while it answers."""
+        self.different: dict[str, str] = {}
+        """The other members that were found to differ from a quorum, and why they do not answer."""
         self._known: OrderedDict[SlicePlace, Slice] = OrderedDict()
         """The last slices taken here."""
         self._unanswered: Counter[str] = Counter()
@@ -404,16 +413,16 @@ class Divergence:
         comparison, common = judge(verdict.digests, member_count)
         if comparison is Comparison.AGREED:
             return
-        if comparison is Comparison.DIFFERENT and known.digest == common:
-            return
         at = f"at index {verdict.place.at_index}"
         if comparison is Comparison.DIFFERENT:
             agreeing = [each for each, digest in verdict.digests.items() if digest == common]
-            sentence = (
-                f"member {member_id} has stopped answering: its state differs from that of members "
-                f"{', '.join(sorted(agreeing))} {at} ({known.differing(common)}); stop it, replace "
-                "its data directory by an empty one, and start it again"
-            )
+            others = f"{', '.join(sorted(agreeing))} {at}"
+            if known.digest == common:
+                for each in verdict.digests.keys() - agreeing:
+                    where = known.differing(verdict.digests[each])
+                    self.different[each] = _is_different(each, others, where)
+                return
+            sentence = _is_different(member_id, others, known.differing(common))
         else:
             other = next(each for each in verdict.digests.values() if each != known.digest)
             sentence = (

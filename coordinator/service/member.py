@@ -123,7 +123,9 @@ class Member:
         """Why this running member answers nothing from its state; "" while it does."""
         self._on_failure: list[Callable[[BaseException], None]] = []
         self.warnings: Callable[[], tuple[str, ...]] = tuple
-        """Says which protection is off, a sentence each; the server sets it."""
+        """Says which files want an operator, a sentence each; the server sets it."""
+        self.off: tuple[str, ...] = ()
+        """Which protection the configuration turns off; the server sets it, too."""
         self.metrics = Metrics()
         self._replica = replica = MachineReplica(
             StateMachine(), limits=config.first_limits, rules=rules
@@ -154,8 +156,8 @@ class Member:
         self.subtrees = SubtreeReads(self._reads, replica)
         self.limits = LimitsService(context, proposer=self.proposer, reads=self._reads, rules=rules)
         self._active_clients = ActiveClients(context)
-        self.reports = MemberReports(context, self.status)
         self._divergence = Divergence(context, self._on_difference)
+        self.reports = MemberReports(context, self.status, self._divergence)
         self._build_sessions_and_locks(context)
         engine.on_role_change(self._on_role_change)
         engine.on_leader_change(self._leadership.on_leader_change)
@@ -385,6 +387,7 @@ class Member:
             limits_differ=self.limits.difference(),
             reserve=self.limits.reserve_in_words(),
             warnings=(*self.warnings(), *self._manual_holds.warnings()),
+            off=self.off,
         )
 
     def labels(self) -> tuple[str, int, int]:

@@ -15,7 +15,9 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
+from coordinator.build import is_compiled
 from coordinator.errors import (
     CoordinatorError,
     LeaderChangedError,
@@ -32,7 +34,9 @@ from coordinator.model.members import (
     MemberReport,
 )
 from coordinator.model.status import Status
+from coordinator.service.cluster_health import of_cluster, of_member
 from coordinator.service.context import MemberContext
+from coordinator.service.divergence import Divergence
 from coordinator.service.status import members_of
 
 REQUEST_KIND = "facts"
@@ -48,7 +52,9 @@ _FACTS = msgspec.msgpack.Decoder(MemberFacts)
 class MemberReports:
     """The reports as one member gathers them."""
 
-    def __init__(self, context: MemberContext, status: Callable[[], Status]) -> None:
+    def __init__(
+        self, context: MemberContext, status: Callable[[], Status], divergence: Divergence
+    ) -> None:
         self._engine = context.engine
         self._clock = context.clock
         self._replica = context.replica
@@ -56,6 +62,8 @@ class MemberReports:
         self._started_ms = context.clock.wall_ms()
         self._elections: deque[LeaderSeen] = deque(maxlen=ELECTIONS_KEPT)
         self._status = status
+        self._divergence = divergence
+        self._is_compiled = is_compiled()
         self._reports: asyncio.Future[MemberList] | None = None
         self._reports_ms = 0
         self._leader_changed = asyncio.Event()
@@ -78,20 +86,26 @@ class MemberReports:
         others = [each.member_id for each in infos if not each.is_self]
         answers = await asyncio.gather(*(self._ask(member_id) for member_id in others))
         answer_of = dict(zip(others, answers, strict=True))
+        different = self._divergence.different
         reports = []
         for each in infos:
             facts = self.own() if each.is_self else answer_of[each.member_id]
-            silence = "" if isinstance(facts, MemberFacts) else facts
+            silence = ""
+            if isinstance(facts, MemberFacts):
+                different.pop(each.member_id, None)
+            else:
+                silence = different.get(each.member_id) or each.refusal or facts
             reports.append(
                 MemberReport(
                     each.member_id,
                     each.client_url,
                     each.is_self,
                     facts if isinstance(facts, MemberFacts) else None,
-                    (each.refusal or silence) if silence else "",
+                    silence,
                 )
             )
-        return MemberList(tuple(reports))
+        health = of_cluster(reports, self._clock.wall_ms(), self._divergence.sentence)
+        return MemberList(tuple(reports), health)
 
     async def hand_over(self, caller: Caller) -> HandoverReply:
         """Have another member lead, whichever leads now; return who does.
@@ -128,7 +142,7 @@ class MemberReports:
         status = self._status()
         engine, figures = self._engine.status(), self._engine.metrics()
         free = figures.get("disk_free_bytes")
-        return MemberFacts(
+        facts = MemberFacts(
             member_id=engine.member_id,
             role=engine.role.value,
             leader_id=engine.leader_id,
@@ -149,7 +163,9 @@ class MemberReports:
             is_disk_slow=bool(figures.get("is_disk_slow", 0)),
             snapshots_made=int(figures.get("snapshots_made_total", 0)),
             elections=tuple(self._elections),
+            is_compiled=self._is_compiled,
         )
+        return replace(facts, findings=of_member(facts, status, engine))
 
     async def _ask(self, member_id: str) -> MemberFacts | str:
         """Return what another member says of itself, or why nothing is known of it."""

@@ -20,6 +20,7 @@ def status_of(
     limits_differ: str,
     reserve: str,
     warnings: tuple[str, ...],
+    off: tuple[str, ...],
 ) -> Status:
     """Return what a member says of itself; ``wrong`` is why it is not ready, "" when it is."""
     members = members_of(config.cluster.members, engine)
@@ -41,6 +42,7 @@ def status_of(
         limits_differ=limits_differ,
         reserve=reserve,
         warnings=warnings,
+        off=off,
         access="on" if machine.access.is_on else "off",
         # The clients of a story have no token.
         learn_url="" if machine.access.is_on else config.http.learn_url or "",
@@ -84,7 +86,8 @@ def what_is_wrong(engine: EngineStatus, *, is_stopping: bool, failure: str | Non
 
 
 def in_words(members: Sequence[MemberInfo], engine: EngineStatus, wrong: str) -> str:
-    """Return the summary: what is wrong, or that all is well and who is missing."""
+    """Return the summary: what is wrong, or whom this member follows and who is missing. Whether
+    all is well is not known by one member alone; see ``cluster_health``."""
     if wrong:
         return wrong + "."
     role = "leads" if engine.role is Role.LEADER else f"follows member {engine.leader_id}"
@@ -96,10 +99,7 @@ def in_words(members: Sequence[MemberInfo], engine: EngineStatus, wrong: str) ->
     if not missing and trouble:
         return f"{lead}; every member is reachable{_warnings(engine)}."
     if not missing:
-        is_well = not (engine.refused or engine.alarms)
-        return (
-            f"{'All is well: ' * is_well}{lead}, and every member is reachable{_warnings(engine)}."
-        )
+        return f"{lead}, and every member is reachable{_warnings(engine)}."
     more = (len(members) - 1) // 2 - len(missing)
     spare = f"{more} more may fail" if more > 0 else "no other may fail"
     return f"{lead}; not reachable: {', '.join(missing)}; {spare}{_warnings(engine)}."

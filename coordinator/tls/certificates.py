@@ -79,9 +79,9 @@ class Certificates:
                 each.maybe_reload(is_asked=is_asked)
 
     def warnings(self) -> tuple[str, ...]:
-        """Return which protection is off, and which certificates want an operator."""
+        """Return which certificates want an operator."""
         now_ms = self._clock.wall_ms()
-        found = list(what_is_off(self._config))
+        found = []
         for where, ca, each in (
             ("cluster", "cluster.tls_ca_file", self.member),
             ("http", "http.client_ca_file", self.door),
@@ -110,5 +110,5 @@ class Certificates:
                 self._say()
 
     def _say(self) -> None:
-        for warning in self.warnings():
+        for warning in (*what_is_off(self._config), *self.warnings()):
             logger.warning("%s", warning)

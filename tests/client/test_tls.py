@@ -273,7 +273,7 @@ async def test_a_certificate_that_expires_soon_is_a_warning(made: Certificates) 
     async with serving(made, tls_cert_file=cert_file, tls_key_file=key_file) as server:
         [warning] = server.member.status().warnings
 
-    assert "the certificate of [http] expires at" in warning
+    assert "member 1: the certificate of [http] expires at" in warning
 
 
 def test_a_revocation_list_that_expires_soon_is_a_warning(
@@ -306,9 +306,9 @@ async def test_what_is_off_is_a_warning(
     """In the status and in the log, each by its setting; with a certificate TLS is not off."""
     told = {"bind_host": "0.0.0.0", "tls": "off", "access": "off"}
     async with serving(made, plain=True, **told) as server:
-        tls, access = server.member.status().warnings
+        tls, access = server.member.status().off
     async with serving(made, bind_host="0.0.0.0") as server:
-        assert server.member.status().warnings == ()
+        assert server.member.status().off == ()
 
     assert tls.startswith("http.tls is off: ")
     assert access.startswith("http.access is off: ")

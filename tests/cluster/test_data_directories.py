@@ -61,7 +61,7 @@ def test_exchanged_directories_are_refused_and_a_lost_majority_is_recovered(
             source.rename(target)
         cluster.start("1", "2")
         cluster.wait_ready(deadline_s=DEADLINE_S)
-        says(cluster, "3", "All is well")
+        says(cluster, "3", "every member is reachable")
 
         stop(cluster, "1", "2", "3")
         cluster.wipe("1")
@@ -77,7 +77,7 @@ def test_exchanged_directories_are_refused_and_a_lost_majority_is_recovered(
         cluster.start()
         cluster.wait_ready(deadline_s=DEADLINE_S)
         for each in cluster.ids:
-            says(cluster, each, "All is well")
+            says(cluster, each, "every member is reachable")
         assert "this cluster was begun again" in cluster.log_path("3").read_text()
     finally:
         cluster.stop()
@@ -93,7 +93,7 @@ def test_members_are_added_and_removed_by_beginning_again(tmp_path: Path) -> Non
             cluster.start()
             cluster.wait_ready(deadline_s=DEADLINE_S)
             for each in cluster.ids:
-                says(cluster, each, "All is well")
+                says(cluster, each, "every member is reachable")
             status = cluster.status("1")
             assert status is not None
             assert len(status["members"]) == members

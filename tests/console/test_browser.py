@@ -445,6 +445,25 @@ def test_the_leadership_is_handed_over(browser: Any, scene: Scene) -> None:
     tab.close()
 
 
+def test_the_health_is_what_the_member_says(visitor: Visitor, scene: Scene) -> None:
+    """The page judges nothing itself: the sentence and each finding are those of the API."""
+    health = {
+        "level": "warn",
+        "text": "Slow. There is one thing more.",
+        "findings": [
+            {"level": "warn", "text": "Slow.", "todo": "Look at the disk."},
+            {"level": "note", "text": "Off.", "todo": ""},
+        ],
+    }
+    body = {**scene.call("GET", "/v1/members"), "health": health}
+    visitor.page.route("**/v1/members", lambda route: route.fulfill(json=body))
+    page = visitor.open("cluster")
+    page.wait_for_selector(".verdict.warn")
+
+    assert page.inner_text(".verdict .sentence") == health["text"]
+    assert page.locator(".todo li").all_inner_texts() == ["Slow. Look at the disk.", "Off."]
+
+
 def test_the_console_says_what_to_do_when_the_leader_is_gone(browser: Any, scene: Scene) -> None:
     """The last of the tests: a member is killed. Who is left elects another, and it is shown."""
     leader = scene.cluster.leader

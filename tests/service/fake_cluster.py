@@ -62,6 +62,9 @@ class FakeEngine:
         self.barrier_count = self.patient_count = 0
         self.led_ms: int | None = None
         self.is_full = False
+        self.figures: dict[str, float] = {}
+        """What it says of its disk."""
+        self.refused: dict[str, str] = {}
         self.halted: tuple[BaseException, str] | None = None
 
     @property
@@ -185,6 +188,7 @@ class FakeEngine:
                 other: world.has_quorum for other in world.engines if other != self._member_id
             },
             trouble="its disk is full" if self.is_full else "",
+            refused=self.refused,
         )
 
     @property
@@ -197,7 +201,7 @@ class FakeEngine:
         return None if world.contact_ms is None else world.clock.monotonic_ms() - world.contact_ms
 
     def metrics(self) -> Mapping[str, float]:
-        return {"commands_total": float(len(self._world.log))}
+        return {"commands_total": float(len(self._world.log)), **self.figures}
 
     # --- told by the world
 

@@ -51,7 +51,7 @@ async def test_a_healthy_member_says_so() -> None:
         status = world.members["2"].status()
 
         assert status.summary == (
-            "All is well: member 2 follows member 1 in term 1, and every member is reachable."
+            "member 2 follows member 1 in term 1, and every member is reachable."
         )
         assert (status.role, status.leader_id, status.is_ready) == ("follower", "1", True)
         assert (status.zxid, status.applied_index, status.sessions, status.znodes) == (2, 3, 1, 2)

@@ -44,12 +44,18 @@ async def test_a_member_in_memory_serves_http_at_once() -> None:
     written = await soon(call(server, "POST", "/v1/tree/a", {"data": "x"}))
     read = await soon(call(server, "GET", "/v1/tree/a"))
     status = await soon(call(server, "GET", "/v1/status"))
+    members = await soon(call(server, "GET", "/v1/members"))
     await server.stop()
     await server.stop()
 
     assert written[0] == 201
     assert read[1]["data"] == "x"
-    assert status[1]["summary"].startswith("All is well")
+    assert status[1]["summary"].startswith("member 1 leads")
+    assert members[1]["health"] == {
+        "level": "good",
+        "text": "All is well: member 1 leads in term 1, 1 member answers, and there is no other.",
+        "findings": [],
+    }
 
 
 async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_replies_survive(encoding: Encoding) -> None:
         sessions.SessionList((SESSION,), None),
         Status(
             member_id="1", cluster="c", role="leader", leader_id="1", term=2, commit_index=3,
-            applied_index=3, zxid=4, is_ready=True, summary="All is well.", version="0.1",
+            applied_index=3, zxid=4, is_ready=True, summary="member 1 leads.", version="0.1",
             sessions=0, znodes=1, members=(MEMBER,),
         ),
     ]  # fmt: skip

@@ -5,7 +5,6 @@ import { leaderLine } from "../parts/charts.js";
 import { handOver } from "../deeds.js";
 import { fill, fillIfChanged, h, scrolls } from "../shared/dom.js";
 import { bytes, duration, number } from "../shared/format.js";
-import { healthOf } from "../words/health.js";
 
 const EVERY_MS = 2_000;
 const STORIES = /^http:\/\/127\.0\.0\.1:\d+\/learn#key=[\w-]+$/;
@@ -39,11 +38,10 @@ export async function clusterScreen(context) {
   );
 
   async function refresh() {
-    const [status, { members: reports }] = await Promise.all([
+    const [status, { members: reports, health: said }] = await Promise.all([
       api.get("/v1/status"),
       api.get("/v1/members"),
     ]);
-    const said = healthOf(status, reports);
     leader = status.leader_id;
     followers = reports
       .filter((each) => each.facts?.is_ready && each.member_id !== leader)
@@ -105,7 +103,11 @@ function storyButton(url) {
 }
 
 function healthCard(said, status) {
-  const mark = { good: "✓", warn: "!", bad: "✕" }[said.level];
+  const mark = { good: "✓", note: "✓", warn: "!", bad: "✕" }[said.level];
+  const isWhole = said.findings.length === 1 && said.findings[0].text === said.text;
+  const lines = said.findings
+    .map((each) => (isWhole ? [null, each.todo] : [each.text, each.todo]))
+    .filter(([text, todo]) => text || todo);
   return h(
     "div",
     { class: `card verdict ${said.level}` },
@@ -114,13 +116,11 @@ function healthCard(said, status) {
       "div",
       {},
       h("p", { class: "sentence" }, said.text),
-      said.todo.length > 0 &&
+      lines.length > 0 &&
         h(
           "ul",
           { class: "todo" },
-          said.todo.map((each) =>
-            h("li", {}, said.todo.length > 1 && h("strong", {}, `${each.what} `), each.todo),
-          ),
+          lines.map(([text, todo]) => h("li", {}, text && h("strong", {}, `${text} `), todo)),
         ),
       h(
         "p",
@@ -149,7 +149,7 @@ function memberCard({ member_id: id, client_url: url, is_self: isSelf, facts, si
     ["Last snapshot", facts.snapshot_index ? `at ${number(facts.snapshot_index)}` : "none yet"],
     ["Log since then", `${number(facts.log_entries)} entries`],
     ["Runs for", duration(Math.max(0, Date.now() - facts.started_ms))],
-    ["Version", facts.version],
+    ["Version", facts.version + (facts.is_compiled ? ", compiled" : "")],
   ];
   return h(
     "section",

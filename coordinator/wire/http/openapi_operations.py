@@ -329,7 +329,7 @@ OPERATIONS: dict[str, Described] = {
         takes=("Nothing",), gives="HandoverReply", errors=(413,),
     ),
     "list_members": Described(
-        "GET", "/v1/members", "What each member says of itself, as far as it is reached.",
+        "GET", "/v1/members", "How the cluster is, and what each member says of itself.",
         gives="MemberList",
     ),
     "health_live": Described(

@@ -53,7 +53,9 @@ from coordinator.model.grants import (
 from coordinator.model.history import GrantLine, GrantPage, GrantRecord, GrantStory, Previous
 from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.model.members import (
+    ClusterHealth,
     HandoverReply,
+    HealthFinding,
     LeaderSeen,
     MemberFacts,
     MemberList,
@@ -135,6 +137,8 @@ KINDS: dict[str, Any] = {
     "DeadlockList": DeadlockList,
     "MemberFacts": MemberFacts,
     "MemberReport": MemberReport,
+    "HealthFinding": HealthFinding,
+    "ClusterHealth": ClusterHealth,
     "MemberList": MemberList,
     "Health": Health,
     "OpenSession": SessionRequest,
