@@ -2,7 +2,8 @@
 
 An operator looks at the data directories, chooses one, and begins the cluster again from it. What
 ``coordinator.raft.rejoin.refounding`` does on the disk is completed here with what the state needs:
-zxids are skipped and sessions ended, so that no fencing token is given out twice.
+numbers are skipped and sessions ended, so that no fencing token or sequence number is given out
+twice.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from coordinator.state.commands import CloseSession, Command, FinishSession, Ope
 from coordinator.state.locks.operations import REASON_CHARACTERS_MAX
 from coordinator.state.machine import StateMachine
 
-ZXIDS_SKIPPED = 10**12
+NUMBERS_SKIPPED = 10**12
 """Numbers skipped at least, if not by the time of day: more than can be used beyond the data."""
 
-_ZXIDS_PER_MS = 1_000
+_NUMBERS_PER_MS = 1_000
 """More than a cluster can use."""
 
-_ZXID_OF_TIME_MAX = 2**52
+_NUMBER_OF_TIME_MAX = 2**52
 """A clock that is years ahead leaves numbers, also to readers whose integers have 53 bits."""
 
 
@@ -86,21 +87,19 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
         before, machine = held.machine.zxid, held.machine
         wall_ms = SystemClock().wall_ms()
         replica = MachineReplica(machine)
-        skipped = zxids_skipped(before, wall_ms)
-        ended = begin_again(replica, held.at, wall_ms, by=by, reason=reason, skipped=skipped)
+        at, ended = begin_again(replica, held.at, wall_ms, by=by, reason=reason)
         if turns_access_off:
             off = Command(SetAccess(is_on=False), wall_ms, caller=MEMBER)
-            replica.apply(held.at.index, held.at.term, encode_command(off))
+            replica.apply(at.index, at.term, encode_command(off))
             assert not machine.access.is_on, "members may do all"
         member_ids = tuple(sorted(each.member_id for each in config.cluster.members))
         owner = Owner(
             config.cluster.name, config.member.member_id, os.urandom(CLUSTER_ID_BYTES), member_ids
         )
-        now = datetime.fromtimestamp(wall_ms / 1_000, UTC)
         write(
-            disk, new, owner, held.at, machine.snapshot(),
+            disk, new, owner, at, machine.snapshot(),
             {
-                "time": now.isoformat(timespec="milliseconds"), "by": by, "reason": reason,
+                "time": _time_text(wall_ms), "by": by, "reason": reason,
                 "last_term": held.at.term, "last_entry": held.at.index,
                 "zxid_before": before, "zxid": machine.zxid, "sessions_ended": ended,
                 "access_turned_off": turns_access_off,
@@ -131,31 +130,39 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
     )
 
 
-def zxids_skipped(zxid: int, wall_ms: int) -> int:
-    """Return how many numbers a cluster skips that begins again from data with this zxid.
+def time_now() -> str:
+    """Return the time of day by this machine's clock, in UTC."""
+    return _time_text(SystemClock().wall_ms())
 
-    These data may begin again a second time, or those of another member may. So the first number is
-    that of the time of day: above all that was given out in between, also if these data had begun
-    again not long before. A constant would bring the same numbers each time. Where the clock is
-    behind the data, and for them alone, it is a constant and what the clock says.
+
+def _time_text(wall_ms: int) -> str:
+    return datetime.fromtimestamp(wall_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+
+
+def continued(highest: int, wall_ms: int) -> int:
+    """Return with which number a cluster continues that begins again from data with this highest.
+
+    These data may begin again a second time, or those of another member may. So the number is that
+    of the time of day: above all that was given out in between, also if these data had begun again
+    not long before. A constant would bring the same numbers each time. Where the clock is behind
+    the data, and for them alone, a constant and what the clock says are added.
     """
-    of_time = wall_ms * _ZXIDS_PER_MS
-    first = min(of_time, _ZXID_OF_TIME_MAX)
-    if first > max(zxid, ZXIDS_SKIPPED):
-        return first - zxid
-    return ZXIDS_SKIPPED + of_time % ZXIDS_SKIPPED
+    of_time = wall_ms * _NUMBERS_PER_MS
+    number = min(of_time, _NUMBER_OF_TIME_MAX)
+    if number > max(highest, NUMBERS_SKIPPED):
+        return number
+    return highest + NUMBERS_SKIPPED + of_time % NUMBERS_SKIPPED
 
 
 def begin_again(
-    replica: MachineReplica,
-    at: Position,
-    wall_ms: int,
-    *,
-    by: str,
-    reason: str,
-    skipped: int = ZXIDS_SKIPPED,
-) -> int:
-    """Skip zxids and end all sessions in the state after ``at``; return how many were open.
+    replica: MachineReplica, at: Position, wall_ms: int, *, by: str, reason: str
+) -> tuple[Position, int]:
+    """Skip numbers and end all sessions in the state after ``at``.
+
+    Returns:
+        After which entry the state is from now on, and how many sessions were open. Indexes of the
+        log are skipped, too: a client may name a later one than is in these data, to say that it
+        made no request before.
 
     The last entries of the data may have zxids that others gave out as well, for something else. So
     a contender that holds or waits in this state must never be granted under such a zxid: its
@@ -163,7 +170,9 @@ def begin_again(
     commands grant in between is known to nobody.
     """
     machine = replica.machine
-    machine.skip_zxids(skipped)
+    at = Position(continued(at.index, wall_ms), at.term)
+    zxid, sequence = machine.zxid, machine.highest_sequence
+    machine.continue_from(at.index, continued(zxid, wall_ms), continued(sequence, wall_ms))
     why = f"the cluster was begun again by {by}: {reason}"[:REASON_CHARACTERS_MAX]
     still_open = [each.session_id for each in machine.sessions()]
     revoked = machine.revoked_sessions(machine.limits.sessions_max)
@@ -173,7 +182,7 @@ def begin_again(
     for end in ends:
         replica.apply(at.index, at.term, encode_command(Command(end, wall_ms, caller=MEMBER)))
     assert not machine.session_count, "all sessions have ended"
-    return len(still_open)
+    return at, len(still_open)
 
 
 @contextmanager

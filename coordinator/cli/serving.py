@@ -82,8 +82,8 @@ def recover(config_path: Path | None, yes: bool, by: str, reason: str, access_of
 
     This is the last resort, if `coordinator status` says that members have no vote and starting all
     members does not help. Acknowledged writes that are not in these data are lost. All sessions
-    end, with their locks. zxids and fencing tokens continue far above all that were ever given out.
-    The former data are kept.
+    end, with their locks. zxids, fencing tokens and sequence numbers continue far above all that
+    were ever given out. The former data are kept.
 
     \b
     1. Stop all members.
@@ -110,6 +110,8 @@ def recover(config_path: Path | None, yes: bool, by: str, reason: str, access_of
     click.echo(found.in_words())
     if not yes:
         click.echo(
+            f"This machine's clock says {recovery.time_now()}. If that is wrong, set it first:"
+            " numbers continue by it.\n"
             "Nothing was changed. To begin again from these data, add --yes, --by and --reason."
         )
         return

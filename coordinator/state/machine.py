@@ -218,9 +218,16 @@ class StateMachine:
             self._adopt(replace(self._whole(), limits=changed))
         return LimitsSet(changed.version, changed.changes_since(record))
 
-    def skip_zxids(self, count: int) -> None:
-        """Skip this many zxids. No command does; only a cluster that is founded again."""
-        self._zxid += count
+    def continue_from(self, index: int, zxid: int, sequence: int) -> None:
+        """Continue with higher numbers: the entry ``index`` was the last, the next zxid is above
+        ``zxid``, and no sequence number is below ``sequence``. No command does; only a cluster that
+        is founded again."""
+        assert index >= self._applied_index, "an index is never lowered"
+        assert zxid >= self._zxid, "nor is a zxid"
+        assert sequence >= self.highest_sequence, "nor is a sequence number"
+        self._applied_index = index
+        self._zxid = zxid
+        self._tree.least_sequence = sequence
 
     # --- reads
 
@@ -228,6 +235,11 @@ class StateMachine:
     def zxid(self) -> int:
         """The zxid of the last change."""
         return self._zxid
+
+    @property
+    def highest_sequence(self) -> int:
+        """The highest sequence number that any parent may give next; looks at all znodes."""
+        return self._tree.highest_sequence()
 
     @property
     def applied_index(self) -> int:
@@ -429,6 +441,7 @@ class StateMachine:
             zxid=self._zxid,
             limits=self._limits_record,
             sequence_floor=self._tree.sequence_floor,
+            least_sequence=self._tree.least_sequence,
             znodes=znodes,
             holds=(znodes_hold, released_hold),
             sessions=tuple(self._sessions),

@@ -143,6 +143,7 @@ class ZnodeOperations:
             lowest = check_newcomer(path, parent_path, self._locks, is_sequential=is_sequential)
             next_sequence = max(next_sequence, lowest)
         if is_sequential:
+            next_sequence = max(next_sequence, tree.least_sequence)
             base = paths.join(parent_path, prefix)
             path = base + paths.sequence_suffix(next_sequence)
             while tree.find(path) is not None:

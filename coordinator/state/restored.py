@@ -17,6 +17,7 @@ def restored(capture: Capture) -> Whole:
     """Return the state of a capture that was decoded; raises ValueError if it is none."""
     assert isinstance(capture.znodes, LargeMap), "so it is decoded"
     tree = Tree.of(capture.znodes, capture.sequence_floor)
+    tree.least_sequence = capture.least_sequence
     limits = capture.limits.limits
     sessions = SessionTable(limits, capture.sessions, capture.leaving, capture.revoked)
     for owner in with_breaks(tree.owners()):

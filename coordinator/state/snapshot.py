@@ -12,15 +12,15 @@ before.
    as its pieces are drawn.
 2. Decoding returns a capture only if the stream is complete and its digest is right. Any damage is
    a ValueError before anything is replaced.
-3. Formats 1 to 8 are still read. In format 8 each znode and each outcome has a row of its own. In
-   format 7 outcomes are rows of rows; now they are as they are kept in memory. Format 6 has no
-   extensions of holds. Format 5 has no quotas, and its znodes are nobody's. Format 4 has no access
-   rights: they are off. Format 3 has no limits: the defaults hold (``limits``). Format 2 does not
-   record whose request was repeated. Format 1 has no rows of locks (``locks`` is None). A member
-   that restores such a snapshot and one that replays the same log may differ in the mark of a
-   repeated request, and in nothing else.
-4. Members with the same history write the same bytes. ``digest_of`` covers the rows of format 8,
-   with znodes and locks sorted by path and without the applied index.
+3. Formats 1 to 9 are still read. Format 9 has no least sequence number: it is 0. In format 8 each
+   znode and each outcome has a row of its own. In format 7 outcomes are rows of rows; now they are
+   as they are kept in memory. Format 6 has no extensions of holds. Format 5 has no quotas, and its
+   znodes are nobody's. Format 4 has no access rights: they are off. Format 3 has no limits: the
+   defaults hold (``limits``). Format 2 does not record whose request was repeated. Format 1 has no
+   rows of locks (``locks`` is None). A member that restores such a snapshot and one that replays
+   the same log may differ in the mark of a repeated request, and in nothing else.
+4. Members with the same history write the same bytes. ``digest_of`` covers the header of now and
+   the rows of format 8, with znodes and locks sorted by path and without the applied index.
 """
 
 from __future__ import annotations
@@ -84,12 +84,13 @@ from coordinator.state.znode import ZnodeRecord
 from coordinator.state.znode_rows import row_of, rows_of, znodes_of
 
 MAGIC: Final = "coordinator-state"
-FORMAT: Final = 9
+FORMAT: Final = 10
 _DIGEST_FORMAT: Final = 8
 _ACCESS_FORMAT: Final = 5
 _QUOTAS_FORMAT: Final = 6
 _KEPT_FORMAT: Final = 8
 _RUNS_FORMAT: Final = 9
+_LEAST_SEQUENCE_FORMAT: Final = 10
 PIECE_BYTES: Final = 64 * 1024
 LONG_BYTES: Final = 256 * 1024
 """A piece that is longer, because one row is, is cut: a value may have 128 MiB, and the store takes
@@ -105,6 +106,7 @@ class Capture:
     zxid: int
     limits: LimitsRecord
     sequence_floor: int
+    least_sequence: int
     znodes: Mapping[str, ZnodeRecord]
     sessions: tuple[SessionRecord, ...]
     leaving: tuple[tuple[str, Departure], ...]
@@ -170,7 +172,7 @@ def _rows(
         len(requests.free), len(requests.bound), len(requests.ended), len(capture.released),
         len(locks.contenders), len(locks.sizes), len(locks.closings), len(locks.ended),
         locks.grant_count, len(capture.leaving), len(locks.ungranted), len(capture.revoked),
-        len(access.roles), len(access.identities),
+        len(access.roles), len(access.identities), capture.least_sequence,
     )  # fmt: skip
     limits = capture.limits
     yield (
@@ -235,17 +237,18 @@ def _contender_row(contender: ContenderRecord) -> Row:
 
 # --- decoding
 
-_header_shape: Final = shape("snapshot header", STR, *(INT,) * 21)
+_former_header_shape: Final = shape("snapshot header", STR, *(INT,) * 21)
 _header_shapes: Final = {
     1: shape("snapshot header", STR, *(INT,) * 11),
     2: shape("snapshot header", STR, *(INT,) * 16),
     3: shape("snapshot header", STR, *(INT,) * 16),
     4: shape("snapshot header", STR, *(INT,) * 18),
-    5: _header_shape,
-    6: _header_shape,
-    7: _header_shape,
-    8: _header_shape,
-    FORMAT: _header_shape,
+    5: _former_header_shape,
+    6: _former_header_shape,
+    7: _former_header_shape,
+    8: _former_header_shape,
+    9: _former_header_shape,
+    FORMAT: shape("snapshot header", STR, *(INT,) * 22),
 }
 _leaving_shape: Final = shape("session that is leaving", STR, ROW)
 _limits_shape: Final = shape("limits", INT, STR, INT, ROW, ROW)
@@ -274,6 +277,7 @@ _contender_shapes: Final = {
     6: shape("contender", *_CONTENDER_2, BOOL, STR),
     7: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
     8: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
+    9: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
     FORMAT: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
 }
 _closing_shape: Final = shape("lock-delay", STR, INT, INT)
@@ -323,6 +327,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         zxid=zxid,
         limits=limits,
         sequence_floor=sequence_floor,
+        least_sequence=header[22] if header[1] >= _LEAST_SEQUENCE_FORMAT else 0,
         znodes=znodes,
         sessions=sessions,
         leaving=leaving,

@@ -86,6 +86,8 @@ class Tree:
         self.state_bytes = 0
         self.sequence_floor = 0
         """The first sequence number of a new znode: deleted parents may have used those below."""
+        self.least_sequence = 0
+        """No new number of any parent is below: a cluster that began again lost some it gave."""
         self.zxid: Any = 0
         self.wall_ms: Any = 0
         """These two as they are: see ``znode``."""
@@ -215,9 +217,15 @@ class Tree:
     def counts(self) -> tuple[int, ...]:
         """Return the counters, and the size of each index."""
         return (
-            self.data_bytes, self.state_bytes, self.sequence_floor, len(self._znodes),
-            len(self._children), len(self._ephemerals), len(self._idle), len(self._used),
+            self.data_bytes, self.state_bytes, self.sequence_floor, self.least_sequence,
+            len(self._znodes), len(self._children), len(self._ephemerals), len(self._idle),
+            len(self._used),
         )  # fmt: skip
+
+    def highest_sequence(self) -> int:
+        """Return the highest number that any parent may give next; looks at every znode."""
+        known = max([each.next_sequence for each in self._znodes.values()])
+        return max(known, self.sequence_floor, self.least_sequence)
 
     def some_ephemerals(self, session_id: str) -> Iterator[str]:
         """Iterate over a session's ephemerals as they entered the tree: the same everywhere.

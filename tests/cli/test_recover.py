@@ -20,7 +20,7 @@ from coordinator.raft.rejoin.refounding import Position
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.recipes import Lock
-from coordinator.recovery import ZXIDS_SKIPPED, begin_again, zxids_skipped
+from coordinator.recovery import NUMBERS_SKIPPED, begin_again, continued
 from coordinator.server import Server
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Create, HeldCondition, OpenSession
@@ -81,10 +81,10 @@ def test_tokens_go_on_far_above_all_that_were_given_out(config_path: Path, tmp_p
     assert result.exit_code == 0, result.output
     data, token = asyncio.run(served(config_path, read))
     assert data == b"as it was"
-    assert token > before + ZXIDS_SKIPPED
+    assert token > before + NUMBERS_SKIPPED
     note = json.loads((tmp_path / "data" / "recovered").read_text())
     assert (note["by"], note["reason"]) == ("ops", "a test\nof two lines")
-    assert note["zxid"] >= note["zxid_before"] + ZXIDS_SKIPPED
+    assert note["zxid"] >= note["zxid_before"] + NUMBERS_SKIPPED
     assert (tmp_path / "data.before-recovery-1" / "owner").exists()
 
 
@@ -104,20 +104,20 @@ def test_no_token_comes_twice_when_a_recovery_is_undone_and_repeated(
 
 
 @pytest.mark.parametrize(
-    ("zxid", "wall_ms", "first"),
+    ("highest", "wall_ms", "first"),
     [
         (5, 1_800_000_000_000, 1_800_000_000_000_000),
-        (5, 0, 5 + ZXIDS_SKIPPED),
-        (1_800_000_000_000_000, 1_800_000_000_000, 1_800_000_000_000_000 + ZXIDS_SKIPPED),
+        (5, 0, 5 + NUMBERS_SKIPPED),
+        (1_800_000_000_000_000, 1_800_000_000_000, 1_800_000_000_000_000 + NUMBERS_SKIPPED),
         (5, 10**18, 2**52),
     ],
     ids=["by the clock", "a clock that is late", "a moment later", "a clock that is far ahead"],
 )
-def test_zxids_begin_again_above_those_of_every_earlier_time(
-    zxid: int, wall_ms: int, first: int
+def test_numbers_begin_again_above_those_of_every_earlier_time(
+    highest: int, wall_ms: int, first: int
 ) -> None:
     """By the time of day, and far above the data's own whatever the clock says."""
-    assert zxid + zxids_skipped(zxid, wall_ms) == first
+    assert continued(highest, wall_ms) == first
 
 
 def test_no_number_comes_twice_whichever_data_begin_again_and_when() -> None:
@@ -127,18 +127,19 @@ def test_no_number_comes_twice_whichever_data_begin_again_and_when() -> None:
         wall_ms, highest, left = 1_800_000_000_000, 5, [5]
         for _ in range(12):
             wall_ms += chance.choice((1_000, 60_000, 3_600_000, 30 * 86_400_000))
-            zxid = chance.choice(left)
-            first = zxid + zxids_skipped(zxid, wall_ms)
-            assert first > highest, f"from {zxid} at {wall_ms}, {highest} was given out"
+            data = chance.choice(left)
+            first = continued(data, wall_ms)
+            assert first > highest, f"from {data} at {wall_ms}, {highest} was given out"
             highest = first + chance.randrange(10_000)
             left += [first, highest]
 
 
 def test_a_clock_that_is_late_gives_other_numbers_each_second_all_the_same() -> None:
     """From data whose numbers are those of a later time."""
-    skipped = [zxids_skipped(1_900_000_000_000_000, 1_800_000_000_000 + ms) for ms in (0, 1_000)]
-    assert skipped[0] >= ZXIDS_SKIPPED
-    assert skipped[1] == skipped[0] + 1_000_000
+    highest = 1_900_000_000_000_000
+    first, later = [continued(highest, 1_800_000_000_000 + ms) for ms in (0, 1_000)]
+    assert first >= highest + NUMBERS_SKIPPED
+    assert later == first + 1_000_000
 
 
 def test_who_lost_the_last_token_comes_back_in(config_path: Path) -> None:
@@ -178,8 +179,10 @@ def test_no_token_of_a_history_that_was_left_is_granted_again() -> None:
     assert lost[1] == held[1], "a token twice"
 
     at = Position(kept.index, 1)
-    assert begin_again(MachineReplica(kept.machine), at, 9, by="ops", reason="two disks") == 2
+    at, ended = begin_again(MachineReplica(kept.machine), at, 9, by="ops", reason="two disks")
 
+    assert ended == 2
+    kept.index = at.index
     kept.restored.restore(kept.machine.snapshot())
     zxid = kept.machine.zxid
     late = kept.apply(Create("/late", b""), HeldCondition("/locks/pay", lost[1]))
@@ -189,7 +192,7 @@ def test_no_token_of_a_history_that_was_left_is_granted_again() -> None:
     first = kept.machine.locks.history(GrantQuery("/locks/pay"))[0]
     assert first.reason == "the cluster was begun again by ops: two disks"
     kept.apply(OpenSession("s3", 5_000))
-    assert kept.enter("s3", "pay")[1] > zxid > ZXIDS_SKIPPED
+    assert kept.enter("s3", "pay")[1] > zxid > NUMBERS_SKIPPED
 
 
 def test_without_yes_nothing_is_changed(config_path: Path, tmp_path: Path) -> None:
@@ -202,6 +205,7 @@ def test_without_yes_nothing_is_changed(config_path: Path, tmp_path: Path) -> No
     assert result.exit_code == 0, result.output
     assert "member '1' of cluster 'coordinator', has its vote; last term 1" in result.output
     assert "Nothing was changed" in result.output
+    assert "This machine's clock says 20" in result.output
     assert files == {path: path.read_bytes() for path in files}
     assert {path.name for path in tmp_path.iterdir()} == {"data", "member.toml"}
 
@@ -224,7 +228,7 @@ def test_a_term_that_was_driven_to_its_end_is_repaired(config_path: Path, tmp_pa
 
     assert result.exit_code == 0, result.output
     assert str(INTEGER_MAX) in result.output
-    assert asyncio.run(served(config_path, taken)) > ZXIDS_SKIPPED
+    assert asyncio.run(served(config_path, taken)) > NUMBERS_SKIPPED
     found = term.load(OsDisk(), log)
     assert found is not None
     assert found.term < 10
@@ -287,7 +291,7 @@ def test_a_recovery_that_died_between_its_renames_is_no_empty_directory(
 
     data.rmdir()
     new.rename(data)
-    assert asyncio.run(served(config_path, taken)) > ZXIDS_SKIPPED
+    assert asyncio.run(served(config_path, taken)) > NUMBERS_SKIPPED
 
 
 def test_a_recovery_is_repeated_before_a_start(config_path: Path, tmp_path: Path) -> None:
@@ -301,7 +305,7 @@ def test_a_recovery_is_repeated_before_a_start(config_path: Path, tmp_path: Path
 
     assert again.exit_code == 0, again.output
     assert (tmp_path / "data.before-recovery-2").exists()
-    assert asyncio.run(served(config_path, taken)) > ZXIDS_SKIPPED
+    assert asyncio.run(served(config_path, taken)) > NUMBERS_SKIPPED
 
 
 def test_an_audit_log_that_cannot_be_written_stops_a_recovery_before_it_begins(
@@ -338,7 +342,7 @@ def test_the_counts_of_quotas_follow_the_end_of_all_sessions() -> None:
     assert (room.used("web")[0], room.used("web")[3]) == (2, 1)
 
     at = Position(room.machine.applied_index, 1)
-    assert begin_again(MachineReplica(room.machine), at, 9, by="ops", reason="a test") == 3
+    assert begin_again(MachineReplica(room.machine), at, 9, by="ops", reason="a test")[1] == 3
 
     assert room.used("web")[:2] == (0, 1)
     assert room.used("web")[3] == 0

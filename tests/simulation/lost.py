@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.raft.rejoin.refounding import Position
-from coordinator.recovery import ZXIDS_SKIPPED
+from coordinator.recovery import continued
 from coordinator.state.commands import Create, SetData
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
@@ -37,6 +37,7 @@ def go_on_from(
     replayed: Sequence[Replayed],
     machine: StateMachine,
     at: Position,
+    wall_ms: int,
     *,
     may_lose: bool,
 ) -> None:
@@ -67,9 +68,11 @@ def go_on_from(
         if each.index > forked_at:
             part = record.parts_at(each.index)
             record.note_applied(HELD, each.index, part, each.term, each.payload, each.outcome)
-    first_zxid = machine.zxid + ZXIDS_SKIPPED
+    first_zxid = continued(machine.zxid, wall_ms)
+    first_sequence = continued(machine.highest_sequence, wall_ms)
     total = len(record.log)
-    record.begun_again.append(BegunAgain(total, total - kept, zxid, first_zxid))
+    again = BegunAgain(total, total - kept, zxid, first_zxid, first_sequence)
+    record.begun_again.append(again)
     if lost:
         for client in world.clients:
             client.contending.doubt()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coordinator.model.events import Event, EventType
-from coordinator.recovery import ZXIDS_SKIPPED
+from coordinator.model.queue_order import sequence_of
 from coordinator.state.commands import (
     Abandon,
     Create,
@@ -35,6 +35,7 @@ from tests.simulation.log import Entry, is_of_rights
 from tests.simulation.told import Looked, Told, Watching, Written
 
 if TYPE_CHECKING:
+    from tests.simulation.record import BegunAgain
     from tests.simulation.world import World
 
 Found = Iterator[tuple[str, str]]
@@ -50,9 +51,9 @@ def judge(world: World) -> None:
     held = [log[each.kept - at] for each in record.begun_again for at in range(each.held, 0, -1)]
     told = sorted([each for each in everything if each not in held], key=_zxid)
     checks: list[tuple[Callable[..., Found], tuple[object, ...]]] = [
-        (check_zxids, (log, [each.kept for each in record.begun_again])),
+        (check_zxids, (log, record.begun_again)),
         (check_once, (log,)),
-        (check_sequences, (log,)),
+        (check_sequences, (log, record.lost, record.begun_again)),
         (check_ephemerals, (log,)),
         (check_told, (record.locks, world.grants)),
         (check_looked, (record.locks, [e for e in world.looked if not record.is_lost(e.zxid)])),
@@ -70,19 +71,17 @@ def judge(world: World) -> None:
             record.violate(promise, what)
     if not record.violations:
         final = [member.machine() for member in world.members]
-        again = [each.kept for each in record.begun_again]
-        for promise, what in check_replay(log, final, again):
+        for promise, what in check_replay(log, final, record.begun_again):
             record.violate(promise, what)
 
 
-def check_zxids(log: Sequence[Entry], begun_again: Sequence[int] = ()) -> Found:
-    """Grow by exactly one for each command that changed something, and never otherwise.
-
-    ``begun_again``: where in the log the cluster was begun again, which skips some."""
-    zxid = 0
+def check_zxids(log: Sequence[Entry], begun_again: Sequence[BegunAgain] = ()) -> Found:
+    """Grow by exactly one for each command that changed something, and never otherwise; where the
+    cluster was begun again, it skips some."""
+    zxid, skips = 0, {each.kept: each.first_zxid for each in begun_again}
     for position, entry in enumerate(log):
         outcome = entry.outcome
-        zxid += ZXIDS_SKIPPED * begun_again.count(position)
+        zxid = skips.get(position, zxid)
         if outcome.is_repeat:
             continue
         is_change = bool(outcome.events) or _opens_or_ends(entry)
@@ -120,24 +119,37 @@ def check_once(log: Sequence[Entry]) -> Found:
                     yield "once", f"{operation.data!r} was written at {at} and at {entry.index}"
 
 
-def check_sequences(log: Sequence[Entry]) -> Found:
-    """Numbers of one parent are unique and grow, over everything that happens to the parent."""
+def check_sequences(
+    log: Sequence[Entry],
+    lost: Sequence[Entry] = (),
+    begun_again: Sequence[BegunAgain] = (),
+) -> Found:
+    """Numbers of one parent are unique and grow, over everything that happens to the parent; those
+    of a cluster that was begun again are above all of before, also above those that were lost."""
     highest: dict[str, int] = {}
-    for entry, event in _events(log):
-        if event.type is not EventType.CREATED:
-            continue
-        parent, _, name = event.path.rpartition("/")
-        digits = name[-10:]
-        if name.startswith("delay-"):
-            continue  # it stands in the place, and under the number, of who was lost
-        if not (len(digits) == 10 and digits.isdecimal()):
-            continue
-        number = int(digits)
+    for entry, event, number in _numbered(log):
+        parent = event.path.rpartition("/")[0]
         if number <= highest.get(parent, -1):
             yield "sequences", (
                 f"{event.path} after number {highest[parent]} at {entry.index}.{entry.part}"
             )
         highest[parent] = max(number, highest.get(parent, -1))
+    for again in begun_again:
+        for _, event, number in _numbered([*log[: again.kept], *lost]):
+            if number >= again.first_sequence:
+                yield "sequences", f"{event.path} was given before {again.first_sequence}"
+        for _, event, number in _numbered(log[again.kept :]):
+            if number < again.first_sequence:
+                yield "sequences", f"{event.path} is below {again.first_sequence}, begun again"
+
+
+def _numbered(log: Sequence[Entry]) -> Iterator[tuple[Entry, Event, int]]:
+    for entry, event in _events(log):
+        name = event.path.rpartition("/")[2]
+        # A lock-delay stands in the place, and under the number, of who was lost.
+        number = None if name.startswith("delay-") else sequence_of(name)
+        if event.type is EventType.CREATED and number is not None:
+            yield entry, event, number
 
 
 def check_ephemerals(log: Sequence[Entry]) -> Found:
@@ -317,14 +329,16 @@ def check_history(
 
 
 def check_replay(
-    log: Sequence[Entry], machines: Iterable[StateMachine], begun_again: Sequence[int] = ()
+    log: Sequence[Entry], machines: Iterable[StateMachine], begun_again: Sequence[BegunAgain] = ()
 ) -> Found:
     """A machine that runs through the log alone ends where the members are."""
-    alone = StateMachine()
-    for position, entry in enumerate(log):
-        alone.skip_zxids(ZXIDS_SKIPPED * begun_again.count(position))
-        alone.apply(entry.command, entry.index, entry.term)
-    alone.skip_zxids(ZXIDS_SKIPPED * begun_again.count(len(log)))
+    alone, skips = StateMachine(), {each.kept: each for each in begun_again}
+    for position in range(len(log) + 1):
+        if again := skips.get(position):
+            alone.continue_from(alone.applied_index, again.first_zxid, again.first_sequence)
+        if position < len(log):
+            entry = log[position]
+            alone.apply(entry.command, entry.index, entry.term)
     digest = alone.digest()
     for machine in machines:
         if machine.digest() != digest:

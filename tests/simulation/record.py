@@ -88,12 +88,14 @@ class Tally:
 @dataclass(frozen=True, slots=True)
 class BegunAgain:
     """That a cluster began again after so many commands of the log, of which nobody had applied the
-    last (``held``): zxids after ``zxid`` and up to ``first_zxid`` are lost, or were skipped."""
+    last (``held``): zxids after ``zxid`` and up to ``first_zxid`` are lost, or were skipped; no
+    sequence number is below ``first_sequence`` any more."""
 
     kept: int
     held: int
     zxid: int
     first_zxid: int
+    first_sequence: int
 
 
 class Record:

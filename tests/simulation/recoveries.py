@@ -174,14 +174,17 @@ class Recovery:
         at, member, held = found[-1] if is_best else draw.choice(found)
         self._world.record.trace.add(member.who, f"is the one to begin with: {at}, of {len(found)}")
         is_whole = is_best and len(found) == len(self._world.members)
-        go_on_from(self._world, held.replayed, held.machine, at, may_lose=not is_whole)
+        wall_ms = member.clock.wall_ms()
+        go_on_from(self._world, held.replayed, held.machine, at, wall_ms, may_lose=not is_whole)
         return member, held, at
 
     def _found(self, founder: SimulatedMember, held: Held, at: Position) -> None:
         """Do what ``coordinator recover`` does, on a simulated disk."""
         world, disk = self._world, SimulatedDisk(self._random.randrange(1 << 30))
         count, record = len(held.replayed), world.record
-        begin_again(held, at, founder.clock.wall_ms(), by="the operator", reason="no leader")
+        at, _ = begin_again(
+            held, at, founder.clock.wall_ms(), by="the operator", reason="no leader"
+        )
         for each in held.replayed[count:]:
             part = record.parts_at(each.index)
             record.note_applied(HELD, each.index, part, each.term, each.payload, each.outcome)

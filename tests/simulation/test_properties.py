@@ -31,7 +31,7 @@ from tests.history.operations import Recorder
 from tests.simulation import properties
 from tests.simulation.log import Entry
 from tests.simulation.reading import ReadOrder
-from tests.simulation.record import Record
+from tests.simulation.record import BegunAgain, Record
 from tests.simulation.told import Watching, Written
 from tests.state.values import changed
 
@@ -157,6 +157,16 @@ def test_a_number_that_comes_again_is_found() -> None:
     log = log_of(Create("/q"), child)
 
     assert promises(properties.check_sequences([*log, log[-1]])) == {"sequences"}
+
+
+def test_a_number_that_was_lost_and_comes_again_is_found() -> None:
+    """The cluster was begun again, and counts on from what is left."""
+    child = Create("/q/n-", mode=CreateMode.PERSISTENT_SEQUENTIAL)
+    *log, lost = log_of(Create("/q"), child, child)
+    again = BegunAgain(kept=2, held=0, zxid=2, first_zxid=10, first_sequence=10)
+
+    assert promises(properties.check_sequences([*log, lost], [], [again])) == {"sequences"}
+    assert promises(properties.check_sequences(log, [lost], [again])) == set()
 
 
 def test_an_ephemeral_that_outlives_its_session_is_found() -> None:

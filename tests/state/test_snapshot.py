@@ -376,14 +376,15 @@ def test_a_snapshot_of_format_2_is_still_read() -> None:
     assert not any(each.is_repeated for each in machine.locks.contenders("/locks/a"))
 
 
-@pytest.mark.parametrize("number", [7, 8])
+@pytest.mark.parametrize("number", [7, 8, 9])
 @pytest.mark.parametrize(
     ("end", "make"), [("", rich_machine), ("_with_rights", rich_machine_with_rights)]
 )
-def test_a_snapshot_of_formats_7_and_8_is_still_read(
+def test_a_snapshot_of_formats_7_to_9_is_still_read(
     end: str, make: Callable[[], StateMachine], number: int
 ) -> None:
-    """In 7 outcomes are rows of rows, in 8 each outcome and each znode has a row of its own."""
+    """In 7 outcomes are rows of rows, in 8 each outcome and each znode has a row of its own, and
+    in 9 there is no least sequence number."""
     name = f"snapshot_format_{number}{end}.bin"
     machine = StateMachine()
 
