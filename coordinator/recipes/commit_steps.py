@@ -12,7 +12,7 @@ from coordinator.recipes.commit_record import Transaction
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.maybe_there import read
 from coordinator.recipes.options import name_of
-from coordinator.recipes.paths import path_of, segment_of
+from coordinator.recipes.paths import path_of
 
 ROOT = "/commit-logs"
 NAME_CHARACTERS_MAX = 150
@@ -37,7 +37,7 @@ class CommitSteps:
         Raises:
             BadArgumentsError: the key is empty, too long, or no text.
         """
-        return f"{self.path}/{segment_of(key, 'key', NAME_CHARACTERS_MAX)}"
+        return path_of(self.path, key, "key", NAME_CHARACTERS_MAX)
 
     async def read(self, key: str | int) -> Transaction | None:
         """Return the transaction; None when the log does not have it (any more)."""

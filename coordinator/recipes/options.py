@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Final, Literal, TypedDict, get_args
 
 from coordinator.client import AsyncClient, Client
-from coordinator.client.locks import AcquireRequest, current_owner
+from coordinator.client.locks import AcquireRequest, current_owner, refuse_path
 from coordinator.errors import BadArgumentsError
 from coordinator.guards.raising import Guard, checked_guards
 from coordinator.recipes.seconds import MAX_HOLD_S_MAX, MAX_HOLD_S_MIN, is_seconds
@@ -170,6 +170,17 @@ def wait_ms_of(timeout: Timeout) -> int | None:
 
 
 def name_of(name: object, what: str = "name") -> str:
+    """Return ``name`` as the name by which programs meet: text that does not begin with a slash.
+
+    Raises:
+        BadArgumentsError: it begins with a slash, or is neither text nor an integer.
+    """
+    text = text_of(name, what)
+    refuse_path(text, what)
+    return text
+
+
+def text_of(name: object, what: str) -> str:
     """Return ``name`` as text; an integer is its decimal digits.
 
     Anything else is refused: ``str()`` would make a name of everything, and all whose order number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from coordinator.errors import BadArgumentsError
-from coordinator.recipes.options import name_of
+from coordinator.recipes.options import name_of, text_of
 
 NAME_CHARACTERS_MAX = 200
 
@@ -13,12 +13,12 @@ NAME_CHARACTERS_MAX = 200
 def path_of(
     root: str, name: object, what: str = "name", characters_max: int = NAME_CHARACTERS_MAX
 ) -> str:
-    """Return the path below ``root`` for ``name``.
+    """Return the path below ``root`` for ``name``, by which programs meet.
 
     Raises:
-        All that ``segment_of`` raises.
+        BadArgumentsError: it begins with a slash; and all that ``segment_of`` raises.
     """
-    return f"{root}/{segment_of(name, what, characters_max)}"
+    return f"{root}/{segment_of(name_of(name, what), what, characters_max)}"
 
 
 def segment_of(name: object, what: str = "name", characters_max: int = NAME_CHARACTERS_MAX) -> str:
@@ -27,7 +27,7 @@ def segment_of(name: object, what: str = "name", characters_max: int = NAME_CHAR
     Raises:
         BadArgumentsError: it is neither, empty, too long, or no text that UTF-8 can carry.
     """
-    text = name_of(name, what)
+    text = text_of(name, what)
     if not 1 <= len(text) <= characters_max:
         raise BadArgumentsError(
             f"{what}: expected 1 to {characters_max} characters, found {text[:60]!r}"

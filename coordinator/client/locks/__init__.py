@@ -28,6 +28,8 @@ writes one, line by line. On asyncio, or inside ``both``::
     In whose name the caller acquires: its asyncio task, or the thread behind a sync call.
 ``holder``
     Of names of znodes, the first that holds: the one decision of every queue.
+``refuse_path``
+    Refuses a name that begins with a slash, as the members do.
 ``place_of``
     Where a contender is queued, and which one it watches.
 ``sequence_of``
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from coordinator.client.locks.owner import current_owner as current_owner
     from coordinator.model.acquire import AcquireRequest as AcquireRequest
     from coordinator.model.grants import GrantReply as GrantReply
+    from coordinator.model.names import refuse_path as refuse_path
     from coordinator.model.queue_order import holder as holder
     from coordinator.model.queue_order import place_of as place_of
     from coordinator.model.queue_order import sequence_of as sequence_of
@@ -62,6 +65,7 @@ _HOMES = {
     "GrantReply": "coordinator.model.grants",
     "GrantWatch": "coordinator.client.locks.grant_watch",
     "current_owner": "coordinator.client.locks.owner",
+    "refuse_path": "coordinator.model.names",
     "holder": "coordinator.model.queue_order",
     "place_of": "coordinator.model.queue_order",
     "sequence_of": "coordinator.model.queue_order",

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 
 from coordinator.errors import BadArgumentsError
+from coordinator.model.names import refuse_path
 from coordinator.state.commands import EXCLUSIVE, Kind
 from coordinator.state.locks.contender import ContenderRecord, number_of
 from coordinator.state.machine import StateMachine
@@ -51,7 +52,12 @@ class Recipe:
     prefixes: Mapping[Kind, str] = field(hash=False)
 
     def directory(self, name: str) -> str:
-        """Return the path of the queue ``name``: one segment, whatever is in the name."""
+        """Return the path of the queue ``name``: one segment, whatever is in the name.
+
+        Raises:
+            BadArgumentsError: it begins with a slash, or is no segment.
+        """
+        refuse_path(name, f"name of a {self.word}")
         return f"{self.root}/{self.segment(name)}"
 
     def directories(self, names: Iterable[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -341,3 +341,42 @@ async def test_the_rows_are_requests_that_are_done() -> None:
 
     # Of a member that is alone, which has nobody to hand over to.
     assert refused == ["proclaim", "resign", "hand_over"]
+
+
+_OF_A_QUEUE = re.compile(r"^(/v1/(?:locks|elections|grants)/)[^/?]+")
+_NO_NAME = "%2Fdaily-report"
+
+
+def _with_a_path() -> dict[str, Row]:
+    """Return the rows that name a lock or an election, each with a path instead."""
+    rows = {
+        name: replace(row, target=_OF_A_QUEUE.sub(rf"\g<1>{_NO_NAME}", row.target), lines=0)
+        for name, row in ROWS.items()
+        if _OF_A_QUEUE.match(row.target)
+    }
+    condition = {"lock": "/daily-report", "fencing_token": 1}
+    return {
+        **rows,
+        "acquire_locks": Row("POST", "/v1/locks", {"names": ["a", "/daily-report"], **_LEASE}),
+        "list_grants": Row("GET", f"/v1/grants?lock={_NO_NAME}"),
+        "list_grants of an election": Row("GET", f"/v1/grants?election={_NO_NAME}"),
+        "a condition": Row("PUT", "/v1/tree/a", {"data": b"", "if_held": condition}),
+        "a condition in a query": Row("DELETE", f"/v1/tree/a?if_held={_NO_NAME}:1"),
+        "a condition on an election": Row("DELETE", f"/v1/tree/a?if_elected={_NO_NAME}:1"),
+    }
+
+
+@pytest.mark.parametrize("name", _with_a_path())
+async def test_a_path_is_no_name_of_a_lock_or_an_election(name: str) -> None:
+    """``/daily-report`` would be another lock than ``daily-report``; both doors say what to write.
+
+    So do routes that come later, each of which has a row."""
+    row = _with_a_path()[name]
+    async with serving() as api:
+        answers = [await _by_http(row, api)]
+    async with serving() as api, speaking(api.server.port) as speaker:
+        answers.append(await _by_stream(row, api, speaker))
+
+    for each in answers:
+        assert (each.status, each.body["code"]) == (400, "BadArguments")
+        assert "write 'daily-report'" in each.body["detail"]
