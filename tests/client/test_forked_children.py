@@ -14,7 +14,7 @@ import pytest
 from coordinator import connect
 from coordinator.client import Client
 from coordinator.errors import CoordinatorError
-from recipes import (
+from coordinator.recipes import (
     CachedValue,
     DoubleBarrier,
     Election,
@@ -26,7 +26,7 @@ from recipes import (
     TreeCache,
     WorkQueue,
 )
-from recipes.partitioner import Partitioner
+from coordinator.recipes.partitioner import Partitioner
 from tests.client.server_thread import serving
 from tests.patience import patient
 

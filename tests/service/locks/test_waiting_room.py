@@ -36,7 +36,7 @@ async def test_the_waiters_of_one_client_keep_nobody_from_a_lock() -> None:
             waiting = [acquiring(world, greedy, name="own") for _ in range(2)]
             await settle()
             before = len(world.log)
-            with pytest.raises(ThrottledError, match="at most 1 attempts .* of one client"):
+            with pytest.raises(ThrottledError, match=r"at most 1 attempts .* of one client"):
                 await soon(acquired(world, greedy, name="own"))
             assert len(world.log) == before, "nothing was proposed"
         with client("other"):
