@@ -21,6 +21,10 @@
     ├─ StorageError 500 (indefinite: the member stops) · DiskFullError 500
     └─ ConfigError   at start-up only; names the file and the key
 
+Some are also what Python calls them, for callers that know Python's errors only: LockTimeoutError
+is a TimeoutError, UnavailableError and ConnectionLostError are a ConnectionError, BadArgumentsError
+is a ValueError. So a handler of one of those around code that raises ours names ours first.
+
 Each class carries four facts: ``code`` (stable, for machines), ``http_status``, ``zk_code`` (the
 code of the ZooKeeper protocol, ``zookeeper/KeeperException.Code``), and ``definite``: True when the
 request certainly did not take effect and never will, False when nobody knows. In doubt an error is
@@ -68,7 +72,7 @@ class RequestError(CoordinatorError):
     definite = True
 
 
-class BadArgumentsError(RequestError):
+class BadArgumentsError(RequestError, ValueError):
     """An argument is not what the request needs."""
 
     code = "BadArguments"
@@ -167,7 +171,7 @@ class DeadlockError(RequestError):
     http_status = 409
 
 
-class LockTimeoutError(RequestError):
+class LockTimeoutError(RequestError, TimeoutError):
     """The lock was not granted in time; the attempt left nothing behind."""
 
     code = "LockTimeout"
@@ -246,7 +250,7 @@ class LockLostError(SessionError):
     http_status = 410
 
 
-class UnavailableError(CoordinatorError):
+class UnavailableError(CoordinatorError, ConnectionError):
     """The service cannot take the request now; nothing was or will be proposed."""
 
     code = "Unavailable"
@@ -326,7 +330,7 @@ class LeaderChangedError(OutcomeUnknownError):
     zk_code = -4
 
 
-class ConnectionLostError(OutcomeUnknownError):
+class ConnectionLostError(OutcomeUnknownError, ConnectionError):
     """The connection was lost before the answer came."""
 
     code = "ConnectionLost"

@@ -171,6 +171,8 @@ class HttpTransport:
                 ssl=self._tls.http() if endpoint.startswith("https:") else True,
                 timeout=aiohttp.ClientTimeout(connect=connect_s, ceil_threshold=3600),
             )
+        except UnavailableError:
+            raise  # of our own, and an OSError
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             # The text says it: what lies below is aiohttp's.
             reason = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None

@@ -150,6 +150,8 @@ class HttpGuard:
             connection.request(method, self._parts.path.rstrip("/") + target, headers=headers)
             answer = connection.getresponse()
             facts = json.loads(answer.read())
+        except UnavailableError:
+            raise
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise ConnectionLostError(f"{host}: the proxy's answer was lost: {error}") from error
         finally:

@@ -88,6 +88,9 @@ class TreeLock(LockContender[Grant[ClientT], ClientT]):
                 session = await core.session(limit_s)
                 work = contender.enter_and_wait(session, self._data(), is_try=wait_ms == 0)
                 await session.while_alive(work)
+        except LockTimeoutError:
+            await contender.leave()
+            raise
         except TimeoutError:
             is_left = await contender.leave()
             if not scope.expired():

@@ -48,6 +48,8 @@ def decode_json(raw: bytes, depth_max: int = DEPTH_MAX, items_max: int = ITEMS_M
     _check_json_items(raw, items_max)
     try:
         value = _DECODER.decode(raw.decode("utf-8"))
+    except BadArgumentsError:
+        raise
     except UnicodeDecodeError as error:
         raise BadArgumentsError(
             f"body: expected UTF-8, found byte 0x{raw[error.start]:02x} at offset {error.start}"

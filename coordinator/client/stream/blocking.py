@@ -183,6 +183,8 @@ class BlockingTransport:
             )
             if endpoint.startswith("https:"):
                 secured = self._secured(connected, endpoint)
+        except UnavailableError:
+            raise  # of our own, and an OSError
         except (OSError, ValueError) as error:
             raise caused(cannot_connect(endpoint, why_not(error), error), None) from None
         connection = BlockingConnection(

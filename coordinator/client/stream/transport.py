@@ -216,6 +216,8 @@ class StreamTransport:
         except TimeoutError:
             late = f"{endpoint}: cannot connect within {_CONNECT_S_MAX:g} s"
             raise caused(UnavailableError(late, endpoint=endpoint), None) from None
+        except UnavailableError:
+            raise  # of our own, and an OSError
         except (OSError, ValueError) as error:
             raise caused(cannot_connect(endpoint, why_not(error), error), None) from None
         connection = connections[-1]

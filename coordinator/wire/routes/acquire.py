@@ -163,6 +163,10 @@ class AcquireHandler:
                 door.closing.add_listener(cut)
                 with expiry:
                     return await self._begun(on_position)
+        except LockTimeoutError as error:
+            if self._queued_as and self._kept is None:
+                error.fields["session_id"] = self._queued_as
+            raise
         except TimeoutError:
             if not scope.is_expired:
                 raise
@@ -173,10 +177,6 @@ class AcquireHandler:
                 "this member is stopping; the attempt may still be queued. Repeat it at "
                 "another member with the same request number, or abandon it"
             ) from None
-        except LockTimeoutError as error:
-            if self._queued_as and self._kept is None:
-                error.fields["session_id"] = self._queued_as
-            raise
         finally:
             door.closing.remove_listener(cut)
 
