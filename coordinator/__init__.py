@@ -146,6 +146,7 @@ __all__ = [
     "Election",
     "SuccessionRequest",
     "Grant",
+    "Leadership",
     "Held",
     "FOREVER",
     "exclusive",

@@ -70,6 +70,9 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         self._session = CurrentSession(delivery, settings, self.chores)
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        return f"<AsyncClient of {', '.join(sorted(self._delivery.endpoints.urls))}>"
+
     @property
     def core(self) -> AsyncClient:
         """The asyncio client that does the work: this one."""
@@ -258,7 +261,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name, CLIENT)
+            raise missing("AsyncClient", self, name, CLIENT)
 
     @property
     def _takes_calls(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -40,6 +41,7 @@ FILE_VARIABLES = {
 }
 DEFAULT_ENDPOINT = "http://127.0.0.1:7071"
 DEFAULT_TRANSPORT = "auto"
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s/:?#@\[\]]+):[0-9]{1,5}/?")
 
 log = logging.getLogger("coordinator.client")
 
@@ -72,7 +74,8 @@ def connect(
     makes an AsyncClient of it.
 
     Args:
-        endpoints: URLs of members; None: ``COORDINATOR_ENDPOINTS``, or ``http://127.0.0.1:7071``.
+        endpoints: URLs of members, ``host:port`` is one of plain HTTP; None:
+            ``COORDINATOR_ENDPOINTS``, or ``http://127.0.0.1:7071``.
         timeout: seconds for one verb in all; None: 10, or 1.5 if nobody is there at first.
         session_timeout: seconds of silence after which the cluster ends the session.
         label, operator: who this client is, for people; who mends the cluster with it.
@@ -97,7 +100,7 @@ def connect(
         _warn_once(host)
     clock, retry = clock or SystemClock(), retry or RetryPolicy()
     delivery = partial(CallDelivery, clock=clock, retry=retry, is_patient=is_patient)
-    return Connector(partial(_open_client, transport, urls, settings, credentials, delivery))
+    return Connector(partial(_open_client, transport, urls, settings, credentials, delivery), urls)
 
 
 async def _open_client(
@@ -125,8 +128,10 @@ class Connector(Client):
         async with connect(url) as client: ...      # the same, closed at the end of the block
     """
 
-    def __init__(self, open_client: Callable[[], Coroutine[Any, Any, AsyncClient]]) -> None:
-        super().__init__(open_client)
+    def __init__(
+        self, open_client: Callable[[], Coroutine[Any, Any, AsyncClient]], urls: Sequence[str]
+    ) -> None:
+        super().__init__(open_client, urls)
         self._open_client = open_client
         self._async_client: AsyncClient | None = None
 
@@ -249,7 +254,7 @@ def _urls(endpoints: str | Sequence[str] | None, transport: Transport | Transpor
     if endpoints is None:
         endpoints = os.environ.get(ENDPOINTS_VARIABLE) or DEFAULT_ENDPOINT
     parts = endpoints.split(",") if isinstance(endpoints, str) else list(endpoints)
-    urls = [part.strip() for part in parts if part.strip()]
+    urls = [_with_scheme(part.strip()) for part in parts if part.strip()]
     if not urls:
         raise BadArgumentsError("endpoints: expected the URL of one member or more, found none")
     for url in urls:
@@ -263,6 +268,11 @@ def _urls(endpoints: str | Sequence[str] | None, transport: Transport | Transpor
                 f"{DEFAULT_ENDPOINT} (a member answers under /v1 only), found {rest!r} in {url!r}"
             )
     return urls
+
+
+def _with_scheme(endpoint: str) -> str:
+    """Return ``host:port`` as the URL of a member that speaks plain HTTP."""
+    return f"http://{endpoint}" if _HOST_AND_PORT.fullmatch(endpoint) else endpoint
 
 
 def _beyond_host(url: str) -> str:

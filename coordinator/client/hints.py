@@ -153,9 +153,10 @@ _ALSO = {
 }
 
 
-def missing(item: object, name: str, table: Mapping[str, str]) -> AttributeError:
-    """Return the error that ``item`` has no attribute ``name``, with the line that works."""
-    message = f"{type(item).__name__!r} object has no attribute {name!r}"
+def missing(kind: str, item: object, name: str, table: Mapping[str, str]) -> AttributeError:
+    """Return the error that ``item``, a ``kind``, has no attribute ``name``, with the line that
+    works."""
+    message = f"{kind!r} object has no attribute {name!r}"
     return AttributeError(_with(message, table.get(name)), name=name, obj=item)
 
 
@@ -165,7 +166,7 @@ class Contending:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name, CONTENDER)
+            raise missing(type(self).__name__, self, name, CONTENDER)
 
 
 def refuse_keywords(name: str, given: Mapping[str, object]) -> NoReturn:
@@ -253,8 +254,8 @@ class LockQuestion(Coroutine[Any, Any, LockView]):
         def __getattr__(self, name: str) -> NoReturn:
             if name in ("acquire", "release"):
                 self.close()  # it will not be awaited
-                raise missing(self, name, {name: HOLD_LINE})
-            raise missing(self, name, {})
+                raise missing("LockQuestion", self, name, {name: HOLD_LINE})
+            raise missing("LockQuestion", self, name, {})
 
 
 def _with(message: str, line: str | None) -> str:

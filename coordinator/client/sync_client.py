@@ -113,10 +113,13 @@ class Client:
     The verbs are those of AsyncClient, and wait. Safe to share between threads.
     """
 
-    def __init__(self, open_core: Callable[[], Awaitable[AsyncClient]]) -> None:
+    def __init__(
+        self, open_core: Callable[[], Awaitable[AsyncClient]], urls: Sequence[str] = ()
+    ) -> None:
         if not callable(open_core):
             raise TypeError(f"Client: expected `connect({open_core!r})`, which makes it")
         self._open_core = open_core
+        self._urls = tuple(urls)
         self._beginning = threading.Lock()
         self._thread: LoopThread | None = None
         self._core: AsyncClient | None = None
@@ -317,6 +320,9 @@ class Client:
         if self._core is not None:
             self._finalizer()
 
+    def __repr__(self) -> str:
+        return f"<Client of {', '.join(self._urls)}>"
+
     def __enter__(self) -> Client:
         return self.open()
 
@@ -326,7 +332,7 @@ class Client:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise missing(self, name, CLIENT)
+            raise missing("Client", self, name, CLIENT)
 
 
 class Stream(Protocol[T_co]):

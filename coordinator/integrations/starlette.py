@@ -54,7 +54,16 @@ def client_lifespan(
             default the client connects to ``COORDINATOR_ENDPOINTS``.
         around: the application's own lifespan; it runs while the client is open, and finds it in
             ``app.state.coordinator_client``.
+
+    Raises:
+        BadArgumentsError: ``connector`` cannot be called: it is the URL itself, perhaps.
     """
+    if not callable(connector):
+        url = connector if isinstance(connector, str) else "http://10.0.0.7:7071"
+        raise BadArgumentsError(
+            f"client_lifespan: expected what makes a client at each start, such as `lambda: "
+            f"connect({url!r})`, found {connector!r}"
+        )
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncIterator[dict[str, Any]]:

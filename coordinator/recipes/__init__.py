@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from coordinator.recipes.flag import Flag as Flag
     from coordinator.recipes.grant import Grant as Grant
     from coordinator.recipes.grant import Held as Held
+    from coordinator.recipes.grant import Leadership as Leadership
     from coordinator.recipes.group import Group as Group
     from coordinator.recipes.group_members import GroupMember as GroupMember
     from coordinator.recipes.job import Job as Job
@@ -86,7 +87,7 @@ _HOMES = {
     "revoke_request": ("RevokeRequest",),
     "election": ("Election",),
     "succession": ("SuccessionRequest",),
-    "grant": ("Grant", "Held"),
+    "grant": ("Grant", "Leadership", "Held"),
     "options": ("FOREVER",),
     "exclusion": ("exclusive", "execute_exclusive", "run_exclusive"),
     "once": ("Once",),
@@ -124,7 +125,8 @@ _HOME_OF = {name: f"coordinator.recipes.{home}" for home, names in _HOMES.items(
 
 __all__ = [
     "Lock", "ReentrantLock", "RWLock", "Semaphore", "MultiLock", "TreeLock", "ManualLock",
-    "Revoker", "RevokeAnswer", "RevokeRequest", "Election", "SuccessionRequest", "Grant", "Held",
+    "Revoker", "RevokeAnswer", "RevokeRequest", "Election", "SuccessionRequest", "Grant",
+    "Leadership", "Held",
     "FOREVER", "exclusive", "execute_exclusive", "run_exclusive", "Once", "Job", "once_per", "Run",
     "JobReply", "Jobs", "JobView", "JobRun", "TokenBucket", "TokenChunk", "Counter", "Flag",
     "Barrier", "DoubleBarrier", "Latch", "Condition", "Group", "GroupMember", "Membership",

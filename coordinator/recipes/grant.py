@@ -229,3 +229,7 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
         if not is_current:
             self.hold.lose("the cluster says that it does not hold any more")
         return is_current, zxid
+
+
+Leadership = Grant
+"""What an election gives to the elected: a grant, whose fencing token is the epoch."""

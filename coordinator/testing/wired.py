@@ -30,4 +30,4 @@ class WiredConnector(Connector):
             wires[client] = wire
             return client
 
-        super().__init__(open_wired)
+        super().__init__(open_wired, endpoints)

@@ -15,7 +15,7 @@ NOBODY = "http://127.0.0.1:1"
 
 @pytest.mark.parametrize(
     "url",
-    ["http://", "http://[", "http://127.0.0.1:99999", "http://h:x", f"http://{SURROGATE}", "h:1"],
+    ["http://", "http://[", "http://127.0.0.1:99999", "http://h:x", f"http://{SURROGATE}", "h:x"],
 )
 def test_an_endpoint_that_is_no_url_is_named(url: str) -> None:
     """Before the first verb, and with what was expected."""

@@ -118,7 +118,7 @@ NAMES_THE_LINE = {
     # what one may think of here
     'coordinator.Client("http://127.0.0.1:7071")': "connect('http://127.0.0.1:7071')",
     'coordinator.AsyncClient("http://127.0.0.1:7071")': "await connect('http://127.0.0.1:7071')",
-    'connect("127.0.0.1:7071")': "http://127.0.0.1:7071",
+    'connect("127.0.0.1")': "http://127.0.0.1:7071",
 }
 
 

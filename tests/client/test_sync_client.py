@@ -524,7 +524,34 @@ def test_endpoints_come_from_the_environment(url: str, monkeypatch: pytest.Monke
         assert client.status().is_ready
 
 
-@pytest.mark.parametrize("wrong", ["", ",", "localhost:7071", ["ftp://x"]])
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_host_and_a_port_are_a_url_of_plain_http(
+    url: str, monkeypatch: pytest.MonkeyPatch, is_listed: bool
+) -> None:
+    """As an argument and in ``COORDINATOR_ENDPOINTS``, alone or among others."""
+    address = url.removeprefix("http://")
+    with connect(["localhost:9", address] if is_listed else address, timeout=5) as client:
+        assert client.status().is_ready
+    monkeypatch.setenv("COORDINATOR_ENDPOINTS", f"{address}, [::1]:9/" if is_listed else address)
+    with connect(timeout=5) as client:
+        assert client.status().is_ready
+
+
+def test_a_client_says_what_it_is() -> None:
+    """Whichever way it was made, and in the errors of attributes that it does not have."""
+    client = connect("localhost:7071,http://127.0.0.1:7072")
+    assert repr(client) == "<Client of http://localhost:7071, http://127.0.0.1:7072>"
+    with pytest.raises(AttributeError, match="'Client' object has no attribute 'nonsense'"):
+        client.nonsense  # type: ignore[attr-defined]  # noqa: B018
+
+    async def made() -> None:
+        async with connect(["b:2", "a:1"]) as client:
+            assert repr(client) == "<AsyncClient of http://a:1, http://b:2>"
+
+    asyncio.run(made())
+
+
+@pytest.mark.parametrize("wrong", ["", ",", "localhost", "localhost:7071/x", ["ftp://x"]])
 def test_wrong_endpoints_are_named(wrong: str | list[str]) -> None:
     """A URL that cannot be one is refused when it is said."""
     with pytest.raises(BadArgumentsError, match="endpoints"):

@@ -118,6 +118,18 @@ def project(cluster: LocalCluster) -> Iterator[ModuleType]:
         django.close_client()
 
 
+@pytest.mark.parametrize("wrong", ["http://10.0.0.7:7071", connect("10.0.0.7:7071")])
+def test_a_lifespan_without_a_way_to_connect_says_what_it_takes(wrong: Any) -> None:
+    """The URL itself is what people write first."""
+    pytest.importorskip("starlette")
+    from coordinator import BadArgumentsError
+    from coordinator.integrations.starlette import client_lifespan
+
+    with pytest.raises(BadArgumentsError, match=r"lambda: connect\(.http://10.0.0.7:7071"):
+        client_lifespan(wrong)
+
+
+
 def test_django_has_one_client_for_each_process(project: Any, cluster: LocalCluster) -> None:
     """Made of the setting; ``lock`` uses it."""
     with project.lock("accounts/18", timeout=2) as grant, cluster.connect() as other:
