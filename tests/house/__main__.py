@@ -67,11 +67,10 @@ def figures(root: Path) -> dict[str, Any]:
             if each.is_public and not each.has_docstring
         ],
         "functions over 50 lines": source.long_functions(modules),
-        "files over 475 lines": source.full_files(modules),
         "values constructed by position in tests": [
             str(each) for each in constructions.by_position(root, modules)
         ],
-        "test files over 500 lines": source.long_tests(root),
+        "test files over 700 lines": source.long_tests(root),
         "lines of docs": source.docs_lines(root),
         "lines of docs over 100 columns": source.wide_lines(root),
         "citations of lists outside": source.citations(root),
