@@ -203,6 +203,7 @@ def greeting(layout: Layout) -> str:
     lines = ["", "Ready." if layout.members == 1 else f"Ready: {layout.members} members.", ""]
     lines += [f"  member {member}   {layout.url(member)}" for member in layout.ids]
     lines += [
+        f"  console    {layout.url(1)}/console",
         "",
         f"Data, logs and configuration: {shown_path(layout.directory)}",
         "",

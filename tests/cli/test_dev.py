@@ -134,7 +134,7 @@ def test_the_greeting_says_all_one_needs(three: Dev) -> None:
 
     for port in range(three.client_port, three.client_port + 3):
         assert f"http://127.0.0.1:{port}" in three.output
-    for words in ("lock demo --", "curl -X POST", "Data, logs", "Ctrl-C", "status"):
+    for words in ("lock demo --", "curl -X POST", "Data, logs", "Ctrl-C", "status", "/console"):
         assert words in three.output
 
 

@@ -59,6 +59,21 @@ async def test_a_site_is_its_page_with_and_without_a_slash(api: Api, site: str) 
         assert reply.headers["Content-Type"] == "text/html; charset=utf-8"
 
 
+async def test_the_root_leads_a_browser_to_the_console_and_no_other(api: Api) -> None:
+    """People open the address that a member prints; programs are told where the routes are."""
+    browser = await api.get("/", Accept="text/html,application/xhtml+xml,*/*;q=0.8")
+    program = await api.get("/", Accept="*/*")
+    async with api.session.get(
+        api.server.url + "/", headers={"Accept": "text/html"}, allow_redirects=False
+    ) as answer:
+        led = (answer.status, answer.headers["Location"], await answer.read())
+
+    assert (browser.status, browser.raw) == (200, PAGES["/console/index.html"])
+    assert led == (303, "console", b"")
+    assert (program.status, program.code) == (404, "NoRoute")
+    assert "/openapi.json" in program.body["detail"]
+
+
 async def test_every_file_is_served_with_its_type_and_only_for_its_own_page(api: Api) -> None:
     for name, body in PAGES.items():
         reply = await api.get(name)

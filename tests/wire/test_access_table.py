@@ -113,6 +113,8 @@ RIGHTS: dict[str, Right] = {
     "health_ready_head": _OPEN,
     "metrics": Right("read", "@metrics"),
     "openapi": _ALL,
+    "root": _OPEN,
+    "root_head": _OPEN,
     "console": _OPEN,
     "console_head": _OPEN,
     "console_file": _OPEN,

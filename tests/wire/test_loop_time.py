@@ -370,6 +370,8 @@ ROWS: dict[str, Row] = {
     "health_ready_head": _head("/health/ready"),
     "metrics": _get("/metrics"),
     "openapi": _get("/openapi.json"),
+    "root": lambda scene, _: scene.call("GET", "/", expected=(404,)),
+    "root_head": lambda scene, _: scene.call("HEAD", "/", expected=(404,)),
     "console": _get("/console"),
     "console_head": _head("/console"),
     "console_file": _get(_largest("console")),

@@ -229,6 +229,8 @@ DRIVEN = [
     Step("health_ready_head", "/health/ready"),
     Step("metrics", "/metrics"),
     Step("openapi", "/openapi.json"),
+    Step("root", "/", status=404),
+    Step("root_head", "/", status=404),
     Step("console", "/console"),
     Step("console_head", "/console"),
     Step("console_file", "/console/index.html"),

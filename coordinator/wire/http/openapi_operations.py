@@ -347,6 +347,12 @@ OPERATIONS: dict[str, Described] = {
     ),
     "metrics": Described("GET", "/metrics", "Metrics in the text format of Prometheus."),
     "openapi": Described("GET", "/openapi.json", "This document."),
+    "root": Described(
+        "GET", "/", "Leads a browser to the console.", status=303, errors=(404,), is_page=True
+    ),
+    "root_head": Described(
+        "HEAD", "/", "The same for HEAD.", status=303, errors=(404,), is_page=True
+    ),
     **{each.operation_id: Described(
         each.method, each.template, each.summary, also=(304,), errors=(404,), is_page=True,
     ) for each in PAGES},

@@ -1,4 +1,4 @@
-"""/console and /learn: static pages for people, which anybody may load.
+"""/console and /learn: static pages for people, which anybody may load; / leads to the first.
 
 1. They hold no secret and no state: what they show, the browser asks of the HTTP API, with the
    rights of the person before it.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from coordinator.console.pages import CONSOLE, HEADERS, INDEX, LEARN, content_type, read_pages
 from coordinator.errors import UnknownRouteError
-from coordinator.wire.request import Answer, IncomingRequest
+from coordinator.wire.request import Answer, IncomingRequest, wants
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.etags import is_unchanged
 from coordinator.wire.routes.paths import target_path
@@ -43,7 +43,21 @@ class PageRoutes:
 
     def routes(self) -> tuple[Route, ...]:
         """Return the routes of both sites."""
-        return (*self._site(CONSOLE), *self._site(LEARN))
+        return (
+            Route("GET", "/", self.root, "root", is_open=True),
+            Route("HEAD", "/", self.root, "root_head", is_open=True),
+            *self._site(CONSOLE),
+            *self._site(LEARN),
+        )
+
+    async def root(self, request: IncomingRequest) -> Answer:
+        """Lead a browser to the console: the address that people know is that of the member."""
+        if not wants(request, "text/html"):
+            raise UnknownRouteError("/: no such route; the routes are in /openapi.json")
+        _, zxid, index = self._door.member.labels()
+        # Relative: a proxy may serve this below a path of its own.
+        headers = {"Location": CONSOLE, "Cache-Control": "no-cache", "Vary": "Accept"}
+        return Answer(None, None, zxid, index, status=303, headers=headers)
 
     def _site(self, site: str) -> tuple[Route, ...]:
         async def answer(request: IncomingRequest) -> Answer:

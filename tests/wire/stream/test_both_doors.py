@@ -122,6 +122,8 @@ ROWS: dict[str, Row] = {
     "health_ready_head": Row("HEAD", "/health/ready"),
     "metrics": Row("GET", "/metrics"),
     "openapi": Row("GET", "/openapi.json"),
+    "root": Row("GET", "/"),
+    "root_head": Row("HEAD", "/"),
     "console": Row("GET", "/console"),
     "console_head": Row("HEAD", "/console"),
     "console_file": Row("GET", "/console/index.html"),
@@ -339,8 +341,8 @@ async def test_the_rows_are_requests_that_are_done() -> None:
             if (await _by_stream(row, api, speaker)).status >= 400:
                 refused.append(name)
 
-    # Of a member that is alone, which has nobody to hand over to.
-    assert refused == ["proclaim", "resign", "hand_over"]
+    # Of a member that is alone, which has nobody to hand over to; and / leads browsers alone.
+    assert refused == ["proclaim", "resign", "hand_over", "root", "root_head"]
 
 
 _OF_A_QUEUE = re.compile(r"^(/v1/(?:locks|elections|grants)/)[^/?]+")
