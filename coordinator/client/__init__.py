@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coordinator.client.async_client import AsyncClient as AsyncClient
+    from coordinator.client.callables import expect_result as expect_result
+    from coordinator.client.callables import kind_of as kind_of
     from coordinator.client.conditions import Conditions as Conditions
     from coordinator.client.conditions import HoldsLock as HoldsLock
     from coordinator.client.conditions import IfHeld as IfHeld
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from coordinator.client.sync_and_async import both as both
     from coordinator.client.sync_and_async import entered as entered
     from coordinator.client.sync_and_async import expect_client as expect_client
+    from coordinator.client.sync_and_async import expect_function as expect_function
     from coordinator.client.sync_and_async import returned as returned
     from coordinator.client.sync_and_async import run_either as run_either
     from coordinator.client.sync_client import BlockingStream as BlockingStream
@@ -94,6 +97,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "coordinator.client.async_client": ("AsyncClient",),
+    "coordinator.client.callables": ("expect_result", "kind_of"),
     "coordinator.client.conditions": ("Conditions", "HoldsLock", "IfHeld"),
     "coordinator.client.connecting": ("Connector", "connect"),
     "coordinator.client.http_transport": ("HttpTransport",),
@@ -110,6 +114,7 @@ _HOMES = {
         "both",
         "entered",
         "expect_client",
+        "expect_function",
         "returned",
         "run_either",
     ),

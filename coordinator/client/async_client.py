@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from coordinator.client.access import AccessVerbs
-from coordinator.client.calls import (
-    Call,
-)
+from coordinator.client.callables import expect_function
+from coordinator.client.calls import Call
 from coordinator.client.chores import Chores
 from coordinator.client.conditions import Conditions
 from coordinator.client.current_session import CurrentSession
@@ -111,8 +110,10 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
 
         Raises:
             TooManyRetriesError: after ``max_retries`` conflicts; this call changed nothing.
+            BadArgumentsError: ``change`` is no plain function, or returned a coroutine.
             NoNodeError, and all else that ``set`` raises but BadVersionError.
         """
+        expect_function("update", change, may_wait=False)
         return await updated(self, self.wait, path, change, max_retries, if_held)
 
     def retry_delay_ms(self, failures: int) -> int:

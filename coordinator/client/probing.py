@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.client.callables import expect_function, expect_result, kind_of
 from coordinator.errors import BadArgumentsError
 
 SECONDS_MAX = 3_600.0
@@ -42,10 +43,7 @@ class HealthProbe:
     timeout: float = 2.0
 
     def __post_init__(self) -> None:
-        if not callable(self.check):
-            raise BadArgumentsError(
-                f"probe: expected a function, found {type(self.check).__name__}"
-            )
+        expect_function("probe", self.check, may_wait=True)
         for name, seconds in (("every", self.every), ("timeout", self.timeout)):
             if not 0 < seconds <= SECONDS_MAX:
                 raise BadArgumentsError(
@@ -112,10 +110,12 @@ class Prober:
         limit: asyncio.Timeout | None = None
         try:
             # Not that of asyncio alone: a thread of its pool would be waited for at the exit.
-            answer = check() if inspect.iscoroutinefunction(check) else await self._in_thread()
+            is_coroutine = kind_of(check) == "coroutine function"
+            answer = check() if is_coroutine else await self._in_thread()
             if inspect.isawaitable(answer):
                 async with asyncio.timeout(self._probe.timeout) as limit:
                     answer = await answer
+            expect_result(check, answer)
         except Exception as error:  # whatever it raises is its answer
             is_late = limit is not None and limit.expired()
             return self._late if is_late else _text_of(error)

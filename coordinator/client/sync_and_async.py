@@ -24,6 +24,7 @@ from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from coordinator.client import callables
 from coordinator.client.async_client import AsyncClient
 from coordinator.client.settling import called, run_here, settled
 from coordinator.client.sync_client import Client
@@ -121,11 +122,21 @@ async def returned(
 ) -> Any:
     """Call a program's function; return what it returns, with an AsyncClient what that comes to.
 
-    With a Client it is the program's, also if it could be awaited.
+    Raises:
+        BadArgumentsError: what it returned would still have to run (``callables``).
+        What it raises.
     """
     if isinstance(client, Client):
-        return called(function, *args, **kwargs)
-    return await settled(function(*args, **kwargs))
+        result = called(function, *args, **kwargs)
+    else:
+        result = await settled(function(*args, **kwargs))
+    callables.expect_result(function, result)
+    return result
+
+
+def expect_function(client: AsyncClient | Client | None, what: str, function: object) -> None:
+    """Raise BadArgumentsError if ``what`` cannot run ``function`` with this client, or any."""
+    callables.expect_function(what, function, may_wait=not isinstance(client, Client))
 
 
 @asynccontextmanager

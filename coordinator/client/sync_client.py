@@ -32,6 +32,7 @@ from typing import (
 )
 
 from coordinator.client.async_client import AsyncClient, EventWord, WatchKind
+from coordinator.client.callables import expect_function
 from coordinator.client.conditions import Conditions
 from coordinator.client.hints import CLIENT, missing
 from coordinator.client.loop_thread import LoopThread, Undo
@@ -264,9 +265,13 @@ class Client:
         Raises:
             TooManyRetriesError, and all else that ``AsyncClient.update`` raises.
         """
-        return run_here(
-            updated(self, self._wait, path, lambda data: called(change, data), max_retries, if_held)
-        )
+        expect_function("update", change, may_wait=False)
+
+        @wraps(change)
+        def computed(data: bytes) -> bytes:
+            return called(change, data)
+
+        return run_here(updated(self, self._wait, path, computed, max_retries, if_held))
 
     def watch(
         self,

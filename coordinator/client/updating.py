@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from coordinator.client.callables import expect_result
 from coordinator.client.conditions import Conditions
 from coordinator.client.settling import settled
 from coordinator.errors import BadVersionError, TooManyRetriesError
@@ -27,6 +28,7 @@ async def updated(
     while True:
         znode: Znode = await settled(client.get(path))
         data, version = change(znode.data), znode.stat.version
+        expect_result(change, data)
         try:
             written: Written = await settled(
                 client.set(path, data, expected_version=version, if_held=if_held)

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from coordinator.client import Client, expect_client
+from coordinator.client import Client, expect_client, expect_function, expect_result
 from coordinator.errors import BadArgumentsError, LockTimeoutError, OutcomeUnknownError
 from coordinator.integrations.extras import missing_extra
 from coordinator.recipes.once import KEEP_S_DEFAULT, Attempt, Once
@@ -84,6 +84,7 @@ class OnceExecutor(ThreadPoolExecutor):
                 f"{job.name}: expected a job with id='...', by which the replicas know it as the "
                 f"same; found one with an id that APScheduler drew"
             )
+        expect_function(self._once.client, job.id, job.func)
         future = self._pool.submit(self._run, job, run_times)
 
         def on_end(ended: Any) -> None:
@@ -119,6 +120,7 @@ class OnceExecutor(ThreadPoolExecutor):
             before = _current.set(attempt)
             try:
                 result = job.func(*job.args, **job.kwargs)
+                expect_result(job.func, result)
             finally:
                 _current.reset(before)
 

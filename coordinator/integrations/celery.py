@@ -19,9 +19,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
-from coordinator.client import Client
+from coordinator.client import Client, expect_function
 from coordinator.errors import BadArgumentsError
 from coordinator.integrations.current import BusyError, run_under
 from coordinator.integrations.extras import missing_extra
@@ -56,7 +57,8 @@ class ExclusiveTask(Task):
             celery.exceptions.Retry: another worker holds the lock; BusyError if it was called
                 without a worker, or has no retries left.
             LockLostError: the lock was lost while the task ran.
-            BadArgumentsError: ``lock_client`` or ``lock_key`` is absent.
+            BadArgumentsError: ``lock_client`` or ``lock_key`` is absent; or the task is a coroutine
+                function or a generator function, which would not run.
             All else that ``Lock.acquire`` and the task raise.
         """
         key = type(self).lock_key  # of the class: a function is no method of the task
@@ -65,11 +67,12 @@ class ExclusiveTask(Task):
                 f"{self.name}: expected lock_client=connect() and lock_key='...' in @app.task, "
                 f"found {self.lock_client!r} and {key!r}"
             )
+        expect_function(self.lock_client, str(self.name), self.run)
         name = name_of(key(*args, **kwargs) if callable(key) else key, "lock_key")
         label = str(self.name)[:200]
         lock = Lock(self.lock_client, name, timeout=self.lock_timeout, label=label)
         try:
-            return run_under(lock, lambda: self.run(*args, **kwargs))
+            return run_under(lock, partial(self.run, *args, **kwargs))
         except BusyError as busy:
             if self.when_busy == "skip":
                 return None

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from coordinator.client import Client
+from coordinator.client import Client, expect_result
 from coordinator.errors import BadArgumentsError, LockTimeoutError
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
@@ -48,6 +48,7 @@ def run_under(lock: Lock[Client], work: Callable[[], T]) -> T:
     Raises:
         BusyError: the lock was not acquired in time.
         LockLostError: it was lost while the work ran.
+        BadArgumentsError: it returned a coroutine or a generator, which has not run.
         All else that ``Lock.acquire`` and the work raise, its own LockTimeoutError, too.
     """
     has_begun = False
@@ -55,7 +56,9 @@ def run_under(lock: Lock[Client], work: Callable[[], T]) -> T:
         with lock as grant:
             has_begun = True
             with _as_current(grant):
-                return work()
+                result = work()
+                expect_result(work, result)
+                return result
     except LockTimeoutError as error:
         if has_begun:
             raise

@@ -28,7 +28,7 @@ import threading
 from contextlib import nullcontext
 from typing import Any, Unpack
 
-from coordinator.client import Client, connect
+from coordinator.client import Client, connect, expect_function
 from coordinator.errors import BadArgumentsError, LockTimeoutError
 from coordinator.integrations.extras import missing_extra
 from coordinator.recipes.grant import Grant
@@ -92,6 +92,7 @@ class ExclusiveCommand:
         Raises:
             CommandError: the lock was not acquired in time; ``handle`` did not run. Exit code 75.
             LockLostError: the lock was lost while ``handle`` ran.
+            BadArgumentsError: ``handle`` is a coroutine function or a generator function.
             All else that ``Lock.acquire`` and the command raise.
         """
         command: Any = super()
@@ -101,7 +102,7 @@ class ExclusiveCommand:
         try:
             with (
                 connect(**_arguments()) as own,
-                Lock(own, name, timeout=self.lock_timeout, label=name[:200]) as grant,
+                self._lock(own, name) as grant,
                 grant.interrupting() if is_main else nullcontext(),
             ):
                 self.grant, has_begun = grant, True
@@ -114,6 +115,10 @@ class ExclusiveCommand:
             raise CommandError(
                 f"not run: {busy}; it runs elsewhere", returncode=BUSY_EXIT_CODE
             ) from None
+
+    def _lock(self: Any, own: Client, name: str) -> Lock[Client]:
+        expect_function(own, name, self.handle)
+        return Lock(own, name, timeout=self.lock_timeout, label=name[:200])
 
 
 def _arguments() -> dict[str, Any]:

@@ -22,10 +22,10 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
-from coordinator.client import Client, expect_client
+from coordinator.client import Client, expect_client, expect_function
 from coordinator.errors import BadArgumentsError
 from coordinator.integrations.current import BusyError, run_under
 from coordinator.integrations.extras import missing_extra
@@ -69,13 +69,14 @@ class ExclusiveActors(Middleware):
         if when_busy not in ("retry", "skip"):
             raise BadArgumentsError(f"when_busy: expected retry or skip, found {when_busy!r}")
         label, work = str(actor.actor_name)[:200], actor.fn
+        expect_function(self._client, label, work)
 
         @wraps(work)
         def run_exclusively(*args: Any, **kwargs: Any) -> Any:
             name = name_of(key(*args, **kwargs) if callable(key) else key, "lock_key")
             lock = Lock(self._client, name, timeout=timeout, label=label)
             try:
-                return run_under(lock, lambda: work(*args, **kwargs))
+                return run_under(lock, partial(work, *args, **kwargs))
             except BusyError as busy:
                 if when_busy == "skip":
                     return None

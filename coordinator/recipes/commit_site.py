@@ -28,7 +28,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Generic, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both, returned, run_either, settled
+from coordinator.client import (
+    AsyncClient,
+    Client,
+    ClientT,
+    both,
+    expect_function,
+    returned,
+    run_either,
+    settled,
+)
 from coordinator.errors import LockTimeoutError, NoNodeError
 from coordinator.recipes.changes import until
 from coordinator.recipes.commit_log import SITE_CHARACTERS_MAX, CommitLog
@@ -84,8 +93,12 @@ class CommitSite(Generic[ClientT]):
         Raises:
             UnavailableError, OutcomeUnknownError: no member answered; call it again.
             LockLostError: the same, while it decided.
+            BadArgumentsError: one of the two is none that can be run; or it returned a coroutine
+                or a generator, which has not run, and the next call repeats the step.
             What ``prepare`` and ``apply`` raise; the step is repeated by the next call.
         """
+        expect_function(self.client, "CommitSite.attend", prepare)
+        expect_function(self.client, "CommitSite.attend", apply)
         return run_either(self.client, self._attend(prepare, apply, timeout))
 
     @both

@@ -24,6 +24,7 @@ from coordinator.client import (
     ClientT,
     Conditions,
     both,
+    expect_function,
     returned,
     run_either,
     settled,
@@ -93,8 +94,11 @@ class Condition(Marked[ClientT]):
 
         Raises:
             UnavailableError: no member answered in time.
+            BadArgumentsError: ``check`` is none that can be run, or returned a coroutine or a
+                generator, which has not run.
             What ``check`` raises.
         """
+        expect_function(self.client, "Condition.wait_for", check)
         wait_ms, clock = wait_ms_of(timeout), self.client.clock
         ends_ms = None if wait_ms is None else clock.monotonic_ms() + wait_ms
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any
 
-from coordinator.client import AsyncClient, Client, connect, expect_client, run_either
+from coordinator.client import (
+    AsyncClient,
+    Client,
+    connect,
+    expect_client,
+    expect_function,
+    kind_of,
+    run_either,
+)
 
 
 def decorated(
@@ -21,8 +28,12 @@ def decorated(
 
     ``name`` is called once a call, with its arguments. Without a client each call connects to
     ``COORDINATOR_ENDPOINTS``.
+
+    Raises:
+        BadArgumentsError: ``task`` cannot be run (``callables``), or not with this client.
     """
-    if inspect.iscoroutinefunction(task):
+    expect_function(client, kind, task)
+    if kind_of(task) == "coroutine function":
 
         @wraps(task)
         async def call(*args: Any, **kwargs: Any) -> Any:
@@ -45,3 +56,13 @@ def decorated(
             return run_either(client, steps(client, named, args, kwargs))
 
     return call
+
+
+def bound(task: Callable[..., Any], args: Any, kwargs: Any) -> Callable[[Any], Any]:
+    """Return ``task`` with all arguments but the first."""
+
+    @wraps(task)
+    def function(first: Any) -> Any:
+        return task(first, *args, **kwargs)
+
+    return function

@@ -34,6 +34,7 @@ from coordinator.client import (
     ElectionStream,
     ElectionView,
     both,
+    expect_function,
     run_either,
 )
 from coordinator.guards.raising import Guard
@@ -168,8 +169,11 @@ class Election(HandingOver[ClientT]):
         Raises:
             ClientClosedError: the client was closed.
             RequestError: this candidate is refused.
+            BadArgumentsError: ``work`` is none that can be run (with an AsyncClient it may be a
+                coroutine function); or it returned a coroutine or a generator, which has not run.
             What ``work`` raises, but LockLostError.
         """
+        expect_function(self.client, "Election.run", work)
         return run_either(self.client, lead_again(self, work))
 
     @both

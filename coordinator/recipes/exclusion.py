@@ -28,11 +28,12 @@ itself comes through unchanged.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
-from coordinator.client import AsyncClient, Client, returned, run_either
+from coordinator.client import AsyncClient, Client, expect_function, returned, run_either
 from coordinator.errors import BadArgumentsError, LockTimeoutError
-from coordinator.recipes.decorating import decorated
+from coordinator.recipes.decorating import bound, decorated
 from coordinator.recipes.finishing import finishing
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
@@ -68,14 +69,17 @@ def execute_exclusive(
 ) -> Any:
     """Return what ``task(grant)`` returns, run while the lock ``key`` is held.
 
-    With an AsyncClient the task is a coroutine function, and the call is awaited. The options are
-    those of ``Lock``.
+    With an AsyncClient the task may be a coroutine function, and the call is awaited. The options
+    are those of ``Lock``.
 
     Raises:
         LockTimeoutError: the lock was not acquired in time; the task did not run.
         LockLostError: the lock was lost while the task ran.
+        BadArgumentsError: the task is none that can be run; or it returned a coroutine or a
+            generator, of which nothing has run.
         All else that ``Lock.acquire`` raises, and what the task raises.
     """
+    expect_function(client, "execute_exclusive", task)
     return run_either(client, _execute(client, key, task, options))
 
 
@@ -105,7 +109,8 @@ def run_exclusive(name: str, task: Callable[[Any], Any], **options: Unpack[LockO
     is awaited.
 
     Raises:
-        LockTimeoutError, LockLostError, and all else that ``execute_exclusive`` raises.
+        LockTimeoutError, LockLostError, BadArgumentsError, and all else that
+            ``execute_exclusive`` raises.
     """
     decorated: Callable[[], Any] = exclusive(name, **options)(task)
     return decorated()
@@ -123,7 +128,8 @@ class exclusive(Generic[SkipT]):
 
     Raises:
         LockTimeoutError, LockLostError: at each call, as ``execute_exclusive`` does.
-        BadArgumentsError: ``skip_if_busy`` together with ``timeout``; what ``key`` made is no name.
+        BadArgumentsError: ``skip_if_busy`` together with ``timeout``; what ``key`` made is no name;
+            what is decorated cannot be run, as a generator function or a class.
     """
 
     @overload
@@ -190,10 +196,13 @@ class exclusive(Generic[SkipT]):
         async def steps(client: Client | AsyncClient, name: Any, args: Any, kwargs: Any) -> Any:
             has_begun = False
 
+            work = bound(task, args, kwargs)
+
+            @wraps(work)
             def run(grant: Grant[Any]) -> Any:
                 nonlocal has_begun
                 has_begun = True
-                return task(grant, *args, **kwargs)
+                return work(grant)
 
             try:
                 return await _execute(client, name, run, options)

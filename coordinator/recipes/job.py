@@ -36,6 +36,7 @@ from coordinator.client import (
     ClientT,
     StoppedIteration,
     both,
+    expect_function,
     returned,
     run_either,
     settled,
@@ -114,15 +115,18 @@ class Job(Generic[ClientT]):
     def run(self: Any, work: Callable[[Any], Any]) -> Any:
         """Do the work of each interval that is due; return what came of it.
 
-        ``work(run)`` returns a JSON value; with an AsyncClient it is a coroutine function.
+        ``work(run)`` returns a JSON value; with an AsyncClient it may be a coroutine function.
 
         Raises:
             LockLostError: the lock was lost while the work ran; another client may repeat it.
-            BadArgumentsError: the result could not be kept; the run is recorded as done.
+            BadArgumentsError: the result could not be kept; the run is recorded as done. Or the
+                work cannot be run; or it returned a coroutine or a generator, which has not run:
+                that run has failed.
             UnavailableError, OutcomeUnknownError: no member answered; the next call goes on from
                 what is recorded. Or the leader's clock is far ahead.
             All else that ``Lock.acquire`` raises, and what the work raises.
         """
+        expect_function(self.client, "Job.run", work)
         return run_either(self.client, self._run(work))
 
     @both

@@ -28,7 +28,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Generic, Literal, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both, returned, run_either, settled
+from coordinator.client import (
+    AsyncClient,
+    Client,
+    ClientT,
+    both,
+    expect_function,
+    returned,
+    run_either,
+    settled,
+)
 from coordinator.errors import (
     BadArgumentsError,
     DataTooLargeError,
@@ -91,16 +100,18 @@ class Once(Generic[ClientT]):
     def run(self: Any, key: str, work: Callable[[Attempt], Any]) -> Any:
         """Return the end of the work of ``key``; do the work now if it is not done.
 
-        ``work(attempt)`` returns a JSON value; with an AsyncClient it is a coroutine function.
+        ``work(attempt)`` returns a JSON value; with an AsyncClient it may be a coroutine function.
 
         Raises:
             LockTimeoutError: another caller is still working; the work did not run here.
             LockLostError: the lock was lost while the work ran; the next call repeats it.
             OutcomeUnknownError: with "raise", an earlier run did not come to its end.
             BadArgumentsError: the result could not be kept; the work is recorded as done. Or the
-                key is too long.
+                key is too long, or the work cannot be run, or returned a coroutine or a generator,
+                which has not run; then nothing is recorded.
             All else that ``Lock.acquire`` raises, and what the work raises.
         """
+        expect_function(self.client, "Once.run", work)
         return run_either(self.client, self._run(key, work))
 
     @both
@@ -161,8 +172,9 @@ class Once(Generic[ClientT]):
                 attempt, before = begun
                 try:
                     result = await returned(self.client, work, attempt)
-                except NotDone:
-                    await settled(self._take_back(key, before, grant))
+                except (NotDone, BadArgumentsError) as error:
+                    if isinstance(error, NotDone) or error.fields.get("has_run") is False:
+                        await settled(self._take_back(key, before, grant))
                     raise
                 known = await settled(self._finish(attempt, grant, result))
         except LockTimeoutError:

@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from coordinator.client import AsyncClient, Client, settled
-from coordinator.recipes.decorating import decorated
+from coordinator.recipes.decorating import bound, decorated
 from coordinator.recipes.job import Job
 from coordinator.recipes.job_ledger import CatchUp, Guarantee
 from coordinator.recipes.job_run import Run
@@ -57,7 +57,7 @@ class once_per:
         options: those of ``Job``.
 
     Raises:
-        BadArgumentsError: at once, for a schedule that is none.
+        BadArgumentsError: at once, for a schedule that is none, and a function that cannot be run.
         LockLostError, UnavailableError, OutcomeUnknownError: at each call, as ``Job.run`` does.
     """
 
@@ -84,7 +84,7 @@ class once_per:
     def __call__(self, task: Callable[..., Any]) -> Callable[..., Any]:
         async def steps(client: Client | AsyncClient, name: Any, args: Any, kwargs: Any) -> Any:
             job: Job[Any] = Job(client, name, **self._options)
-            reply = await settled(job.run(lambda run: task(run, *args, **kwargs)))
+            reply = await settled(job.run(bound(task, args, kwargs)))
             return reply.result
 
         return decorated("once_per", task, self._client, lambda *_, **__: self._name, steps)

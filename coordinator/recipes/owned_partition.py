@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from coordinator.client import AsyncClient, ClientT
+from coordinator.client import AsyncClient, ClientT, expect_result, returned
 from coordinator.errors import ClientClosedError, CoordinatorError
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
@@ -132,7 +132,7 @@ class Serving(Generic[ClientT]):
 
     async def _worked(self, owned: Owned[ClientT]) -> None:
         if isinstance(self.client, AsyncClient):
-            await self._work(owned)
+            await returned(self.client, self._work, owned)
             return
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[BaseException | None] = loop.create_future()
@@ -144,7 +144,7 @@ class Serving(Generic[ClientT]):
         def in_thread() -> None:
             failure: BaseException | None = None
             try:
-                self._work(owned)
+                expect_result(self._work, self._work(owned))
             except BaseException as error:  # the root of this thread
                 failure = error
             with suppress(RuntimeError):  # the loop is closed: nobody waits

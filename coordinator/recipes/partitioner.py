@@ -26,7 +26,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Generic, overload
 
-from coordinator.client import AsyncClient, Client, ClientT, both
+from coordinator.client import AsyncClient, Client, ClientT, both, expect_function
 from coordinator.errors import BadArgumentsError
 from coordinator.recipes.counts import checked_count
 from coordinator.recipes.ephemeral import unique_name
@@ -93,8 +93,11 @@ class Partitioner(Generic[ClientT]):
             NodeExistsError: another member of this name is there.
             ClientClosedError: the client was closed meanwhile; its work has been stopped.
             UnavailableError, OutcomeUnknownError: this member could not be registered in time.
+            BadArgumentsError: ``work`` is none that can be run (with an AsyncClient it may be a
+                coroutine function); or it returned a coroutine or a generator, which has not run.
             What the first work that fails raises; all others are stopped before.
         """
+        expect_function(self.client, "Partitioner.run", work)
         return self.client.call(self._run(work))
 
     @both

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coordinator import Lock, LockLostError, connect
+from coordinator import BadArgumentsError, Lock, LockLostError, connect
 from coordinator.client import AsyncClient
 from coordinator.recipes import Grant
 from coordinator.testing.cluster import LocalCluster
@@ -141,8 +141,6 @@ def test_a_setting_that_is_wrong_is_named(project: Any) -> None:
     """With the arguments that there are."""
     from django.test.utils import override_settings
 
-    from coordinator import BadArgumentsError
-
     with (
         override_settings(COORDINATOR={"hosts": "x"}),
         pytest.raises(BadArgumentsError, match=r"endpoints.*found hosts"),
@@ -171,6 +169,15 @@ def test_a_django_command_runs_on_one_machine_at_a_time(
             threading.Event().wait(20)
             pytest.fail("ran on without its lock")
 
+    class Later(Invoices):
+        async def handle(self, *args: Any, **options: Any) -> str:  # type: ignore[override]
+            return "never"
+
+    with cluster.connect() as client:
+        zxid = client.status().zxid
+        with pytest.raises(BadArgumentsError, match="expected a plain function, found the corout"):
+            call_command(Later())
+        assert client.status().zxid == zxid
     first = int(call_command(Invoices()))
     with cluster.connect() as other, Lock(other, "command:test_web", timeout=0) as grant:
         with pytest.raises(CommandError, match="runs elsewhere") as refused:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from coordinator import BadArgumentsError, Client, Lock, LockTimeoutError
-from coordinator.integrations.current import current_grant
+from coordinator.integrations.current import current_grant, run_under
 from coordinator.recipes import Election, Grant
 from coordinator.testing.cluster import LocalCluster
+from tests.recipes.callable_kinds import Ran, async_kinds, never_kinds, returning_coroutine
 
 pytestmark = pytest.mark.check
 
@@ -268,3 +269,49 @@ def test_apscheduler_runs_each_time_on_one_replica(client: Client) -> None:
     ]
     assert len(ran) == 2
     assert max(ran) > 0
+
+
+NEVER = never_kinds(Ran()) | async_kinds(Ran())
+del NEVER["a text"]  # the libraries refuse it themselves
+
+
+@pytest.mark.parametrize("kind", NEVER)
+def test_a_task_an_actor_or_a_job_that_would_not_run_is_refused(client: Client, kind: str) -> None:
+    """Before the lock is taken, or a time recorded."""
+    celery = pytest.importorskip("celery")
+    pytest.importorskip("dramatiq")
+    pytest.importorskip("apscheduler")
+    from types import SimpleNamespace
+
+    from coordinator.integrations.apscheduler import OnceExecutor
+    from coordinator.integrations.celery import ExclusiveTask
+    from coordinator.integrations.dramatiq import ExclusiveActors
+
+    work = NEVER[kind]
+    app = celery.Celery("shop", broker="memory://", backend="cache+memory://")
+
+    @app.task(base=ExclusiveTask, lock_client=client, lock_key="refused")
+    def task() -> None: ...
+
+    task.run = work
+    actor = SimpleNamespace(options={"lock_key": "refused"}, actor_name=kind, fn=work)
+    job = SimpleNamespace(id=kind, name=kind, func=work)
+    zxid = client.status().zxid
+
+    for refused in (
+        lambda: task.apply(throw=True),
+        lambda: ExclusiveActors(client).after_declare_actor(None, actor),
+        lambda: OnceExecutor(client)._do_submit_job(job, []),
+    ):
+        with pytest.raises(BadArgumentsError, match="expected a plain function, found the"):
+            refused()
+
+    assert actor.fn is work
+    assert client.status().zxid == zxid
+
+
+def test_what_returns_a_coroutine_has_not_run(client: Client) -> None:
+    """Nothing is seen of it beforehand; the task fails, and the job's time is not recorded."""
+    with pytest.raises(BadArgumentsError, match="returned a coroutine, of which nothing has run"):
+        run_under(Lock(client, "returns"), returning_coroutine(Ran()).popitem()[1])
+    assert client.lock("returns").holder is None

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import BadArgumentsError, LockLostError, LockTimeoutError
 from coordinator.recipes import (
-    Condition,
     Election,
     Grant,
-    Job,
     Lock,
     Once,
     exclusive,
@@ -230,27 +228,17 @@ def test_an_error_that_hides_a_stop_is_not_taken_for_the_stop(
             client.update("/daily", lambda data: str(work()).encode())
 
 
-def test_what_a_plain_function_returns_is_its_callers() -> None:
-    """Also something that could be awaited: it is run when the caller says, and where."""
+def test_a_future_that_a_plain_function_returns_is_no_result() -> None:
+    """It may still run, without the lock: nothing is recorded as done, nor as not begun."""
     with serving() as url, connect(url) as client:
-
-        async def later() -> str:
-            return "later"
-
-        async def of(made: Awaitable[str]) -> str:
-            return await made
-
-        decorated = exclusive("daily", client=client)(lambda grant: later())
-        assert asyncio.run(of(execute_exclusive(client, "daily", lambda grant: later()))) == "later"
-        assert asyncio.run(of(decorated())) == "later"
         loop = asyncio.new_event_loop()
         never = loop.create_future()
-        assert Election(client, "daily").run(lambda grant: never) is never
-        assert Condition(client, "daily").wait_for(lambda: never, 1)
-        with pytest.raises(BadArgumentsError, match="done"):  # its result is no JSON value
+        with pytest.raises(BadArgumentsError, match="it may still run"):
+            Election(client, "daily").run(lambda grant: never)
+        with pytest.raises(BadArgumentsError, match="it may still run"):
             Once(client).run("daily", lambda attempt: never)
-        with pytest.raises(BadArgumentsError, match="done"):
-            Job(client, "daily", every="8760h").run(lambda run: never)
+        assert client.exists("/once/daily") is not None
+        assert Once(client).run("daily", lambda attempt: attempt.number).result == 2
         loop.close()
 
 
