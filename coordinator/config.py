@@ -122,8 +122,10 @@ class RaftConfig:
     frame_bytes_max: int = 4 * 1024 * 1024
     append_batch_bytes: int = 1024 * 1024
     send_buffer_bytes_max: int = 32 * 1024 * 1024
+    """The bytes that wait to leave for another member, of each kind: entries, short requests and
+    answers, long ones."""
     proposals_in_flight_max: int = 1_000
-    proposals_bytes_max: int = 64 * 1024 * 1024
+    proposals_bytes_max: int = 16 * 1024 * 1024
     """The bytes of the writes under way on a member, together: from its clients, and to it as the
     leader."""
     reconnect_delay_ms_min: int = 20

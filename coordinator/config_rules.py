@@ -86,6 +86,8 @@ _AT_LEAST: tuple[tuple[str, str, int, str, str, str], ...] = (
     ("raft", "frame_bytes_max", 2, "raft", "snapshot_piece_bytes", ""),
     ("raft", "send_buffer_bytes_max", 1, "raft", "frame_bytes_max", ""),
     ("raft", "proposals_bytes_max", 1, "raft", "frame_bytes_max", ""),
+    ("raft", "send_buffer_bytes_max", 1, "raft", "proposals_bytes_max",
+     "what a member's clients write is forwarded to the leader"),
     ("raft", "reconnect_delay_ms_max", 1, "raft", "reconnect_delay_ms_min", ""),
 )  # fmt: skip
 

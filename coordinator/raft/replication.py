@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 IN_FLIGHT_MESSAGES_MAX = 128
 IN_FLIGHT_BATCHES_MAX = 4
 """Bytes under way to one follower, in units of ``append_batch_bytes``."""
+OVERTAKEN_BYTES = 64 * 1024
+"""With more entries under way a follower gets its heartbeats ahead of them (``network.lanes``)."""
 ANSWER_INTERVALS_MAX = 2.5
 """A follower that answers every other heartbeat has answered within so many of their intervals."""
 PASS_BATCHES_MAX = 2
@@ -124,6 +126,8 @@ class Replication:
         self._heartbeat_count += 1
         is_spared = self._may_spare and self._all_answer()
         for number, progress in enumerate(self.followers.values(), self._heartbeat_count):
+            if progress.in_flight_bytes > OVERTAKEN_BYTES:
+                self._send(progress.member_id, Probe(term, 0))  # ahead of what is under way
             if self._send_to(progress, term, commit_index):
                 continue
             if is_spared and number % 2 and progress.match_index >= self._log[-1][1]:

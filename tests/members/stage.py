@@ -93,7 +93,7 @@ class Peer:
         peer = self.transport._peers["1"]
         assert peer.link is not None
         assert peer.link._stream is not None
-        return peer.pending_bytes + peer.link._stream.get_write_buffer_size()
+        return peer.lanes.waiting_bytes + peer.link._stream.get_write_buffer_size()
 
     def show(self) -> None:
         # Of two connections that are made at once one goes; it is shown on the other.

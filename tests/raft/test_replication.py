@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coordinator.config import RaftConfig
-from coordinator.raft.network.messages import Append, Appended, CommitNotice, Message
+from coordinator.raft.network.messages import Append, Appended, CommitNotice, Message, Probe
 from coordinator.raft.notice_pacing import FOLLOWED_MIN, NOTICE_DELAY_MS, SOON_MS
 from coordinator.raft.replication import (
+    OVERTAKEN_BYTES,
     PASS_BATCHES_MAX,
     Replication,
 )
@@ -94,6 +95,20 @@ def test_a_heartbeat_leaves_though_entries_wait() -> None:
     sent.replication.send_heartbeats(1, 0)
 
     assert sent.told() == [("2", 0), ("3", 0)]
+
+
+def test_a_follower_to_which_much_is_under_way_gets_its_heartbeats_ahead_of_that() -> None:
+    """A probe is a word of Raft's own; an append waits behind the others (``network.lanes``)."""
+    leader = Leader()
+    leader.log.append((bytes(OVERTAKEN_BYTES + 1), 3, 1))
+
+    leader.replication.send_heartbeats(1, 0)
+    leader.replication.begin_pass(1, 0)
+    assert all(isinstance(each, Append) for _, each in leader.said)
+    leader.said.clear()
+    leader.replication.send_heartbeats(1, 0)
+
+    assert leader.said.count(("2", Probe(1, 0))) == leader.said.count(("3", Probe(1, 0))) == 1
 
 
 class Leader:

@@ -36,7 +36,7 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.raft.network.agreement import FACTS_BYTES_MAX, Fact, difference, is_shown, shown
 from coordinator.raft.network.messages import FrameError
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 HANDSHAKE_FRAME_BYTES_MAX = FACTS_BYTES_MAX + 1024
 NONCE_BYTES = 32
 _PROOF_BYTES = 32

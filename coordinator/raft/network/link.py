@@ -9,6 +9,7 @@ in each pass of the loop, and nothing more is read until all of them are.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Protocol, cast
@@ -17,6 +18,7 @@ from coordinator.clock import Clock
 from coordinator.config import RaftConfig
 from coordinator.raft.network.frames import PayloadReader, frame
 from coordinator.raft.network.handshake import HANDSHAKE_FRAME_BYTES_MAX, Acceptor, Dialer
+from coordinator.raft.network.lanes import PIECE_FRAME_BYTES_MAX, Joiner
 from coordinator.raft.network.messages import FrameError, Message, decode
 from coordinator.raft.network.seals import SEAL_BYTES, Seals, Unsealed
 from coordinator.raft.network.securing import (
@@ -35,6 +37,12 @@ WHOLE_FRAME_FACTOR = 10
 """How many times longer a complete frame may take: the largest one over the slowest network."""
 FRAMES_AT_ONCE = 100
 """The frames handled in one pass; each takes some ten microseconds, or has many bytes."""
+UNSENT_BYTES = 32 * 1024
+"""What the system takes beyond what the network does: the rest waits here, where a word goes ahead
+of it."""
+UNREAD_BYTES = 64 * 1024
+"""What it keeps for a member that does not read at once, and twice that with its own records. So
+much may be on the way: 64 MB a second to a member a millisecond away."""
 
 
 class LinkOwner(Protocol):
@@ -74,9 +82,21 @@ class LinkOwner(Protocol):
         """Something came on a connection."""
         ...
 
+    def link_writable(self, link: Link) -> None:
+        """More can be written."""
+        ...
+
     def link_lost(self, link: Link, reason: str) -> None:
         """The connection has ended; ``reason`` says why if this end closed it."""
         ...
+
+
+def _keep_little(transport: asyncio.Transport) -> None:
+    """Bound what the system keeps of a connection, where a word cannot overtake it."""
+    line = transport.get_extra_info("socket")
+    if line is not None:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, UNREAD_BYTES)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
 
 def _unproved(_payload: bytes) -> bytes:
@@ -100,6 +120,7 @@ class Link(asyncio.Protocol):
         self.seal: Callable[[bytes], bytes] = _unproved
         """Makes a payload the next frame; what is sealed must be written, in order."""
         self._received: Seals | Unsealed | None = None
+        self._joiner = Joiner(owner.raft.frame_bytes_max)
         self._stream: asyncio.Transport | None = None
         self._securing = securing
         self._certificate_names: tuple[str, ...] = ()
@@ -114,6 +135,8 @@ class Link(asyncio.Protocol):
         """Set while frames are left for the next pass."""
         self._is_over = False
         """Nothing that arrives is read any more."""
+        self.is_full = False
+        """Whether what was written has not left; no more should be."""
         self.is_dialed = isinstance(handshake, Dialer)
         self.is_proved = False
         self.is_settled = asyncio.Event()
@@ -149,12 +172,19 @@ class Link(asyncio.Protocol):
         """Do not count the silence so far: this member was paused and did not read."""
         self.heard_ms = self.whole_ms = now_ms
 
-    def write(self, chunks: list[bytes]) -> bool:
-        """Write; False when the peer leaves too much unread."""
-        if self._stream is None:
-            return True
-        self._stream.write(b"".join(chunks))
-        return self._stream.get_write_buffer_size() <= self._owner.raft.send_buffer_bytes_max
+    def write(self, payloads: list[bytes]) -> None:
+        """Write these, each as the next frame."""
+        if self._stream is not None:
+            self._stream.write(b"".join([self.seal(each) for each in payloads]))
+
+    def pause_writing(self) -> None:
+        """Take no more: the other side, or the network, is slower."""
+        self.is_full = True
+
+    def resume_writing(self) -> None:
+        """Ask for what waits: all that was written has left."""
+        self.is_full = False
+        self._owner.link_writable(self)
 
     def close(self) -> None:
         """Close once everything written has left."""
@@ -174,6 +204,7 @@ class Link(asyncio.Protocol):
         """Begin the handshake, and its deadline."""
         assert isinstance(transport, asyncio.Transport)
         self._stream = transport
+        _keep_little(transport)
         if not self._owner.link_made(self):
             self.abort()
             return
@@ -248,12 +279,9 @@ class Link(asyncio.Protocol):
         if received is not None and payload is not None:
             # One frame and nothing else, as a heartbeat is.
             try:
-                message = decode(received.open(payload))
+                self._handle(payload)
             except FrameError as error:
                 self.abort(str(error))
-            else:
-                self.whole_ms = self.heard_ms
-                self._deliver(self, message)
         else:
             self._reader.feed(data)
             if self._going_on is None:
@@ -283,9 +311,10 @@ class Link(asyncio.Protocol):
 
     def _handle(self, payload: bytes) -> None:
         if self._received is not None:
-            opened = self._received.open(payload)
+            opened = self._joiner.take(self._received.open(payload))
             self.whole_ms = self.heard_ms
-            self._deliver(self, decode(opened))
+            if opened is not None:
+                self._deliver(self, decode(opened))
         else:
             self._shake_hands(payload)
 
@@ -315,7 +344,8 @@ class Link(asyncio.Protocol):
             else:
                 self._received = unsealed = Unsealed()
                 self.seal = unsealed.sealed_frame
-            self._reader.frame_bytes_max = self._owner.raft.frame_bytes_max + SEAL_BYTES
+            self._reader.frame_bytes_max = PIECE_FRAME_BYTES_MAX + SEAL_BYTES
+            self._stream.set_write_buffer_limits(0)
             self._settle()
             self._owner.link_proved(self)
 

@@ -1,7 +1,8 @@
 """Requests between members and their answers (``Engine.request``): correlation and bounds.
 
 Every request ends in exactly one of: its answer, an error of the error tree that the handler
-raised, NoLeaderError (certainly not handled), ConnectionLostError or LeaderChangedError (unknown).
+raised, NoLeaderError or ThrottledError (certainly not handled), ConnectionLostError or
+LeaderChangedError (unknown).
 An answer is sent over the connection of its request, or not at all.
 
 A thousand requests may arrive at once. A bounded number is begun in each pass of the loop, in the
@@ -27,6 +28,7 @@ from coordinator.errors import (
     NoLeaderError,
     OutcomeUnknownError,
     ShuttingDownError,
+    ThrottledError,
     from_code,
 )
 from coordinator.raft.engine import RequestHandler
@@ -108,6 +110,11 @@ class RequestDesk:
         self._next_id += 1
         request_id = self._next_id
         if not self._transport.send(member_id, MemberRequest(request_id, kind, payload)):
+            if self._transport.is_connected(member_id):
+                raise ThrottledError(
+                    f"more waits to be sent to member {member_id!r} than may "
+                    "(raft.send_buffer_bytes_max); nothing was sent, try again"
+                )
             raise NoLeaderError(f"member {member_id!r} is not connected; nothing was sent")
         future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = (member_id, future)
@@ -210,14 +217,19 @@ class RequestDesk:
             reply = Reply(request.request_id, REPLY_ERROR, error.code, _pack_error(error))
         except Exception:
             logger.exception("the handler of %r failed", request.kind)
-            unknown = OutcomeUnknownError(f"the handler of {request.kind!r} failed; see its log")
-            reply = Reply(request.request_id, REPLY_ERROR, unknown.code, _pack_error(unknown))
+            reply = _unknown(request, "its handler failed; see its log")
         if len(reply.payload) > self._payload_bytes_max:
-            unknown = OutcomeUnknownError(f"the answer to {request.kind!r} is too large")
-            reply = Reply(request.request_id, REPLY_ERROR, unknown.code, _pack_error(unknown))
+            reply = _unknown(request, "its answer is too large")
         if self._connections.get(member_id, 0) == connection and not self._is_silent:
-            self._transport.send(member_id, reply)
+            if not self._transport.send(member_id, reply):
+                self._transport.send(member_id, _unknown(request, "too much waits"))
             self.on_answered(member_id)
+
+
+def _unknown(request: MemberRequest, why: str) -> Reply:
+    """Return the answer to a request whose outcome the other member cannot be told."""
+    error = OutcomeUnknownError(f"the request {request.kind!r} has no answer: {why}")
+    return Reply(request.request_id, REPLY_ERROR, error.code, _pack_error(error))
 
 
 def _pack_error(error: CoordinatorError) -> bytes:

@@ -1,13 +1,14 @@
 """The transport between members over TCP: sealed frames of msgpack, after a mutual proof.
 
 Both sides dial, at once and then with a jittered backoff; of two connections between the same
-members both keep the same one. Everything sent in one pass of the loop leaves in one write. What
+members both keep the same one. What is sent in one pass of the loop leaves in one write, Raft's own
+words first, and no more than ``WRITE_BYTES`` (``lanes``): the rest waits until that has left. What
 cannot be delivered is dropped: Raft sends messages about the log again, and a request fails.
 
 Limits: the length of a frame is checked before memory is used for it. It is 13 KiB until the peer
 has proved itself, for which it has a deadline. If there are too many unproved callers the oldest is
-dropped (members prove themselves at once, so strangers cannot keep them out). A peer that does not
-read its socket is disconnected when its send buffer is full.
+dropped (members prove themselves at once, so strangers cannot keep them out). For a peer that reads
+too slowly a bounded number of bytes waits in each lane; what is beyond is refused.
 
 ``MemberTransport`` is the interface: tests put a simulated network in the place of this one.
 """
@@ -24,13 +25,14 @@ from dataclasses import replace
 from typing import Protocol
 
 from coordinator.clock import Clock
-from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
 from coordinator.event_loop import AtPassEnd
 from coordinator.raft.network.agreement import Fact, check_facts, merged
 from coordinator.raft.network.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.network.link import Link
 from coordinator.raft.network.messages import Message, Ping, encode
+from coordinator.raft.network.peer import Peer
 from coordinator.raft.network.refusals import Disagreements, RefusalLog
 from coordinator.raft.network.securing import TRUST_CHANGED, Securing
 from coordinator.secret_file import read_secrets
@@ -147,7 +149,7 @@ class TcpTransport:
             )
             tls.on_reload(self._maybe_connect_again)
         self._peers = {
-            address.member_id: _Peer(address)
+            address.member_id: Peer(address, raft.send_buffer_bytes_max)
             for address in cluster.members
             if address.member_id != member.member_id
         }
@@ -155,7 +157,7 @@ class TcpTransport:
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._unproved: dict[Link, None] = {}  # the oldest first
-        self._dirty: list[_Peer] = []
+        self._dirty: list[Peer] = []
         self._flushing = AtPassEnd(self.flush)
         self._looking: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -240,7 +242,8 @@ class TcpTransport:
         return self._disagreements.all()
 
     def send(self, member_id: str, message: Message) -> bool:
-        """Take a message for sending; False if it is too large or no one is connected."""
+        """Take a message for sending; False if it is too large, no one is connected, or too much
+        waits."""
         peer = self._peers[member_id]
         if peer.link is None or self._is_stopped:
             return False
@@ -248,38 +251,38 @@ class TcpTransport:
         if len(payload) > self.raft.frame_bytes_max:
             logger.error("message too large: %s, %d bytes", type(message).__name__, len(payload))
             return False
-        if not peer.pending:
+        if peer.lanes.add(message, payload):
+            self._maybe_flush(peer)
+            return True
+        if peer.lanes.has_too_many_words:
+            peer.link.abort("it does not read")
+        return False
+
+    def _maybe_flush(self, peer: Peer) -> None:
+        """Write to this one at the end of the pass, unless its connection takes no more."""
+        if not peer.is_dirty and peer.link is not None and not peer.link.is_full:
+            peer.is_dirty = True
             self._dirty.append(peer)
             if not self._flushing.is_left:
                 self._flushing.leave()
-        sealed = peer.link.seal(payload)
-        peer.pending.append(sealed)
-        peer.pending_bytes += len(sealed)
-        if peer.pending_bytes > self.raft.send_buffer_bytes_max:
-            self._drop_slow(peer)
-            return False
-        return True
 
     def flush(self) -> None:
-        """Write what was taken, one write for each connection."""
+        """Write what was taken, one write for each connection; what is beyond, in a later pass."""
         if not self._dirty:
             return
         self._flushing.take_back()
         dirty, self._dirty = self._dirty, []
         now_ms = self.clock.monotonic_ms()
         for peer in dirty:
-            data, peer.pending = peer.pending, []
-            peer.pending_bytes = 0
-            peer.wrote_ms = now_ms
-            if peer.link is None or not data:
-                continue
-            if not peer.link.write(data):
-                self._drop_slow(peer)
+            peer.is_dirty = False
+            if peer.write(now_ms):
+                self._maybe_flush(peer)
 
-    def _drop_slow(self, peer: _Peer) -> None:
-        if peer.link is not None:
-            logger.warning("member %s does not read; connection dropped", peer.member_id)
-            peer.link.abort()
+    def link_writable(self, link: Link) -> None:
+        """Write more to this one."""
+        peer = self._peers.get(link.peer_id)
+        if peer is not None and peer.link is link and peer.lanes.waiting_bytes:
+            self._maybe_flush(peer)
 
     # Connections, as their links report them.
 
@@ -321,7 +324,7 @@ class TcpTransport:
             link.close()
             return
         peer.link = link
-        peer.pending, peer.pending_bytes = [], 0
+        peer.lanes.clear()
         if old is not None:
             old.close()
         logger.info("member %s connected", peer.member_id)
@@ -351,7 +354,7 @@ class TcpTransport:
         peer = self._peers[link.peer_id]
         if peer.link is link:
             peer.link = None
-            peer.pending, peer.pending_bytes = [], 0
+            peer.lanes.clear()
             peer.has_lost_link.set()
             if self._is_stopped:
                 return
@@ -359,7 +362,7 @@ class TcpTransport:
             if self._listener is not None:
                 self._listener.on_disconnected(peer.member_id)
 
-    def _note_turned_away(self, peer: _Peer) -> None:
+    def _note_turned_away(self, peer: Peer) -> None:
         """Say here, too, that the secrets differ: whom this one calls says it in its own log only.
         It hung up without a word, so once may be chance: it stopped, or its port was crowded."""
         peer.turned_away += 1
@@ -379,7 +382,7 @@ class TcpTransport:
 
     # Dialling and keeping alive.
 
-    async def _keep_connected(self, peer: _Peer) -> None:
+    async def _keep_connected(self, peer: Peer) -> None:
         raft = self.raft
         if peer.member_id < self.identity.member_id:
             await asyncio.sleep(raft.reconnect_delay_ms_min / 1000)  # its dialling is preferred
@@ -394,7 +397,7 @@ class TcpTransport:
             await asyncio.sleep(delay_ms * (0.5 + self._random.random()) / 1000)
             delay_ms = min(2 * delay_ms, raft.reconnect_delay_ms_max)
 
-    async def _dial(self, peer: _Peer) -> bool:
+    async def _dial(self, peer: Peer) -> bool:
         loop = asyncio.get_running_loop()
         link = Link(
             self,
@@ -462,22 +465,3 @@ class TcpTransport:
             elif now_ms - peer.wrote_ms >= quiet_ms:
                 self.send(peer.member_id, Ping())
         self._look_later()
-
-
-class _Peer:
-    """Another member: its address, the link in use, what waits to be written to it."""
-
-    def __init__(self, address: MemberAddress) -> None:
-        self.address = address
-        self.member_id = address.member_id
-        self.link: Link | None = None
-        self.pending: list[bytes] = []
-        self.pending_bytes = 0
-        self.has_lost_link = asyncio.Event()
-        self.wrote_ms = 0
-        """When anything was written to it."""
-        self.is_dialed_plainly = False
-        """Whether the next connection to it is tried without TLS, where both are accepted."""
-        self.shunned_until_ms = 0
-        self.turned_away = 0
-        """How often in a row it hung up at this member's proof."""

@@ -6,8 +6,21 @@ import asyncio
 
 import pytest
 
-from coordinator.errors import ConnectionLostError, ShuttingDownError
-from coordinator.raft.network.messages import REPLY_OK, MemberRequest, Message, Reply
+from coordinator.errors import (
+    ConnectionLostError,
+    NoLeaderError,
+    OutcomeUnknownError,
+    ShuttingDownError,
+    ThrottledError,
+)
+from coordinator.raft.network.messages import (
+    REPLY_ERROR,
+    REPLY_OK,
+    MemberRequest,
+    Message,
+    Reply,
+    encode,
+)
 from coordinator.raft.network.rpc import BEGUN_BYTES_MAX, RequestDesk
 
 
@@ -16,8 +29,16 @@ class Line:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, Message]] = []
+        self.long_max = 1_000_000
+        """What is longer finds no room."""
+        self.is_up = True
+
+    def is_connected(self, _member_id: str) -> bool:
+        return self.is_up
 
     def send(self, member_id: str, message: Message) -> bool:
+        if not self.is_up or len(encode(message)) > self.long_max:
+            return False
         self.sent.append((member_id, message))
         return True
 
@@ -109,6 +130,39 @@ async def test_who_asked_over_a_lost_connection_is_told_that_nobody_knows() -> N
 
     with pytest.raises(ConnectionLostError):
         await asking
+
+
+async def test_a_question_that_finds_no_room_was_certainly_not_asked() -> None:
+    """It is refused as too many are, and a lost connection is another thing."""
+    desk, line = a_desk()
+    line.long_max = 100
+
+    with pytest.raises(ThrottledError, match="send_buffer_bytes_max"):
+        await desk.ask("2", "propose", bytes(200))
+    line.is_up = False
+    with pytest.raises(NoLeaderError, match="not connected"):
+        await desk.ask("2", "propose", bytes(200))
+
+    assert line.sent == []
+
+
+async def test_an_answer_that_finds_no_room_is_unknown_to_who_asked() -> None:
+    """It was done, and only the answer is missing; nobody waits for it until the deadline."""
+    desk, line = a_desk()
+    line.long_max = 200
+
+    async def long(_member_id: str, _payload: bytes) -> bytes:
+        return bytes(1_000)
+
+    desk.set_handler("read", long)
+    desk.on_request("2", MemberRequest(1, kind="read", payload=b""))
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    [(_, reply)] = line.sent
+    assert isinstance(reply, Reply)
+    assert (reply.request_id, reply.status) == (1, REPLY_ERROR)
+    assert reply.code == OutcomeUnknownError.code
 
 
 async def test_of_thousands_of_questions_a_pass_begins_a_hundred() -> None:

@@ -12,7 +12,7 @@ import socket
 import struct
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,9 @@ from coordinator.raft.network import messages as say
 from coordinator.raft.network.agreement import facts_of_cluster
 from coordinator.raft.network.frames import PayloadReader, frame
 from coordinator.raft.network.handshake import Acceptor, Dialer, HandshakeError, Identity
+from coordinator.raft.network.lanes import Joiner
 from coordinator.raft.network.messages import FrameError, Message, decode, encode
+from coordinator.raft.network.seals import Seals
 from coordinator.raft.network.transport import TURNED_AWAY, UNPROVED_CALLERS_MAX, TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from tests.ports import free_ports
@@ -33,6 +35,10 @@ from tests.raft.network.message_table import EXAMPLES
 from tests.raft.simulated_cluster import ListReplica
 
 SECRET = b"canary-0123456789abcdefghijklmnopqrstuvwxyzAB"
+
+
+BEHIND_BYTES_MAX = 512 * 1024
+"""What was written before a word: to the sockets of both ends, and as the next piece."""
 
 
 class Ear:
@@ -360,35 +366,100 @@ async def test_a_peer_that_vanishes_is_noticed_and_met_again(network: Network) -
     await until(lambda: one.is_connected("2"))
 
 
-async def test_a_peer_that_reads_nothing_is_dropped(network: Network) -> None:
-    """Send buffers are bounded: over the limit the connection goes, not the memory."""
+@dataclass
+class Dialed:
+    """Member 2 by hand: it reads when it is asked to."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    dialer: Dialer
+
+    @classmethod
+    async def of(cls, network: Network) -> Dialed:
+        facts = facts_of_cluster(network.cluster)
+        identity = Identity("test", member_id="2", secret=SECRET, facts=facts)
+        port = network.port(1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**12)
+        dialer, frames = Dialer(identity, "1", os.urandom(32)), PayloadReader(1024)
+        writer.write(frame(dialer.begin()))
+        while not dialer.is_done:
+            frames.feed(await reader.read(1024))
+            while (payload := frames.next()) is not None:
+                if (answer := dialer.receive(payload)) is not None:
+                    writer.write(frame(answer))
+        return cls(reader, writer, dialer)
+
+    async def messages(self) -> AsyncIterator[tuple[Message, int]]:
+        """The messages that come, each with the number of bytes read until then."""
+        seals, count = Seals(self.dialer.keys().accepted), 0
+        frames, joiner = PayloadReader(2**20), Joiner(2**23)
+        while data := await self.reader.read(4096):
+            count += len(data)
+            frames.feed(data)
+            while (payload := frames.next()) is not None:
+                if (whole := joiner.take(seals.open(payload))) is not None:
+                    yield decode(whole), count
+
+
+async def test_a_peer_that_reads_nothing_fills_no_memory(network: Network) -> None:
+    """What waits in each lane is bounded: what is beyond is refused, and the connection stays."""
     network.raft = replace(network.raft, send_buffer_bytes_max=200_000)
-    one, ear = await network.start(1)
-    identity = Identity(
-        "test", member_id="2", secret=SECRET, facts=facts_of_cluster(network.cluster)
-    )
-    reader, writer = await asyncio.open_connection("127.0.0.1", network.port(1))
-    dialer, frames = Dialer(identity, "1", os.urandom(32)), PayloadReader(1024)
-    writer.write(frame(dialer.begin()))
-    while not dialer.is_done:
-        frames.feed(await reader.read(1024))
-        while (payload := frames.next()) is not None:
-            if (answer := dialer.receive(payload)) is not None:
-                writer.write(frame(answer))
+    one, _ = await network.start(1)
+    other = await Dialed.of(network)
     await until(lambda: one.is_connected("2"))
 
-    for _ in range(10_000):
-        if not one.send(
-            "2",
-            say.SnapshotPiece(
-                term=1, snapshot_index=1, total_bytes=1, sha256=b"", offset=0, data=bytes(10_000)
-            ),
-        ):
-            break
-        one.flush()
+    for kind in (
+        say.SnapshotPiece(1, 1, total_bytes=1, sha256=b"", offset=0, data=bytes(10_000)),
+        say.MemberRequest(1, kind="k", payload=bytes(10_000)),
+        say.MemberRequest(1, kind="k", payload=bytes(1_000)),
+        say.Append(1, 1, 1, prev_index=1, prev_term=1, entries=[(1, bytes(10_000))]),
+    ):
+        taken = 0
+        while one.send("2", kind):
+            taken += 1
+            one.flush()
+            assert taken < 10_000
+    assert one.is_connected("2")
 
-    await until(lambda: ("disconnected", "2") in ear.events)
-    writer.close()
+    while one.send("2", say.Probe(1, 1)):
+        one.flush()
+    await until(lambda: not one.is_connected("2"))
+    other.writer.close()
+
+
+async def test_a_word_overtakes_megabytes(network: Network) -> None:
+    """However much waits for a slow peer: of what was sent first little comes before the word."""
+    one, _ = await network.start(1)
+    other = await Dialed.of(network)
+    await until(lambda: one.is_connected("2"))
+    value = os.urandom(1_000_000)
+    for number in range(8):
+        assert one.send("2", say.MemberRequest(number, kind="k", payload=value))
+        assert one.send(
+            "2", say.Append(1, 1, 1, prev_index=number, prev_term=1, entries=[(1, value)])
+        )
+    one.flush()
+    heard = other.messages()
+    first, begun = await anext(heard)
+    assert isinstance(first, say.MemberRequest | say.Append)
+
+    assert one.send("2", say.MemberRequest(99, kind="k", payload=b"short"))
+    assert one.send("2", say.VoteRequest(9, 9, 9))
+    order: list[Message] = [first]
+    behind: dict[Message, int] = {}
+    async for message, count in heard:
+        order.append(message)
+        behind[message] = count - begun
+        if len(order) == 18:
+            break
+
+    assert behind[say.VoteRequest(9, 9, 9)] < BEHIND_BYTES_MAX
+    assert behind[say.MemberRequest(99, kind="k", payload=b"short")] < BEHIND_BYTES_MAX
+    appends = [each.prev_index for each in order if isinstance(each, say.Append)]
+    assert appends == list(range(8)), "in their order"
+    requests = [each for each in order if isinstance(each, say.MemberRequest)]
+    assert all(each.payload == value for each in requests if each.request_id != 99)
+    other.writer.close()
 
 
 async def test_a_message_over_the_frame_limit_is_not_sent(network: Network) -> None:
