@@ -78,7 +78,8 @@ def connect(
             ``COORDINATOR_ENDPOINTS``, or ``http://127.0.0.1:7071``.
         timeout: seconds for one verb in all; None: 10, or 1.5 if nobody is there at first.
         session_timeout: seconds of silence after which the cluster ends the session.
-        label, operator: who this client is, for people; who mends the cluster with it.
+        label, operator: who this client is, for people, in the lists of sessions, and of locks,
+            elections and jobs where these have no label; who mends the cluster with it.
         retry, transport: how to try again; ``auto``, ``stream``, ``http`` or an object.
         lease_margin_ratio: how much earlier than the cluster the client gives its session up.
         clock, probe: for tests; asked from time to time whether this program is well.

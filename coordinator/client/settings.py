@@ -24,6 +24,8 @@ class ClientSettings:
     probe: HealthProbe | None = None
     operator: str = ""
     tls: ClientTls | None = None
+    given_label: str = ""
+    """The label that a program gave this client: that of its grants, candidacies and jobs, too."""
 
     @classmethod
     def of(
@@ -44,6 +46,7 @@ class ClientSettings:
             timeout_ms=max(1, round(timeout_s * 1000)),
             session_timeout_ms=max(1, round(session_timeout_s * 1000)),
             label=label if label is not None else f"pid {os.getpid()}",
+            given_label=label or "",
             lease_margin_ratio=lease_margin_ratio,
             probe=probe if probe is None or isinstance(probe, HealthProbe) else HealthProbe(probe),
         )

@@ -68,7 +68,8 @@ class Election(HandingOver[ClientT]):
             longest; 0 is never elected. None: in turn, and for others it weighs 1.
         resume: a file of this program alone, on a local disk, by which its next process takes over
             at once when this one has died, with a higher epoch.
-        label, trace_id: what people see of this candidate.
+        label, trace_id: what people see of this candidate; the label that ``connect`` was given,
+            if this one is empty.
     """
 
     def __init__(

@@ -70,7 +70,8 @@ class Job(Generic[ClientT]):
         grace: seconds, with ``catch_up="skip"``.
         history: how many runs are remembered, 1 to 500.
         timeout: seconds to wait while another client works; 0 (the default) asks once.
-        label: who runs it, as people see it; None: this host and process.
+        label: who runs it, as people see it; None: the label that ``connect`` was given, or else
+            this host and process.
 
     Raises:
         BadArgumentsError: an argument is out of its range, or a word of the schedule is not one.
@@ -96,7 +97,9 @@ class Job(Generic[ClientT]):
         self.client = client
         self.schedule = Schedule.of(every, at=at, tz=tz, cron=cron)
         self.policy = Policy(catch_up, guarantee, attempts_max, grace, history)
-        by = f"{socket.gethostname()}:{os.getpid()}" if label is None else label
+        by = client.core.settings.given_label if label is None else label
+        if label is None and not by:
+            by = f"{socket.gethostname()}:{os.getpid()}"
         self._by = by[:_TEXT_CHARACTERS_MAX]
         self._steps = JobSteps(client, name, self.schedule, self.policy, self._by)
         self.name = self._steps.name

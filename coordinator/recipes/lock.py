@@ -63,7 +63,8 @@ class Lock(QueueContender[ClientT]):
         raise_on_acquire: raise the guards to the new token before the caller gets the grant, so
             that the holder before is refused even if the new one has not written yet.
         waiver: with ``purpose="correctness"``, why it is correct without guards; recorded.
-        label, trace_id: what people see of this contender in the lock's queue.
+        label, trace_id: what people see of this contender in the lock's queue; the label that
+            ``connect`` was given, if this one is empty.
 
     Raises:
         BadArgumentsError: an argument is out of its range.

@@ -103,7 +103,7 @@ class Options:
             )
         request = partial(
             AcquireRequest,
-            label=label,
+            label=label or client.core.settings.given_label,
             trace_id=trace_id,
             kind=kind,
             size=size,
