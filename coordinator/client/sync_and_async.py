@@ -87,7 +87,9 @@ if TYPE_CHECKING:
         def __init__(
             self,
             method: Callable[Concatenate[SelfT, P], Coroutine[Any, Any, T]],
-            undo: Callable[[SelfT, T], Coroutine[Any, Any, object]] | None = None,
+            # Apart from T: pyright would make Any of what two classes have in common. So an undo
+            # of its own class says ``Any``, and not ``ClientT``, of what it takes.
+            undo: Callable[..., Coroutine[Any, Any, object]] | None = None,
             *,
             begins_here: bool = False,
         ) -> None: ...

@@ -62,7 +62,7 @@ class Pool(Generic[ClientT]):
         self._path = path_of(ROOT, name, characters_max=150)
         self._segments = {segment_of(each, "resource"): each for each in self.resources}
 
-    async def _undo_borrow(self, borrowed: Borrowed[ClientT]) -> None:
+    async def _undo_borrow(self, borrowed: Borrowed[Any]) -> None:
         await borrowed._give_back()
 
     async def _borrow(self, timeout: Timeout = DEFAULT_TIMEOUT_S) -> Borrowed[ClientT]:

@@ -27,7 +27,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Unpack
+from typing import Any, Generic, Unpack
 
 from coordinator.client import ClientT, both
 from coordinator.client.locks import current_owner
@@ -114,7 +114,7 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
             self._forget(taken)
         return was_held
 
-    async def _undo_acquire(self, held: Grant[ClientT] | None) -> None:
+    async def _undo_acquire(self, held: Grant[Any] | None) -> None:
         for each in self._taken_with(held):
             if each.is_body:
                 await each.holding.undo_acquire(held)

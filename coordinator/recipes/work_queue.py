@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic
 
 from coordinator.client import ClientT, Conditions, Create, Delete, Operation, both
 from coordinator.errors import BadArgumentsError, NoNodeError, QuotaExceededError
@@ -155,7 +155,7 @@ class WorkQueue(Generic[ClientT]):
         parts = [each.path.removeprefix(f"{self._items}/") for each in reply.results]
         return tuple(each for each in parts if "/" not in each)
 
-    async def _undo_take(self, delivery: Delivery[ClientT] | None) -> None:
+    async def _undo_take(self, delivery: Delivery[Any] | None) -> None:
         if delivery is not None:
             delivery._keep_giving_back()
 
