@@ -56,7 +56,10 @@ class TaskWait:
             self.go_on_soon()
         else:
             self._wake = None
-            context.run(wake, self)
+            try:
+                context.run(wake, self)
+            finally:
+                del wake  # a failure of the task leads to this frame, and that to the task: a cycle
 
     def go_on_soon(self) -> None:
         """Let the task go on in the next pass of the loop, from anywhere within the loop."""
