@@ -116,9 +116,7 @@ pure:
 	@find coordinator -name '*.so' -delete
 
 wheels: $(VENV)/.installed-dev
-	@rm -rf build
 	@$(BIN)/python -m pip wheel $(PIP_OPTIONS) --no-deps --wheel-dir dist .
-	@rm -rf build
 	@COORDINATOR_COMPILED=1 $(BIN)/python -m pip wheel $(PIP_OPTIONS) --no-deps --wheel-dir dist .
 	@ls dist
 

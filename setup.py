@@ -9,6 +9,7 @@ file for all of them took the compiler more than four times as long.
 """
 
 import os
+import shutil
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 IS_COMPILED = os.environ.get("COORDINATOR_COMPILED") == "1"
@@ -58,6 +60,15 @@ def extensions() -> list[object]:
     return list(made)
 
 
+class BuildWhatIsHere(build_py):
+    """Begins with nothing: what an older build left would get into the wheel."""
+
+    def run(self) -> None:
+        if not self.editable_mode:
+            shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
+
+
 class BuildSideBySide(build_ext):
     """Compiles as many files at once as there are processors, or as ``--parallel`` says."""
 
@@ -78,8 +89,9 @@ class BuildSideBySide(build_ext):
 
 
 if not IS_COMPILED:
-    setup()
+    setup(cmdclass={"build_py": BuildWhatIsHere})
 elif {"build_ext", "bdist_wheel"} & set(sys.argv):
-    setup(ext_modules=extensions(), cmdclass={"build_ext": BuildSideBySide})
+    commands = {"build_py": BuildWhatIsHere, "build_ext": BuildSideBySide}
+    setup(ext_modules=extensions(), cmdclass=commands)
 else:  # who builds a wheel asks first what that needs
     setup(setup_requires=requirements())

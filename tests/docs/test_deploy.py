@@ -20,6 +20,7 @@ import pytest
 
 from coordinator.cli.electing import elect
 from coordinator.cli.parent_death import dying_with_parent
+from coordinator.cli.serving import serve
 from coordinator.testing.cluster import LocalCluster
 from tests.patience import patient
 from tests.ports import free_ports
@@ -184,23 +185,34 @@ def test_one_of_the_replicas_of_the_compose_file_is_ready(hosts: Hosts) -> None:
     assert all(token > leading.epochs()[-1] for token in runs)
 
 
+def test_a_member_is_served_from_where_it_is_installed() -> None:
+    """The unit of docs/install.md: its command is one of today's."""
+    text = (DEPLOY / "coordinator.service").read_text("utf-8")
+    line = re.search(r"^ExecStart=/opt/coordinator/bin/coordinator serve (.*)$", text, re.MULTILINE)
+    assert line is not None
+    context = serve.make_context("serve", shlex.split(line[1]), resilient_parsing=False)
+    assert context.params["config_path"] == Path("/etc/coordinator/member.toml")
+    assert "User=coordinator\n" in text
+
+
 @pytest.mark.check
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["report", "coordinator"])
+def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     """With the programs where it says that they are."""
+    text = (DEPLOY / f"{name}.service").read_text("utf-8")
     program = shutil.which("systemd-analyze")
     if program is None:
         pytest.skip("systemd-analyze is not installed here")
-    for path in ("/opt/coordinator/bin/coordinator", "/etc/report.env"):
-        assert path in UNIT
+    assert "/opt/coordinator/bin/coordinator" in text
     there = tmp_path / "coordinator"
     there.write_text("#!/bin/sh\n")
     there.chmod(0o755)
-    unit = tmp_path / "report.service"
-    unit.write_text(UNIT.replace("/opt/coordinator/bin/coordinator", str(there)))
+    unit = tmp_path / f"{name}.service"
+    unit.write_text(text.replace("/opt/coordinator/bin/coordinator", str(there)))
     done = subprocess.run(
         [program, "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60
     )
-    about_us = [line for line in (done.stdout + done.stderr).splitlines() if "report" in line]
+    about_us = [line for line in (done.stdout + done.stderr).splitlines() if unit.name in line]
     assert about_us == []
 
 

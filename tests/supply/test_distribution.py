@@ -18,9 +18,9 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = set(PROJECT["optional-dependencies"])
 _FILES = (
     *("*.md", "*.toml", "Makefile", "Dockerfile", "docker-compose*.yml", "docs/*.md"),
-    *("coordinator/**/*.py", "recipes/**/*.py", "examples/**/*", "bench/**/*.py", ".ci/*"),
+    *("coordinator/**/*.py", "recipes/**/*.py", "examples/**/*.*", "bench/**/*.py", ".ci/*"),
 )
-_SAID = re.compile(r"([\w.-]*\bcoordinator)\[([a-z{][a-z0-9,{} -]*)\]")
+_SAID = re.compile(r"(?<![\w./-])([\w.-]*coordinator)\[([a-z{][a-z0-9,{} -]*)\]")
 _INSTALLED = re.compile(r"pip install (?P<what>[^`\n]*)")
 _LOOKED_UP = re.compile(r"metadata\.\w+\((['\"])([\w.-]+)\1\)")
 _MISSING = re.compile(r"missing_extra\(\"[\w]+\", \"([\w-]+)\"\)")
@@ -28,7 +28,9 @@ _MISSING = re.compile(r"missing_extra\(\"[\w]+\", \"([\w-]+)\"\)")
 
 def lines() -> Iterator[tuple[str, str]]:
     """Yield each line of what we ship, and where it is."""
-    found = sorted({path for pattern in _FILES for path in ROOT.glob(pattern) if path.is_file()})
+    found = sorted(
+        {path for pattern in _FILES for path in ROOT.glob(pattern) if path.suffix != ".pyc"}
+    )
     for path in found:
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
             yield f"{path.relative_to(ROOT)}:{number}", line
