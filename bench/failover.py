@@ -5,9 +5,11 @@ pause is counted from the signal to the first write acknowledged afterwards by a
 killed member is then started again and caught up before the next kill. With ``--stop`` the leader
 is stopped (SIGSTOP) instead: its sockets stay open, as when a machine vanishes, and only the
 election timeout tells. With ``--term`` it is asked to end (SIGTERM) and hands its leadership over;
-the pause is then the longest time between two acknowledged writes while it ends.
+the pause is then the longest time between two acknowledged writes while it ends. With ``--clients``
+the writers are our clients: of threads and of tasks, one of each beginning at each member; each
+has its pauses.
 
-    python -m bench.failover [--members 3] [--kills 20] [--stop | --term]
+    python -m bench.failover [--members 3] [--kills 20] [--stop | --term] [--clients]
 """
 
 from __future__ import annotations
@@ -24,8 +26,11 @@ from pathlib import Path
 
 from bench.wire import Connection
 from tests.cluster.processes import ProcessCluster
+from tests.cluster.writers import Writers
 
 ATTEMPT_TIMEOUT_MS = 500
+_SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "ended": signal.SIGTERM}
+_CLIENT_PAUSE_S_MAX = 6.0
 
 
 async def first_write_ms(cluster: ProcessCluster, killed: str, began: float) -> float:
@@ -78,7 +83,27 @@ async def longest_gap_ms(cluster: ProcessCluster, ending: str) -> float:
     return max(1000 * (after - before) for before, after in itertools.pairwise(acknowledged))
 
 
-async def measure(members: int, kills: int, how: str) -> list[float]:
+async def client_pauses_ms(cluster: ProcessCluster, kills: int, how: str) -> list[float]:
+    """End the leader ``kills`` times; return the pauses of our clients, that of each each time."""
+    pauses: list[float] = []
+    with Writers(cluster.urls) as writers:
+        await asyncio.to_thread(writers.wait)
+        for _ in range(kills):
+            leader = await asyncio.to_thread(cluster.leader)
+            began = time.monotonic()
+            cluster.signal(leader, _SIGNALS[how])
+            await asyncio.sleep(_CLIENT_PAUSE_S_MAX)
+            pauses += [1000 * each for each in writers.pauses_s(began).values()]
+            if how == "stopped":
+                cluster.signal(leader, signal.SIGCONT)
+            else:
+                cluster.processes[leader].wait()
+                cluster.start(leader)
+            await asyncio.to_thread(cluster.wait_ready)
+    return pauses
+
+
+async def measure(members: int, kills: int, how: str, *, of_clients: bool) -> list[float]:
     """End the leader ``kills`` times; return each pause in ms."""
     pauses: list[float] = []
     with tempfile.TemporaryDirectory(prefix="coordinator-failover-") as directory:
@@ -89,6 +114,8 @@ async def measure(members: int, kills: int, how: str) -> list[float]:
             connection = await Connection.open(cluster.urls[0])
             await connection.request("POST", "/v1/tree/failover", {"data": ""})
             connection.close()
+            if of_clients:
+                return await client_pauses_ms(cluster, kills, how)
             for _ in range(kills):
                 leader = await asyncio.to_thread(cluster.leader)
                 began = time.perf_counter()
@@ -117,11 +144,14 @@ def main() -> None:
     ways.add_argument("--stop", dest="how", action="store_const", const="stopped")
     ways.add_argument("--term", dest="how", action="store_const", const="ended")
     parser.set_defaults(how="killed")
+    parser.add_argument("--clients", action="store_true")
     arguments = parser.parse_args()
-    pauses = sorted(asyncio.run(measure(arguments.members, arguments.kills, arguments.how)))
+    kills, of_clients = arguments.kills, arguments.clients
+    measured = measure(arguments.members, kills, arguments.how, of_clients=of_clients)
+    pauses = sorted(asyncio.run(measured))
     print(
-        f"{arguments.members} members, leader {arguments.how} {len(pauses)} times; "
-        "pause of writes in ms: "
+        f"{arguments.members} members, leader {arguments.how} {kills} times; {len(pauses)} "
+        "pauses of writes in ms: "
         f"min {pauses[0]:.0f}, median {statistics.median(pauses):.0f}, "
         f"p90 {pauses[len(pauses) * 9 // 10]:.0f}, max {pauses[-1]:.0f}"
     )

@@ -17,7 +17,7 @@ from coordinator.client.request_ids import (
 )
 from coordinator.client.session import WaitOverError
 from coordinator.client.stream.blocking import BlockingTransport
-from coordinator.client.stream.blocking_connection import BlockingLines
+from coordinator.client.stream.blocking_waiters import BlockingLines
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.turns import AttemptTurn
 from coordinator.wire.encoding import Encoding

@@ -135,7 +135,7 @@ class Load:
         self.refused_values: set[str] = set()
         self.seen_values: set[str] = set()
         self.outcomes: Counter[str] = Counter()
-        self.client_errors: Counter[str] = Counter()
+        self.client_errors: Counter[type[CoordinatorError]] = Counter()
         self.write_times: list[float] = []
         self.sessions_lost = 0
         self.alive_ephemerals: dict[str, Session] = {}
@@ -458,7 +458,7 @@ class _Contender:
                     await self._show_session(client)
                     await self._hold(client)
                 except CoordinatorError as error:
-                    load.client_errors[type(error).__name__] += 1
+                    load.client_errors[type(error)] += 1
                 await load.pause(self._random.uniform(0.01, 0.1))
             load.alive_ephemerals.pop(self._ephemeral, None)
 

@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable
 
 from coordinator.client.securing import ClientTls, cannot_connect
-from coordinator.client.stream.blocking_connection import BlockingConnection, BlockingLines
-from coordinator.client.stream.endpoints import address_of, why_not
+from coordinator.client.stream.blocking_connection import BlockingConnection
+from coordinator.client.stream.blocking_waiters import BlockingLines
+from coordinator.client.stream.endpoints import address_of, not_welcomed, why_not
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.patience import (
     CONNECT_MS_MAX,
@@ -76,6 +77,8 @@ class BlockingTransport:
         self._guard = threading.Lock()
         """Held around ``_opening``."""
         self._http_until_ms: dict[str, int] = {}
+        self._welcoming: set[str] = set()
+        """The members that have spoken the stream: one that says nothing now is no other one."""
         self._left_ms: dict[str, int] = {}
         self._is_closed = False
 
@@ -115,7 +118,7 @@ class BlockingTransport:
     ) -> tuple[BlockingConnection | None, int]:
         """Return a connection that takes ``request``, if one does, and the time that is left."""
         connection = self._ready.get(endpoint)
-        if connection is None or not connection.conversation.takes(request):
+        if connection is None or connection.is_silent or not connection.conversation.takes(request):
             began_ms = self._clock.monotonic_ms()
             connection = self._connection(endpoint, request, timeout_ms)
             timeout_ms = max(1, timeout_ms - (self._clock.monotonic_ms() - began_ms))
@@ -128,7 +131,7 @@ class BlockingTransport:
     ) -> BlockingConnection | None:
         """Return a connection that takes ``request``, None if it goes another way."""
         connection = self._ready.get(endpoint)
-        if connection is None or not connection.conversation.is_usable:
+        if connection is None or connection.is_silent or not connection.conversation.is_usable:
             if self._http_until_ms.get(endpoint, 0) > self._clock.monotonic_ms():
                 return None
             limit_ms = min(CONNECT_MS_MAX, timeout_ms // 2)
@@ -190,6 +193,7 @@ class BlockingTransport:
         connection = BlockingConnection(
             endpoint, connected, self._clock, self._on_leader, self._on_lost, secured
         )
+        connection.on_silent = self._look_elsewhere
         try:
             connection.begin(self._label)
         except OSError as error:
@@ -199,6 +203,7 @@ class BlockingTransport:
         if connection.conversation.is_usable:
             self._connections.add(connection)
             self._ready[endpoint] = connection
+            self._welcoming.add(endpoint)
             if self._is_closed:
                 connection.close("this client was closed")
             if connection.conversation.is_over:
@@ -209,6 +214,8 @@ class BlockingTransport:
         if conversation.problem is not None and not conversation.is_misunderstood:
             raise conversation.problem
         is_sure = has_answered and (connection.is_http or conversation.is_misunderstood)
+        if not is_sure and endpoint in self._welcoming:
+            raise not_welcomed(endpoint)
         wait_ms = HTTP_MS if is_sure else MAYBE_HTTP_MS
         self._http_until_ms[endpoint] = self._clock.monotonic_ms() + wait_ms
         return None
@@ -232,10 +239,22 @@ class BlockingTransport:
 
     def _on_leader(self, connection: BlockingConnection, url: str | None) -> None:
         connection.leader_url = named = self._leader.endpoint_of(url)
-        if named != connection.endpoint and self._leader.url == connection.endpoint:
+        former = self._leader.url
+        if named != connection.endpoint and former == connection.endpoint:
             self._leader.url = None  # it says itself that it does not lead any more
         elif named is not None and named in self._ready and self._may_lead(named):
             self._leader.url = named
+        doubted = self._ready.get(former) if former and named not in (None, former) else None
+        if doubted is not None and doubted is not connection:
+            doubted.doubt()
+
+    def _look_elsewhere(self, silent: BlockingConnection) -> None:
+        """Have another member at hand while ``silent`` says nothing."""
+        url = self._leader.endpoint_after(silent.endpoint)
+        if self._is_closed or len(self._ready) > 1 or url == silent.endpoint:
+            return
+        if self._may_lead(url):
+            self._open_soon(url)
 
     def _look_for_leader(self, connection: BlockingConnection) -> None:
         """Prefer whom ``connection`` names; connect to it in the background if need be."""

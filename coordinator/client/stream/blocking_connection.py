@@ -9,8 +9,10 @@ opens when the answer is there. One that is alone reads its answer itself, but i
    does what stops a caller while it reads.
 2. No caller waits long for a socket that takes nothing: it leaves the rest to a thread made for
    that, and waits for its answer, or its deadline. A server that takes nothing is taken for dead.
-3. A caller whose deadline passes asks whether the server is there (PING); so does one that waits
-   for lines, after some silence. A server that says nothing then is taken for dead.
+3. A caller that waits for the first of an answer asks a silent server whether it is there (PING),
+   and goes elsewhere if it goes on to say nothing; at once if another member says meanwhile that
+   this one leads no more. So asks one whose deadline passes, and, after more silence, the thread
+   that reads for callers that wait for lines. A server that says nothing then is taken for dead.
 4. The reading thread alone closes the descriptor: another would take its number for its own.
 """
 
@@ -20,21 +22,27 @@ import selectors
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from coordinator.client.deputy import is_in_main_thread, wait_cancellably
 from coordinator.client.securing import cannot_connect, reason_of
+from coordinator.client.stream.blocking_waiters import AnswerWaiter, BlockingLines
 from coordinator.client.stream.conversation import Conversation, Waiter
-from coordinator.client.stream.patience import PROOF_MS, QUIET_MS, SILENCE_MS_MAX
+from coordinator.client.stream.patience import (
+    ASK_MS,
+    PROOF_MS,
+    QUIET_MS,
+    REPLACED_MS,
+    SILENCE_MS_MAX,
+    answer_ms,
+)
 from coordinator.client.stream.reading_turn import ALONE_MS, ReadingTurn
 from coordinator.client.stream.sockets import PlainBytes, SecuredBytes, look_up_after, prepare
-from coordinator.client.stream.waiters import LinesRead, not_lines
 from coordinator.client.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
-    CoordinatorError,
     UnavailableError,
 )
 from coordinator.wire.stream.frames import PREFACE
@@ -47,75 +55,6 @@ _PATIENCE_MS = 100
 _SEND_MS_MAX = 5_000
 """A server that takes nothing for so long is taken for dead."""
 _DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
-
-
-class AnswerWaiter:
-    """One caller; ``lock`` is closed until there is something for it."""
-
-    __slots__ = ("error", "lock", "response")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.lock.acquire()
-        self.response: Response | None = None
-        self.error: CoordinatorError | None = None
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether there is something for it."""
-        return self.response is not None or self.error is not None
-
-    def on_answer(self, response: Response) -> None:
-        """Take the answer, and wake the caller."""
-        if not self.is_answered:
-            self.response = response
-            self.lock.release()
-
-    def on_failure(self, error: CoordinatorError) -> None:
-        """Take what came instead, and wake the caller."""
-        if not self.is_answered:
-            self.error = error
-            self.lock.release()
-
-    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
-        """Lines are not what was asked for."""
-        self.on_failure(not_lines(status))
-
-    def on_line(self, body: bytes) -> None:
-        """Ignore a line: the request has failed already (``on_head``)."""
-
-    def on_end(self) -> None:
-        """Ignore the end: the request has failed already."""
-
-
-class BlockingLines(LinesRead):
-    """A response that a thread reads line by line."""
-
-    def __init__(self, connection: BlockingConnection) -> None:
-        super().__init__(connection)
-        self._bell = threading.Lock()
-        """Open when there is news."""
-        self._bell.acquire()
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the response has begun, or never will."""
-        return self.has_begun or self._error is not None
-
-    def wait(self, limit_s: float) -> None:
-        """Return when the bell has rung, at the latest after ``limit_s``."""
-        self._bell.acquire(timeout=max(0, limit_s))
-
-    def ring(self) -> None:
-        """Wake who waits; from any thread."""
-        try:
-            self._bell.release()
-        except RuntimeError:
-            pass  # it is open already
-
-    async def news(self) -> None:
-        """Wait in this thread, which runs no loop."""
-        self.wait(SILENCE_MS_MAX / 1000)
 
 
 class BlockingConnection:
@@ -145,9 +84,14 @@ class BlockingConnection:
         """Held around the conversation, for a moment."""
         self._turn = ReadingTurn(self._guard, self.conversation.waiting)
         self._sending = threading.Lock()
-        self._heard_ms = clock.monotonic_ms()
+        self.heard_ms = clock.monotonic_ms()
+        """When the server has sent something last."""
+        self.is_doubted = False
+        """Whether another member says that this one leads no more, and it was not heard since."""
+        self.on_silent: Callable[[BlockingConnection], None] = lambda _: None
+        """Called when it is asked since it is silent: what waits may go elsewhere soon."""
         self._proof_asked_ms: int | None = None
-        """When the server was asked whether it is there, if a deadline has passed."""
+        """When the server was asked whether it is there; None if it was heard since."""
         self._line_streams = 0
         self._reading: threading.Thread | None = None
 
@@ -174,15 +118,12 @@ class BlockingConnection:
             number = self._begin(request, waiter, timeout_ms)
             self._send(timeout_ms)
             self._read_alone(waiter, began_ms)
-            left_ms = began_ms + timeout_ms - self._clock.monotonic_ms()
-            is_answered = waiter.lock.acquire(timeout=max(0, left_ms) / 1000)
+            while not waiter.is_answered:
+                waiter.wait(self._look_s(number, began_ms, timeout_ms))
         except BaseException:
             self._turn.end(waiter)
             self.give_up(number)
             raise
-        if not is_answered:
-            self._late(number, timeout_ms)
-            raise self._no_answer(timeout_ms)
         if waiter.response is None:
             assert waiter.error is not None, "the lock is opened by an answer or by an error"
             raise waiter.error.with_traceback(None)
@@ -200,10 +141,8 @@ class BlockingConnection:
             self._read_alone(lines, began_ms)
             while not lines.has_begun:
                 lines.check_begun()
-                if (left_ms := began_ms + timeout_ms - self._clock.monotonic_ms()) <= 0:
-                    self._late(lines.number, timeout_ms)
-                    raise self._no_answer(timeout_ms)
-                wait_cancellably(lines.wait, lines.ring, left_ms / 1000)
+                limit_s = self._look_s(lines.number, began_ms, timeout_ms)
+                wait_cancellably(lines.wait, lines.ring, limit_s)
         except BaseException:
             self._turn.end(lines)
             lines.close()
@@ -230,6 +169,51 @@ class BlockingConnection:
                 return
             self.conversation.credit(number, amount)
         self._send(0)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it was asked whether it is there, and has said nothing for long enough."""
+        asked_ms, answer_in_ms = self._proof_asked_ms, answer_ms(self.conversation.unheard_bytes)
+        return asked_ms is not None and self._clock.monotonic_ms() - asked_ms >= answer_in_ms
+
+    def doubt(self) -> None:
+        """Another member leads, as it says: what waits here does so only if this one is heard.
+
+        From any thread, which may hold the guard of another connection."""
+        self.is_doubted = True
+        for waiter in list(self.conversation.waiting.values()):
+            assert isinstance(waiter, AnswerWaiter | BlockingLines), "threads wait here"
+            waiter.ring()
+
+    def look_ms(self, since_ms: int) -> int:
+        """Look after the server, for a caller that has waited since then; return for how many ms
+        it may wait before it looks again.
+
+        Raises:
+            ConnectionLostError: the server was asked, and goes on to say nothing.
+        """
+        now_ms = self._clock.monotonic_ms()
+        with self._guard:
+            is_asked = self._proof_asked_ms is not None
+            due_ms = now_ms if self.is_doubted else max(self.heard_ms, since_ms) + ASK_MS
+            if not is_asked and now_ms < due_ms:
+                return due_ms - now_ms
+            if self._proof_asked_ms is None:
+                self._proof_asked_ms = now_ms
+                self.conversation.ping()
+            answer_in_ms = answer_ms(self.conversation.unheard_bytes)
+            due_ms = self._proof_asked_ms + (REPLACED_MS if self.is_doubted else answer_in_ms)
+        if not is_asked:
+            self._send(0)
+            self.on_silent(self)
+        elif now_ms >= due_ms:
+            silence = f"said nothing for {now_ms - self.heard_ms} ms"
+            if self.is_doubted:
+                self.close(f"another member leads, and this one {silence}")
+            raise ConnectionLostError(
+                f"{self.endpoint}: no answer; the member {silence}", endpoint=self.endpoint
+            )
+        return max(0, due_ms - now_ms)
 
     def close(self, why: str) -> None:
         """End it; what is under way fails."""
@@ -328,12 +312,24 @@ class BlockingConnection:
         self._sending.release()
         self._send(0)
 
+    def _look_s(self, number: int, began_ms: int, timeout_ms: int) -> float:
+        """Return for how long request ``number`` may wait before its caller looks again.
+
+        Raises:
+            ConnectionLostError: its time is over, or the server says nothing.
+        """
+        left_ms = began_ms + timeout_ms - self._clock.monotonic_ms()
+        if left_ms <= 0:
+            self._late(number, timeout_ms)
+            raise self._no_answer(timeout_ms)
+        return min(left_ms, self.look_ms(began_ms)) / 1000
+
     def _late(self, number: int, waited_ms: int) -> None:
         """Give up; ask whether the server is there, if it has said nothing since."""
         now_ms = self._clock.monotonic_ms()
         with self._guard:
             self.conversation.cancel(number)
-            if now_ms - self._heard_ms >= waited_ms and self._proof_asked_ms is None:
+            if now_ms - self.heard_ms >= waited_ms and self._proof_asked_ms is None:
                 self._proof_asked_ms = now_ms
                 self.conversation.ping()
         self._send(0)
@@ -408,8 +404,8 @@ class BlockingConnection:
 
     def _take(self, data: bytes) -> None:
         conversation = self.conversation
-        self._heard_ms = self._clock.monotonic_ms()
-        self._proof_asked_ms = None
+        self.heard_ms = self._clock.monotonic_ms()
+        self._proof_asked_ms, self.is_doubted = None, False
         try:
             with self._guard:
                 conversation.receive(data)
@@ -425,9 +421,10 @@ class BlockingConnection:
     def _look_up(self) -> None:
         """Nothing came for a while: ask the server whether it is there, or take it for dead."""
         now_ms = self._clock.monotonic_ms()
-        silence_ms, asked_ms = now_ms - self._heard_ms, self._proof_asked_ms
+        silence_ms, asked_ms = now_ms - self.heard_ms, self._proof_asked_ms
         is_silent = bool(self._line_streams) and silence_ms >= SILENCE_MS_MAX
-        if is_silent or (asked_ms is not None and now_ms - asked_ms >= PROOF_MS):
+        patience_ms = PROOF_MS + answer_ms(self.conversation.unheard_bytes) - answer_ms(0)
+        if is_silent or (asked_ms is not None and now_ms - asked_ms >= patience_ms):
             self.close(f"the server said nothing for {silence_ms} ms")
             return
         welcome = self.conversation.welcome

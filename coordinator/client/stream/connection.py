@@ -7,10 +7,7 @@
    The tasks whose answers were read go on at once (``task_wait``).
 2. Deadlines cost no task and no timer of their own: requests are put into slots of ``_SLOT_S``, and
    one timer looks at each slot when it is due. So a deadline is kept up to ``_SLOT_S`` late.
-3. While a request waits for lines, a silent server is asked (PING), and taken for dead if it does
-   not answer. So is one that let a deadline pass. If it goes on sending instead, what it sends is
-   before all further answers: the connection takes no request until its PONG has come, so a
-   heartbeat behind a long answer on a slow network is sent again on another connection.
+3. A silent server is asked whether it is there, and given up if it stays so (``liveness``).
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from typing import Any, cast
 
 from coordinator.client.securing import cannot_connect, reason_of
 from coordinator.client.stream.conversation import Conversation, Waiter
-from coordinator.client.stream.patience import PROOF_MS, QUIET_MS, SILENCE_MS_MAX
+from coordinator.client.stream.liveness import Liveness, has_begun
 from coordinator.client.stream.shared_lines import SharedLines
 from coordinator.client.stream.task_wait import TaskWait, let_go_on
 from coordinator.client.stream.waiters import LinesRead, LinesSource, not_lines
@@ -35,7 +32,6 @@ READS_AT_ONCE = 16
 """With fewer, what a server does once for each part costs more than is won (docs/performance.md,
 "Overlap")."""
 _SLOT_S = 0.025
-_QUIET_S = QUIET_MS / 1000
 
 
 class Connection(asyncio.Protocol):
@@ -78,19 +74,16 @@ class Connection(asyncio.Protocol):
         self._slots: dict[int, list[tuple[int, int]]] = {}
         """Requests and how many ms they had, by the slot in which their deadline is."""
         self._slot_timer: asyncio.TimerHandle | None = None
-        self._line_timer: asyncio.TimerHandle | None = None
         self._ping_timer: asyncio.TimerHandle | None = None
-        self._proof_timer: asyncio.TimerHandle | None = None
-        self._proof = 0
-        """The PONG to be heard before another request is taken."""
-        self._line_streams = 0
-        self._heard_s = self.loop.time()
-        self._began_s = self._heard_s
+        self._began_s = self.loop.time()
+        self.liveness = Liveness(
+            self.loop, self.conversation, self._flush_soon, self.give_up, self.close
+        )
 
     def takes(self, request: Request) -> bool:
         """Whether ``request`` may be asked now."""
         conversation = self.conversation
-        if self._is_paused or conversation.pong < self._proof:
+        if self._is_paused or conversation.pong < self.liveness.proof:
             return False
         return conversation.takes(request)
 
@@ -120,14 +113,12 @@ class Connection(asyncio.Protocol):
             lines = ResponseLines(self, shared)
             shared.add(lines)
             shared.number = self._begin(request, shared, timeout_ms)
-        self._line_streams += 1
-        if self._line_timer is None:
-            self._line_timer = self.loop.call_later(_QUIET_S, self._look_at_lines)
+        self.liveness.watch_lines()
         return lines
 
     def lines_closed(self, number: int) -> None:
         """Nobody reads the lines of request ``number`` any more."""
-        self._line_streams -= 1
+        self.liveness.lines_closed()
         self.give_up(number)
 
     def give_up(self, number: int) -> None:
@@ -160,6 +151,7 @@ class Connection(asyncio.Protocol):
         is_quiet = not conversation.waiting and not self._is_flush_due
         number = conversation.ask(request, waiter)
         self._await_deadline(number, timeout_ms)
+        self.liveness.watch_answers()
         self._gathered += 1
         is_read = request.method == "GET"
         at_once = (self._half or READS_AT_ONCE) if is_read else REQUESTS_AT_ONCE
@@ -179,7 +171,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read the frames, and answer what they ask."""
-        self._heard_s = self.loop.time()
+        self.liveness.heard_s = self.loop.time()
         conversation = self.conversation
         answered = self._answered = []
         try:
@@ -248,8 +240,8 @@ class Connection(asyncio.Protocol):
         self._on_leader(self, url)
 
     def _lose(self, why: str) -> None:
-        timers = (self._slot_timer, self._line_timer, self._ping_timer, self._proof_timer)
-        for timer in timers:
+        self.liveness.end()
+        for timer in (self._slot_timer, self._ping_timer):
             if timer is not None:
                 timer.cancel()
         if not self.conversation.is_over:
@@ -314,44 +306,16 @@ class Connection(asyncio.Protocol):
         for slot in [each for each in self._slots if self._due_s(each) <= now_s + 1e-6]:
             for number, timeout_ms in self._slots.pop(slot):
                 waiter = waiting.get(number)
-                if waiter is not None and not (
-                    isinstance(waiter, ResponseLines | SharedLines) and waiter.has_begun
-                ):
+                if waiter is not None and not has_begun(waiter):
                     late.append((waiter, timeout_ms))
                     self.give_up(number)
         self._slot_timer = None
         for waiter, timeout_ms in late:
             message = f"{self.endpoint}: no answer within {timeout_ms} ms"
             waiter.on_failure(ConnectionLostError(message, endpoint=self.endpoint))
-        if late and self._proof_timer is None:
-            self._ask_for_proof(min(timeout_ms for _, timeout_ms in late) / 1000)
+        if late:
+            self.liveness.ask_for_proof(min(timeout_ms for _, timeout_ms in late) / 1000)
         self._next_slot()
-
-    def _ask_for_proof(self, waited_s: float) -> None:
-        """Ask the server whether it is there; if it is not, no other request waits for it."""
-        asked_s = self.loop.time()
-
-        def look() -> None:
-            self._proof_timer = None
-            if self._heard_s < asked_s:
-                self.close(f"the server said nothing for {self.loop.time() - self._heard_s:.1f} s")
-
-        self._proof_timer = self.loop.call_later(PROOF_MS / 1000, look)
-        number = self.conversation.ping()
-        if asked_s - self._heard_s < waited_s / 2:
-            self._proof = number  # it sends, but not this
-        self._flush_soon()
-
-    def _look_at_lines(self) -> None:
-        self._line_timer = None
-        silence_s = self.loop.time() - self._heard_s
-        if silence_s >= SILENCE_MS_MAX / 1000:
-            self.close(f"the server said nothing for {SILENCE_MS_MAX} ms")
-        elif self._line_streams:
-            if silence_s >= _QUIET_S / 2:
-                self.conversation.ping()
-                self._flush_soon()
-            self._line_timer = self.loop.call_later(_QUIET_S, self._look_at_lines)
 
 
 class WholeAnswer(TaskWait):

@@ -74,6 +74,8 @@ class Conversation:
         self.is_over = False
         self.pong = 0
         """The number of the last PONG."""
+        self.unheard_bytes = 0
+        """How much was sent since the server was heard last: its answer comes behind all of it."""
         self._reader = frames.from_server(ANSWER_BYTES_MAX)
         self._on_leader = on_leader
         self._body_bytes_max = 0
@@ -153,7 +155,9 @@ class Conversation:
     def take(self) -> bytearray:
         """Return what is to be sent; from now on it counts as sent."""
         self._sent_id = self._last_id
-        return self.writer.take()
+        data = self.writer.take()
+        self.unheard_bytes += len(data)
+        return data
 
     # --- in
 
@@ -169,6 +173,7 @@ class Conversation:
                 endpoint=self.endpoint,
             )
             return
+        self.unheard_bytes = 0
         reader, waiting = self._reader, self.waiting
         reader.feed(data)
         while taken := reader.take():

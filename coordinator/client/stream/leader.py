@@ -36,6 +36,11 @@ class KnownLeader:
         """Return the endpoint that is announced by this URL, None if it is none of the client's."""
         return None if announced is None else self._endpoints.get(_normal(announced))
 
+    def endpoint_after(self, url: str) -> str:
+        """Return the endpoint that follows ``url`` in their order; itself if there is no other."""
+        urls = list(self._endpoints.values())
+        return urls[(urls.index(url) + 1) % len(urls)] if url in urls else url
+
     def leave(self, url: str) -> None:
         """Prefer it no more, if ``url`` is the one that was preferred."""
         if self.url == url:

@@ -7,7 +7,8 @@
    is remembered for a while.
 3. Whom a member names as leader is connected to in the background, if it is one of the client's
    endpoints, and preferred only once that has succeeded; so a leader that cannot be reached costs
-   no request anything.
+   no request anything. What waits for a former leader goes elsewhere unless that one is heard.
+4. While a member that owes an answer is silent another one is connected to, which says who leads.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Any, TypeAlias
 
 from coordinator.client.securing import ClientTls, cannot_connect, connect_secured
 from coordinator.client.stream.connection import Connection, ResponseLines
-from coordinator.client.stream.endpoints import address_of, why_not
+from coordinator.client.stream.endpoints import address_of, not_welcomed, why_not
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.patience import (
     CONNECT_MS_MAX,
@@ -82,6 +84,8 @@ class StreamTransport:
         self._http_until_s: dict[str, float] = {}
         self._left_s: dict[str, float] = {}
         """When a leader failed, by its URL."""
+        self._welcoming: set[str] = set()
+        """The members that have spoken the stream: one that says nothing now is no other one."""
         self._seeking: asyncio.TimerHandle | None = None
         self._seek_s = _LEADER_AGAIN_S
         self._is_closed = False
@@ -234,7 +238,9 @@ class StreamTransport:
             others = self._connections.setdefault(endpoint, [])
             others.append(connection)
             connection.is_spare = lambda: len(others) > 1
+            connection.liveness.on_silent = partial(self._look_elsewhere, endpoint)
             self._ready[endpoint] = connection
+            self._welcoming.add(endpoint)
             self._on_leader(connection, connection.leader_url)
             return connection
         has_answered = connection.began.done()
@@ -244,6 +250,8 @@ class StreamTransport:
         if conversation.problem is not None and not conversation.is_misunderstood:
             raise conversation.problem
         is_sure = has_answered and (connection.is_http or conversation.is_misunderstood)
+        if not is_sure and endpoint in self._welcoming:
+            raise not_welcomed(endpoint)
         self._http_until_s[endpoint] = now_s + (HTTP_MS if is_sure else MAYBE_HTTP_MS) / 1000
         return None
 
@@ -266,11 +274,23 @@ class StreamTransport:
     def _on_leader(self, connection: Connection, url: str | None) -> None:
         if self._is_closed or self._ready.get(connection.endpoint) is not connection:
             return  # one that is not ready yet is asked again when it is
-        named = self.leader.endpoint_of(url)
+        named, former = self.leader.endpoint_of(url), self.leader.url
         if named != connection.endpoint and self.leader.url == connection.endpoint:
             self.leader.url = None  # it says itself that it does not lead any more
-        if named is not None:
-            self._prefer(named)
+        if named is None:
+            return
+        if former is not None and former != named:
+            for each in list(self._connections.get(former, ())):
+                each.liveness.doubt()
+        self._prefer(named)
+
+    def _look_elsewhere(self, silent: str) -> None:
+        """Have another member at hand while ``silent`` says nothing."""
+        url = self.leader.endpoint_after(silent)
+        if self._is_closed or len(self._ready) > 1 or url == silent:
+            return
+        if self._http_until_s.get(url, 0) <= asyncio.get_running_loop().time():
+            self._open_soon(url)
 
     def _prefer(self, url: str) -> None:
         if url == self.leader.url:

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec
 
 import pytest
 
-from coordinator.client.stream import reading_turn
+from coordinator.client.stream import patience, reading_turn
 from coordinator.client.stream.blocking_connection import BlockingConnection
 from coordinator.client.transport import Request
 from coordinator.clock import Clock, SystemClock
@@ -338,7 +338,7 @@ def test_a_server_that_spoke_since_the_request_began_is_not_asked_for_a_proof() 
         pong = frames.encoded(frames.Pong(0))
         threading.Timer(0.02, pair.server.theirs.sendall, (pong,)).start()
         with pytest.raises(ConnectionLostError):
-            pair.ask("/never", 1_000)
+            pair.ask("/never", patience.ASK_MS // 2)
         pair.ask("/next")
         assert not any(isinstance(each, frames.PingFrame) for each in pair.server.received)
 

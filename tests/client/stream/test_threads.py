@@ -17,9 +17,9 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import Client, RetryPolicy
-from coordinator.client.endpoints import Endpoints
 from coordinator.client.stream import blocking_connection
-from coordinator.client.stream.blocking_connection import AnswerWaiter, BlockingConnection
+from coordinator.client.stream.blocking_connection import BlockingConnection
+from coordinator.client.stream.blocking_waiters import AnswerWaiter
 from coordinator.client.transport import Request
 from coordinator.clock import SystemClock
 from coordinator.errors import (
@@ -29,6 +29,7 @@ from coordinator.errors import (
 )
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import PREFACE, FromClient
+from tests.client.first_member import beginning_at
 from tests.client.server_thread import serving
 from tests.client.stream.listening import (
     STAT,
@@ -229,19 +230,12 @@ def test_the_leader_is_asked_if_it_is_an_endpoint(is_endpoint: bool) -> None:
                 serve(peer, frame)
 
         with scripted(follows) as url:
-            first = f"{url},{leader}" if is_endpoint else url
+            first = [url, leader] if is_endpoint else [url]
             with connect(first, transport="stream", retry=beginning_at(url, first)) as client:
                 deadline_s = time.monotonic() + (10 if is_endpoint else 0.3)
                 while "RequestFrame" not in asked and time.monotonic() < deadline_s:
                     client.set("/a", b"")
     assert ("Hello" in asked, "RequestFrame" in asked) == (is_endpoint, is_endpoint)
-
-
-def beginning_at(url: str, endpoints: str) -> RetryPolicy:
-    """Return a policy by which a client of these endpoints asks ``url`` first."""
-    policies = (RetryPolicy(seed=seed) for seed in range(64))
-    urls = endpoints.split(",")
-    return next(each for each in policies if Endpoints(urls, each.source().shuffle).current == url)
 
 
 def ignored(*_: Any) -> None:

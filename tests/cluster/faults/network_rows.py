@@ -1,9 +1,10 @@
-"""Rows 7, 8, 9, 10 and 26: links that are cut, one way or both, lossy, late or slow."""
+"""Rows 7, 8, 9, 10, 26, 28 and 29: links that are cut, one way or both, lossy, late or slow."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
 import time
 
 from tests.cluster import marks
@@ -11,6 +12,7 @@ from tests.cluster.faults.network import CLIENTS, NetworkCluster
 from tests.cluster.faults.process_rows import Row
 from tests.cluster.faults.world import Plan, Tally, World
 from tests.cluster.wire import Wire
+from tests.cluster.writers import Writers
 
 ELECTION_TIMEOUT_S = 0.8
 _HEALED_S_MAX = 10.0
@@ -277,4 +279,84 @@ async def row_26(plan: Plan, tally: Tally) -> None:
     _judge_healed(tally)
 
 
-ROWS: dict[int, Row] = {7: row_7, 8: row_8, 9: row_9, 10: row_10, 26: row_26}
+async def row_28(plan: Plan, tally: Tally) -> None:
+    """the leader's host vanishes without a word, for clients that began at each member"""
+    for members, numbers in plan.shares(5):
+        options = plan.load(per_second=80)
+        make = NetworkCluster
+        async with World(plan, tally, members=members, make=make, options=options) as world:
+            with Writers(world.cluster.urls) as writers:
+                await asyncio.to_thread(writers.wait)
+                for _ in numbers:
+                    await world.calm()
+                    await _vanish(world, writers)
+                    tally.faults += 1
+                world.expect(not writers.errors, f"writes failed: {writers.errors[:3]}")
+    times = tally.measured_s.get(VANISHED, [])
+    tally.marks.append(marks.within(VANISHED, times, 1.0, tally.calm))
+    _judge_healed(tally)
+
+
+VANISHED = "a client writes again"
+
+
+async def _vanish(world: World, writers: Writers) -> None:
+    leader, at = await world.leader(), time.monotonic()
+    network(world).vanish(leader)
+    await asyncio.sleep(4.0)
+    for pause_s in writers.pauses_s(at).values():
+        world.tally.measured(VANISHED, pause_s)
+    await healed(world)
+
+
+async def row_29(plan: Plan, tally: Tally) -> None:
+    """reads at a leader that was deposed while it was stopped and cut off"""
+    for members, numbers in plan.shares(5):
+        async with World(plan, tally, members=members, make=NetworkCluster) as world:
+            for number in numbers:
+                await world.calm()
+                await _read_at_deposed(world, str(number))
+                await healed(world)
+                tally.faults += 1
+
+
+async def _read_at_deposed(world: World, value: str) -> None:
+    """It goes on where it was stopped, with reads in its sockets that were asked after another
+    leader had acknowledged a write, and hears nothing of that one."""
+    cluster, target = world.cluster, "/v1/tree/load/deposed"
+    leader = await world.leader()
+    others = [each for each in cluster.ids if each != leader]
+    wires = [Wire(cluster.url(leader)) for _ in range(20)]
+    await asyncio.gather(*(wire.request("GET", "/v1/status") for wire in wires))
+    cluster.signal(leader, signal.SIGSTOP)
+    try:
+        for each in others:
+            network(world).cut_both(leader, each)
+        await _acknowledged(world, others, target, value)
+        reads = [asyncio.create_task(wire.request("GET", target)) for wire in wires]
+        await asyncio.sleep(0.1)  # they are in its sockets
+    finally:
+        cluster.signal(leader, signal.SIGCONT)
+    for answer in await asyncio.gather(*reads):
+        seen = answer.body["data"] if answer.status == 200 else value
+        world.expect(seen == value, f"A read {seen} at a deposed leader after {value}")
+    for wire in wires:
+        wire.close()
+
+
+async def _acknowledged(world: World, members: list[str], target: str, value: str) -> None:
+    """Write at one of these members, as soon as one takes it."""
+    end = time.monotonic() + _HEALED_S_MAX
+    for member_id in itertools.cycle(members):
+        wire = Wire(world.cluster.url(member_id))
+        answer = await wire.request("PUT", f"{target}?create", {"data": value}, timeout_s=1.0)
+        wire.close()
+        if answer.status in (200, 201):
+            return
+        if time.monotonic() > end:
+            raise TimeoutError(f"no write within {_HEALED_S_MAX:g} s")
+
+
+ROWS: dict[int, Row] = {
+    7: row_7, 8: row_8, 9: row_9, 10: row_10, 26: row_26, 28: row_28, 29: row_29,
+}  # fmt: skip
