@@ -245,21 +245,17 @@ def body_of(held: HeldByHand) -> dict[str, Any]:
     }
 
 
-def lines_of_hold(held: HeldByHand) -> list[str]:
-    """Return the sentences of ``diagnose``."""
+def advice_of(held: HeldByHand) -> str:
+    """Return what ends a hold, for `diagnose`; of one that is overdue also what plans again."""
     hold, held_ms = held.hold, _held_ms(held)
-    by = f" by {hold.by}" if hold.by else ""
-    lines = [one_line(f"{held.lock}: held by hand for {lasting(held_ms)}{by}: {hold.note}")]
+    # The holder chose the name of the lock, and a person copies these lines into a shell.
+    name, dashes = shlex.quote(one_line(held.lock)), "-- " if held.lock.startswith("-") else ""
+    which = f"{dashes}{name} {hold.fencing_token}"
+    lines = [f"Held for {lasting(held_ms)}.", f"Release it: coordinator unlock {which}"]
     if hold.is_overdue(held_ms):
-        # The holder chose the name of the lock, and a person copies these lines into a shell.
-        name, dashes = shlex.quote(one_line(held.lock)), "-- " if held.lock.startswith("-") else ""
-        which = f"{dashes}{name} {hold.fencing_token}"
-        lines += [
-            f"  Planned were {lasting(hold.alarm_after_ms)}.",
-            f"  Release it: coordinator unlock {which}",
-            f"  Or plan again: coordinator extend --by SECONDS {which}",
-        ]
-    return lines
+        lines[0] = f"Held for {lasting(held_ms)}; planned were {lasting(hold.alarm_after_ms)}."
+        lines.append(f"Or plan again: coordinator extend --by SECONDS {which}")
+    return "\n".join(lines)
 
 
 def show_holds(settings: Settings, holds: list[HeldByHand]) -> None:

@@ -7,7 +7,7 @@ import click
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, one_line, show_table
 from coordinator.cli.seconds import Seconds
-from coordinator.cli.wording import moment
+from coordinator.cli.wording import lasting, moment
 from coordinator.client import AsyncClient
 from coordinator.client.ending_sessions import end_sessions
 from coordinator.model.views import Contender, LockSummary, LockView
@@ -125,7 +125,9 @@ def _wanted(label: str | None, address: str | None, client_id: str | None) -> di
 )
 @verb
 def locks(settings: Settings, name: str | None, held_s_min: float) -> None:
-    """List all locks with their holders, or one lock with its queue.
+    """List all locks that are not free, with their holders, or one lock with its queue.
+
+    A lock that is held by hand, or closed after an unclean loss, says so under CLOSED.
 
     `coordinator why NAME` says the same of one lock in words, and more.
 
@@ -152,8 +154,8 @@ def _show_lock(settings: Settings, view: LockView) -> None:
         return
     contenders = [("holds", each) for each in view.holders]
     contenders += [(f"waits {number}", each) for number, each in enumerate(view.queue, 1)]
-    if view.closed is not None:
-        click.echo(f"{one_line(view.lock)} is closed after an unclean loss")
+    if (closed := closed_by(view)) is not None:
+        click.echo(one_line(f"{view.lock} is {closed}"))
     elif not contenders:
         click.echo(f"{one_line(view.lock)} is free")
     if not contenders:
@@ -174,7 +176,8 @@ def _show_locks(settings: Settings, summaries: list[LockSummary]) -> None:
         click.echo(document({"locks": [to_body(each) for each in summaries]}))
         return
     show_table(
-        ("LOCK", "HELD S", "HOLD", "WAIT", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL"),
+        ("LOCK", "HELD S", "HOLD", "WAIT", "GRANT", "TOKEN", "SESSION", "HOST", "PID", "LABEL",
+         "CLOSED"),
         (
             (
                 each.lock,
@@ -182,10 +185,21 @@ def _show_locks(settings: Settings, summaries: list[LockSummary]) -> None:
                 each.holder_count,
                 each.queue_length,
                 *(_columns(each.holder) if each.holder else [None] * 6),
+                closed_by(each),
             )
             for each in summaries
         ),
-    )
+    )  # fmt: skip
+
+
+def closed_by(view: LockView | LockSummary) -> str | None:
+    """Return what keeps the lock from its queue, though no contender holds it; None if nothing."""
+    if view.by_hand is not None:
+        overdue = ", for longer than planned" if view.is_overdue else ""
+        return view.by_hand.removeprefix("it is ") + overdue
+    if view.closed is not None:
+        return f"closed after an unclean loss (lock-delay of {lasting(view.closed.delay_ms)})"
+    return None
 
 
 def _columns(contender: Contender) -> tuple[object, ...]:

@@ -60,7 +60,9 @@ class Figures:
     that are held now belong to no session. ``tries`` were refused at once, and waiters ``left``
     without it, as far as the member that was asked has seen since it started.
     ``waiting_on_average``: how many waited for it while it was held, on average over that time and
-    without its longest hold; None if fewer than two holds have ended.
+    without its longest hold; None if fewer than two holds have ended. ``by_hand`` says by whom it
+    is held by hand, ``release_it`` how that ends; ``lock_delay_ms`` is not 0 while an unclean loss
+    closes it.
     """
 
     lock: str
@@ -78,6 +80,10 @@ class Figures:
     tries: int = 0
     left: int = 0
     waiting_on_average: float | None = None
+    by_hand: str = ""
+    is_overdue: bool = False
+    lock_delay_ms: int = 0
+    release_it: str = ""
 
     def to_body(self) -> dict[str, Any]:
         """Return the figures under the names that ``--json`` gives them."""
@@ -96,6 +102,9 @@ class Figures:
             "refused_tries": self.tries,
             "left_waiting": self.left,
             "waiting_on_average": self.waiting_on_average,
+            "by_hand": self.by_hand or None,
+            "is_overdue": self.is_overdue,
+            "lock_delay_ms": self.lock_delay_ms,
         }
 
 
@@ -134,6 +143,10 @@ def figures_of(
     leases_ms: Sequence[int] = (),
     tries: int = 0,
     left: int = 0,
+    by_hand: str = "",
+    is_overdue: bool = False,
+    lock_delay_ms: int = 0,
+    release_it: str = "",
 ) -> Figures:
     """Return the numbers of ``lock`` from its ``grants``, the oldest first."""
     ended = [each for each in grants if each.ended_ms is not None]
@@ -156,6 +169,10 @@ def figures_of(
         tries=tries,
         left=left,
         waiting_on_average=_waiting_on_average(grants),
+        by_hand=by_hand,
+        is_overdue=is_overdue,
+        lock_delay_ms=lock_delay_ms,
+        release_it=release_it,
     )
 
 
@@ -186,8 +203,8 @@ def _length_ms(begin_ms: int, end_ms: int) -> int:
 def diagnosed(figures: Figures) -> Diagnosis:
     """Return what the numbers say; nothing wrong is a finding too."""
     rules = (
-        _never_ends, _wait_dominates, _denied, _shorter_than_pauses, _put_out, _bounds_reached,
-        _shorter_than_holds, _never_contended,
+        _held_by_hand, _closed_after_loss, _never_ends, _wait_dominates, _denied,
+        _shorter_than_pauses, _put_out, _bounds_reached, _shorter_than_holds, _never_contended,
     )  # fmt: skip
     findings = [finding for rule in rules if (finding := rule(figures)) is not None]
     if not findings:
@@ -198,6 +215,31 @@ def diagnosed(figures: Figures) -> Diagnosis:
 
 
 # --- the rules
+
+
+def _held_by_hand(figures: Figures) -> LockFinding | None:
+    if not figures.by_hand:
+        return None
+    overdue = " for longer than planned" if figures.is_overdue else ""
+    return LockFinding(
+        "held-by-hand",
+        "problem" if figures.is_overdue else "note",
+        f"It is held by hand{overdue}.",
+        f"Nobody else is granted it: {figures.by_hand}.",
+        figures.release_it or "`coordinator unlock` ends it.",
+    )
+
+
+def _closed_after_loss(figures: Figures) -> LockFinding | None:
+    if not figures.lock_delay_ms:
+        return None
+    return LockFinding(
+        "closed-after-loss",
+        "note",
+        "It is closed after an unclean loss.",
+        "A holder was lost without a release, and its writes may still arrive: for a lock-delay of "
+        f"{lasting(figures.lock_delay_ms)} nobody else is granted it.",
+    )
 
 
 def _never_ends(figures: Figures) -> LockFinding | None:

@@ -126,6 +126,9 @@ class LockView(Struct, frozen=True):
     holder_count: Count = 0
     queue_length: Count = 0
     by_hand: str | None = None
+    is_overdue: Annotated[
+        bool, described("whether it is held by hand for longer than was planned")
+    ] = False
 
     if not TYPE_CHECKING:  # other libraries' ``client.lock(name)`` is the lock itself
 
@@ -143,9 +146,12 @@ class LockView(Struct, frozen=True):
 
 
 class LockSummary(Struct, frozen=True):
-    """One lock in a list; ``queue_length`` counts those who wait, ``holder_count`` who hold.
+    """One lock in a list that is not free; ``queue_length`` counts those who wait,
+    ``holder_count`` who hold. Nobody does while it is ``closed`` after an unclean loss. While it is
+    held by hand ``by_hand`` says by whom and what for, and a holder is who has its turn then.
 
-    ``held_ms``: how long the member has seen the holder hold, never overstated.
+    ``held_ms``: how long the member has seen the holder hold, never overstated; of a lock that is
+    held by hand, by wall clocks.
     ``waiting_since_ms``: the wall time since which the first in the queue waits; None if nobody
     does.
     """
@@ -154,15 +160,21 @@ class LockSummary(Struct, frozen=True):
     holder: Contender | None
     queue_length: Count
     held_ms: Count
-    holder_count: Positive = 1
+    holder_count: Count = 1
     denied: Denied | None = None
     waiting_since_ms: Annotated[
         Count | None, described("wall time since which the first in its queue waits")
     ] = None
+    by_hand: str | None = None
+    is_overdue: Annotated[
+        bool, described("whether it is held by hand for longer than was planned")
+    ] = False
+    closed: Closed | None = None
 
 
 class LockList(Struct, frozen=True):
-    """The reply of GET /v1/locks; ``next`` is what to pass as ``after`` for the rest."""
+    """The reply of GET /v1/locks: those that are not free. ``next`` is what to pass as ``after``
+    for the rest."""
 
     locks: tuple[LockSummary, ...]
     next: str | None = None

@@ -185,7 +185,9 @@ class Member:
         remaining_times = RemainingTimes(context, self._leases, self._hold_timers)
         self.locks = LockService(proposer, replica, self._queues)
         self.elections = ElectionService(proposer, reads, replica, self._queues, self.watches)
-        self.lock_views = LockViews(reads, replica, self._hold_times, denials, remaining_times)
+        self.lock_views = LockViews(
+            reads, replica, self._hold_times, context.clock, denials, remaining_times
+        )
         self.holding = HoldingService(proposer, reads, replica, self._leadership)
         self.grant_history = GrantReads(reads, replica)
         self.deadlocks = RefusedDeadlocks(replica)

@@ -130,11 +130,13 @@ def names_shown(
     caller: Caller,
     after: str | None,
     limit: int | None,
+    rights_of: str | None = None,
 ) -> list[str]:
     """Return the names of the children behind ``after``, at most ``limit``, that lead to where
-    ``caller`` has one of ``verbs``; the others are not even looked at."""
+    ``caller`` has one of ``verbs``; the others are not even looked at. ``rights_of``: a path whose
+    children have the same names, and decide instead of these."""
     found: list[str] = []
-    for way, is_beginning in machine.access.ways(caller, path, verbs):
+    for way, is_beginning in machine.access.ways(caller, rights_of or path, verbs):
         left = None if limit is None else limit - len(found)
         if left == 0:
             break

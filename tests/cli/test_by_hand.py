@@ -26,7 +26,10 @@ def test_a_lock_is_held_planned_again_and_released(coordinator: CommandLine) -> 
     coordinator.text("extend", "deploys", token, "--by", "1800")
     assert coordinator.json("hold", "deploys")["alarm_after_ms"] == 5_400_000
     coordinator.text("extend", "deploys", token, "--to", "0.001")
-    assert coordinator.json("diagnose")["by_hand"][0]["is_overdue"]
+    [found] = [each for each in coordinator.json("diagnose")["locks"] if each["lock"] == "deploys"]
+    assert (found["findings"][0]["code"], found["findings"][0]["severity"]) == (
+        "held-by-hand", "problem",
+    )  # fmt: skip
     assert f"coordinator unlock deploys {token}" in coordinator.text("diagnose", "deploys")
 
     wrong = coordinator("unlock", "deploys", "0")
@@ -37,6 +40,28 @@ def test_a_lock_is_held_planned_again_and_released(coordinator: CommandLine) -> 
     ended = coordinator.json("hold", "deploys", "--history")
     assert (ended["released_by"], ended["release_note"]) == ("bob", "moved")
     assert "bob" in coordinator.text("hold", "deploys", "--history")
+
+
+def test_every_verb_says_that_it_is_held_by_hand(coordinator: CommandLine) -> None:
+    """One list of what is not free, and one verdict: nothing says that nothing is wrong with it."""
+    token = coordinator.text("hold", "harbour", "--note", "a crane", "--by", "ann").strip()
+    words = "held by hand by 'ann': 'a crane'"
+    listed = coordinator.text("locks").splitlines()
+    one, why = coordinator.text("locks", "harbour"), coordinator.text("why", "harbour")
+    diagnosed = coordinator.text("diagnose", "harbour").splitlines()
+    long_held = coordinator.json("locks", "--held-longer-than", "3600")
+    coordinator.text("unlock", "harbour", token)
+
+    [row] = [line for line in listed if line.startswith("harbour ")]
+    assert row.endswith(words)
+    assert one == f"harbour is {words}\n"
+    assert why.splitlines()[0] == f"harbour is {words}."
+    assert [line for line in diagnosed if line.startswith("harbour: ")] == [
+        "harbour: It is held by hand."
+    ]
+    assert f"  Release it: coordinator unlock harbour {token}" in diagnosed
+    assert "harbour" not in [each["lock"] for each in long_held["locks"]]
+    assert "harbour" not in coordinator.text("locks")
 
 
 @pytest.mark.parametrize("name", ["x; touch pwned #", "$(id)", "-rf", "a'b", "two words"])

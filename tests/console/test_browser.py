@@ -274,6 +274,24 @@ def test_the_diagnosis_is_that_of_the_shell(visitor: Visitor, scene: Scene) -> N
         assert found["figures"][figure] == expected["figures"][figure], figure
 
 
+def test_a_lock_held_by_hand_is_listed_and_its_page_says_so(visitor: Visitor, scene: Scene) -> None:
+    """The words of the shell; nowhere that nothing is wrong with it."""
+    hold = {"fencing_token": 1, "by": "ann", "note": "a crane"}
+    scene.call(
+        "POST",
+        "/v1/tree/manual-locks/harbour",
+        {"data": json.dumps(hold), "parents": "persistent"},
+    )
+    page = visitor.open("locks")
+    page.wait_for_selector("text=held by hand by 'ann': 'a crane'")
+    page = visitor.open("locks/harbour")
+    page.wait_for_selector(".finding")
+    assert page.locator(".finding strong").all_inner_texts() == ["It is held by hand."]
+    assert "It is held by hand by 'ann': 'a crane'." in page.inner_text(".why")
+    scene.call("DELETE", "/v1/tree/manual-locks/harbour")
+    page.wait_for_selector("text=Nothing is known of it.")
+
+
 def _drawn_grants(seed: int) -> list[GrantRecord]:
     """Return a history of a lock, with waits, losses and a hold that goes on."""
     random, grants, at_ms = Random(seed), [], 1_000_000

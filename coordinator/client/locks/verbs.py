@@ -36,7 +36,10 @@ class LockVerbs(VerbGroup):
         return LockQuestion(self._read(call, reader(LockView)))
 
     async def locks(self, *, held_ms_min: int = 0) -> AsyncGenerator[LockSummary, None]:
-        """Iterate over the locks held for at least ``held_ms_min``, page by page.
+        """Iterate over the locks that are not free, page by page.
+
+        Those are held by a client, or by hand, for ``held_ms_min`` or longer; if that is 0, also
+        those that are closed after an unclean loss.
 
         Raises:
             UnavailableError: no member answered in time.

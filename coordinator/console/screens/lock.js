@@ -216,7 +216,9 @@ export async function lockScreen(context, name) {
     drawNow();
     drawPast();
   }, DRAWN_MS);
-  const watching = feed.follow([{ path, kind: "subtree" }], {
+  const byHand = { path: `/manual-locks/${segment(name)}`, kind: "znode" };
+  const mayWatchBoth = await rights.may("read", byHand.path);
+  const watching = feed.follow([{ path, kind: "subtree" }, ...(mayWatchBoth ? [byHand] : [])], {
     onChange: () => refresher.soon(),
     onResync: () => refresher.soon(),
   });

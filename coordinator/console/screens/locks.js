@@ -1,4 +1,4 @@
-// All locks that anybody holds: who waits longest, who holds longest. Live by one watch.
+// All locks that are not free: held, held by hand, closed after a loss; who waits longest, who holds longest. Live by one watch.
 
 import { Paged } from "../parts/paged.js";
 import { Refresher } from "../parts/refresher.js";
@@ -12,7 +12,9 @@ import { who } from "../words/who.js";
 const PAGE = 1_000;
 const PAGES_AT_ONCE = 3;
 
-export async function locksScreen({ api, feed, go }) {
+export async function locksScreen({ api, feed, go, rights }) {
+  const byHand = { path: "/manual-locks", kind: "subtree" };
+  const mayWatchBoth = await rights.may("read", byHand.path);
   const paged = new Paged(async (after) => {
     const page = await api.get("/v1/locks", { after, limit: PAGE });
     return { rows: page.locks.map((each) => seen(each, after)), next: page.next };
@@ -26,10 +28,10 @@ export async function locksScreen({ api, feed, go }) {
     autocomplete: "off",
   });
   const table = new VirtualTable({
-    label: "Locks that are held",
+    label: "Locks that are not free",
     key: (row) => row.lock,
     onOpen: (row) => go("locks", row.lock),
-    empty: "Nobody holds a lock.",
+    empty: "Every lock is free.",
     columns: [
       {
         title: "Lock",
@@ -84,8 +86,11 @@ export async function locksScreen({ api, feed, go }) {
         title: "Holder",
         className: "grow",
         isText: true,
-        sort: (row) => who(row.holder),
-        cell: (row) => who(row.holder),
+        sort: (row) => holderOf(row),
+        cell: (row) =>
+          row.by_hand || !row.holder
+            ? h("span", { class: `mark ${row.is_overdue ? "bad" : "warn"}` }, holderOf(row))
+            : holderOf(row),
       },
       {
         title: "Token",
@@ -122,12 +127,12 @@ export async function locksScreen({ api, feed, go }) {
   function show() {
     const wanted = filter.value.trim().toLowerCase();
     const rows = wanted
-      ? paged.rows.filter((row) => `${row.lock} ${who(row.holder)}`.toLowerCase().includes(wanted))
+      ? paged.rows.filter((row) => `${row.lock} ${holderOf(row)}`.toLowerCase().includes(wanted))
       : paged.rows;
     const waiting = paged.rows.reduce((sum, each) => sum + each.queue_length, 0);
     said.textContent =
       `${count(paged.rows.length, "lock")} ` +
-      `held${paged.isWhole ? "" : " so far"}, ` +
+      `not free${paged.isWhole ? "" : " so far"}, ` +
       `${count(waiting, "contender waits", "contenders wait")}.`;
     table.show(rows, { empty: wanted ? "No lock fits." : undefined });
   }
@@ -156,7 +161,8 @@ export async function locksScreen({ api, feed, go }) {
   const clock = setInterval(() => !document.hidden && show(), 1_000);
   paged.all(show).then(show, (error) => announce(inWords(error), { isTrouble: true }));
   filter.addEventListener("input", show);
-  feed.follow([{ path: "/locks", kind: "subtree" }], {
+  const held = { path: "/locks", kind: "subtree" };
+  feed.follow([held, ...(mayWatchBoth ? [byHand] : [])], {
     onChange: ({ events }) => {
       for (const { path } of events) {
         const segment = path.split("/")[2];
@@ -181,6 +187,14 @@ export async function locksScreen({ api, feed, go }) {
 function seen(row, start) {
   const at = performance.now();
   return { ...row, start, heldNow: () => row.held_ms + Math.round(performance.now() - at) };
+}
+
+/** Who holds it, or what else keeps it from its queue. */
+function holderOf(row) {
+  if (row.by_hand)
+    return `${row.by_hand.replace(/^it is /, "")}${row.is_overdue ? ", for longer than planned" : ""}`;
+  if (!row.holder && row.closed) return "closed after an unclean loss";
+  return who(row.holder);
 }
 
 function denied(row) {

@@ -8,6 +8,8 @@ const WAIT_MS_MIN = 50;
 const UNCONTENDED_GRANTS_MIN = 5;
 const RANK = { problem: 0, warning: 1, note: 2 };
 const RULES = [
+  heldByHand,
+  closedAfterLoss,
   neverEnds,
   waitDominates,
   denied,
@@ -33,6 +35,32 @@ function spread(percentiles) {
   if (!percentiles) return "no time yet";
   const { p50_ms, p95_ms, p99_ms } = percentiles;
   return `${duration(p50_ms)} (p50), ${duration(p95_ms)} (p95), ${duration(p99_ms)} (p99)`;
+}
+
+function heldByHand({ by_hand: byHand, is_overdue: isOverdue }) {
+  return (
+    byHand &&
+    finding(
+      "held-by-hand",
+      isOverdue ? "problem" : "note",
+      `It is held by hand${isOverdue ? " for longer than planned" : ""}.`,
+      `Nobody else is granted it: ${byHand}.`,
+      "`coordinator unlock` ends it.",
+    )
+  );
+}
+
+function closedAfterLoss({ lock_delay_ms: delay }) {
+  return (
+    delay &&
+    finding(
+      "closed-after-loss",
+      "note",
+      "It is closed after an unclean loss.",
+      `A holder was lost without a release, and its writes may still arrive: for a lock-delay of ` +
+        `${duration(delay)} nobody else is granted it.`,
+    )
+  );
 }
 
 function neverEnds({ endless }) {

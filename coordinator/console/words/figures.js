@@ -25,6 +25,9 @@ export function figuresOf(grants, view) {
     endless: grants.filter((each) => each.ended_ms === null && !each.session_id).length,
     tries: view.denied?.tries ?? 0,
     left: view.denied?.left ?? 0,
+    by_hand: view.by_hand,
+    is_overdue: view.is_overdue,
+    lock_delay_ms: view.closed?.delay_ms ?? 0,
     waiting_on_average: waitingOnAverage(grants),
   };
 }

@@ -53,6 +53,17 @@ def in_words(machine: StateMachine, directory: str, caller: Caller) -> str:
     return f"it is held by hand{by}: {hold.note!r}"
 
 
+def held_of(machine: StateMachine, directory: str, wall_ms: int) -> tuple[int, bool] | None:
+    """Return for how many ms the lock of this queue is held by hand, by wall clocks, and whether
+    that is longer than planned; None if it is not."""
+    found = machine.get(hold_path(directory)) if is_held_by_hand(machine, directory) else None
+    if found is None:
+        return None
+    data, stat = found
+    held_ms = max(0, wall_ms - stat.ctime_ms)
+    return held_ms, (ManualHold.of(data) or ManualHold()).is_overdue(held_ms)
+
+
 class ManualHolds:
     """The manual locks, as this member sees them."""
 

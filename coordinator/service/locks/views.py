@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as with_fields
 
+from coordinator.clock import Clock
 from coordinator.model.access import NOBODY, Caller
+from coordinator.model.manual_holds import ROOT
 from coordinator.model.views import (
     Closed,
     Contender,
@@ -35,7 +37,7 @@ from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_times import HoldTimes
 from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.lease_remaining import NOTHING_KNOWN, Remaining, RemainingTimes
-from coordinator.service.locks.manual_holds import in_words
+from coordinator.service.locks.manual_holds import held_of, in_words
 from coordinator.service.locks.sight import LOOKING, Sight
 from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads, names_shown
 from coordinator.service.replica import MachineReplica
@@ -86,22 +88,28 @@ class _Held(NamedTuple):
     """The facts, all of one moment, from which a line of the list of locks is made."""
 
     segment: str
-    holder: Seen
+    holder: Seen | None
     queue_length: int
     held_ms: int
     holder_count: int
     denied: Denied
     waiting_since_ms: int | None
+    by_hand: str
+    is_overdue: bool
+    closed: Closed | None
 
     def summary(self) -> LockSummary:
         return LockSummary(
             lock=LOCKS.name_of(self.segment),
-            holder=self.holder.shown(),
+            holder=None if self.holder is None else self.holder.shown(),
             queue_length=self.queue_length,
             held_ms=self.held_ms,
             holder_count=self.holder_count,
             denied=self.denied,
             waiting_since_ms=self.waiting_since_ms,
+            by_hand=self.by_hand or None,
+            is_overdue=self.is_overdue,
+            closed=self.closed,
         )
 
 
@@ -113,12 +121,14 @@ class LockViews:
         reads: Reads,
         replica: MachineReplica,
         holds: HoldTimes,
+        clock: Clock,
         denials: Denials,
         remaining_times: RemainingTimes,
     ) -> None:
         self._reads = reads
         self._replica = replica
         self._holds = holds
+        self._clock = clock
         self._denials = denials
         self._remaining_times = remaining_times
 
@@ -166,9 +176,9 @@ class LockViews:
         queue = captured(machine, directory, session_id)
         size = machine.locks.size(directory)
         denied = self._denials.of(directory)
-        closings = machine.locks.closed(directory)
-        delay_ms = max((each.delay_ms for each in closings), default=0)
+        closed = _closed(machine, directory)
         by_hand = in_words(machine, directory, caller)
+        held = held_of(machine, directory, self._clock.wall_ms())
         places = [*queue.holders, *queue.waiting]
         views = await in_slices(places, lambda each: _seen(each, queue.zxid).shown())
         shown = len(queue.holders)
@@ -181,9 +191,10 @@ class LockViews:
             holder_count=queue.holder_count,
             queue_length=queue.waiting_count,
             size=size,
-            closed=Closed(delay_ms, None) if closings else None,
+            closed=closed,
             denied=denied,
             by_hand=by_hand or None,
+            is_overdue=held is not None and held[1],
         )
 
     def _spreads(self, directory: str) -> tuple[Spread | None, Spread | None]:
@@ -238,7 +249,8 @@ class LockViews:
         held_ms_min: int = 0,
         caller: Caller = NOBODY,
     ) -> ReadReply[LockList]:
-        """Return the locks that have been held for ``held_ms_min``, by their znodes' names; those
+        """Return the locks that are not free, and have been held for ``held_ms_min``, by their
+        znodes' names: those that clients hold, that are held by hand, or closed after a loss. Those
         that the caller may neither read nor lock are left out, and ``next`` is none of them.
 
         ``limit`` bounds the locks that are looked at, so a page may be short, or empty, and still
@@ -251,30 +263,55 @@ class LockViews:
         if machine.access.is_on:
             machine.access.rights_of(caller)
         found: list[_Held] = []
-        segments = names_shown(
-            machine, LOCKS.root, LOOKING, caller=caller, after=behind, limit=limit + 1
-        )
+        # A hold by hand stays when the queue that it was acquired in is not there any more.
+        both = [
+            names_shown(
+                machine, root, LOOKING, caller=caller, after=behind, limit=limit + 1,
+                rights_of=LOCKS.root,
+            )
+            for root in (LOCKS.root, ROOT)
+        ]  # fmt: skip
+        segments = sorted({*both[0], *both[1]})[: limit + 1]
         for segment in segments[:limit]:
-            directory = f"{LOCKS.root}/{segment}"
-            if not sight.shows(directory):
-                continue
-            holder = first_holder(machine, directory)
-            if holder is None:
-                continue  # idle, or closed: not held
-            held_ms = self._holds.held_ms(holder.path)
-            if held_ms < held_ms_min:
-                continue
-            holder_count = machine.locks.holder_count(directory)
-            place = Seen.of(machine, holder, 0)
-            waiting = machine.locks.length(directory) - holder_count
-            denied = self._denials.of(directory)
-            first = machine.locks.contenders(directory, 1, holder_count) if waiting else ()
-            since_ms = first[0].entered_ms if first else None
-            found.append(_Held(segment, place, waiting, held_ms, holder_count, denied, since_ms))
+            if sight.shows(f"{LOCKS.root}/{segment}"):
+                held = self._held(segment, caller)
+                if held is not None and held.held_ms >= held_ms_min:
+                    found.append(held)
         last = LOCKS.name_of(segments[limit - 1]) if len(segments) > limit else None
         labels = self._reads.reply(None, age_ms)
         locks = await in_slices(found, lambda each: sight.summary(each.summary()))
         return labels.with_value(LockList(tuple(locks), last))
+
+
+    def _held(self, segment: str, caller: Caller) -> _Held | None:
+        """Return the line of a lock; None if it is free."""
+        machine, directory = self._replica.machine, f"{LOCKS.root}/{segment}"
+        holder, closed = first_holder(machine, directory), _closed(machine, directory)
+        by_hand = held_of(machine, directory, self._clock.wall_ms())
+        if holder is None and closed is None and by_hand is None:
+            return None
+        held_ms = 0 if holder is None else self._holds.held_ms(holder.path)
+        holder_count = machine.locks.holder_count(directory)
+        waiting = machine.locks.length(directory) - holder_count
+        first = machine.locks.contenders(directory, 1, holder_count) if waiting else ()
+        return _Held(
+            segment=segment,
+            holder=None if holder is None else Seen.of(machine, holder, 0),
+            queue_length=waiting,
+            held_ms=held_ms if by_hand is None else by_hand[0],
+            holder_count=holder_count,
+            denied=self._denials.of(directory),
+            waiting_since_ms=first[0].entered_ms if first else None,
+            by_hand=in_words(machine, directory, caller),
+            is_overdue=by_hand is not None and by_hand[1],
+            closed=closed,
+        )
+
+
+def _closed(machine: StateMachine, directory: str) -> Closed | None:
+    """Return how a queue is closed after an unclean loss; None if it is not."""
+    delays_ms = [each.delay_ms for each in machine.locks.closed(directory)]
+    return Closed(max(delays_ms), None) if delays_ms else None
 
 
 async def _shown_to(sight: Sight, view: LockView) -> LockView:

@@ -168,7 +168,7 @@ OPERATIONS: dict[str, Described] = {
         takes=("HeartbeatsRequest",), gives="SessionLeases", errors=(413,),
     ),
     "list_locks": Described(
-        "GET", _LOCKS, "List the locks that anybody holds.",
+        "GET", _LOCKS, "List the locks that are not free.",
         gives="LockList", is_read=True, query={**_PAGE, "held_ms_min": integer()},
     ),
     "acquire_locks": Described(

@@ -63,10 +63,11 @@ def test_no_look_at_a_long_queue_holds_the_loop(what: str) -> None:
     if what == "lock":
         machine = long_queue("/locks/q", "lock-")
         replica = MachineReplica(machine)
-        denials = Denials(ManualClock())
+        clock = ManualClock()
         views = LockViews(
-            reads, replica=replica, holds=nothing, denials=denials, remaining_times=nothing
-        )
+            reads, replica=replica, holds=nothing, clock=clock, denials=Denials(clock),
+            remaining_times=nothing,
+        )  # fmt: skip
     else:
         machine = long_queue("/elections/q", "candidate-")
         replica = MachineReplica(machine)
