@@ -13,7 +13,8 @@
    that dies later counts as having left.
 3. ``enter`` returns False only if this member was taken out before the round began, in one command.
    After an error, or cancelled, it may have begun without this member, as if that had died at once.
-4. Nobody is elected here, and nobody is kept from writing: a member that was paused may wake after
+4. If the barrier's znode is deleted while members wait, and made again, they come again.
+5. Nobody is elected here, and nobody is kept from writing: a member that was paused may wake after
    its session's end, when the others have gone on; ``is_in`` says so.
 """
 
@@ -39,7 +40,7 @@ from coordinator.errors import BadArgumentsError, NotOwnerError
 from coordinator.recipes.changes import until
 from coordinator.recipes.counts import checked_count
 from coordinator.recipes.ephemeral import Ephemeral, make, remove, unique_name
-from coordinator.recipes.maybe_there import as_it_is, names_below, read
+from coordinator.recipes.maybe_there import as_it_is, listed, names_below, read
 from coordinator.recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
 from coordinator.recipes.paths import path_of
 
@@ -167,19 +168,20 @@ class DoubleBarrier(Generic[ClientT]):
             if reply.branch == "then":
                 return None
             found = reply.results[0].data
-        members = frozenset(json.loads(found))
+        members = frozenset(json.loads(found or b"[]"))
         if made.name not in members:
             return None if wait_ms == 0 else False
         self._round = (directory, members - {made.name})
         return True
 
     async def _look(self, coming: _Coming) -> bytes | None:
-        """Return who is in the round if it has begun; begin it if all are here."""
+        """Return who is in the round if it has begun; begin it if all are here.
+
+        Nobody is, if the barrier was deleted meanwhile."""
         core, directory = self.client.core, coming.made.path.rpartition("/")[0]
-        znode = await core.get(self._path)
-        if as_it_is(self._path, znode) == coming.now:
-            here = await core.children(directory, with_stat=True)
-            first = sorted(zip(here.stats, here.names, strict=True))[: self.size]
+        if as_it_is(self._path, await read(core, self._path)) == coming.now:
+            here = [(stat, child) for child, stat in await listed(core, directory)]
+            first = sorted(here)[: self.size]
             if len(first) < self.size:
                 return None
             are_here = [
@@ -190,7 +192,8 @@ class DoubleBarrier(Generic[ClientT]):
             begin.append(SetData(directory, members))
             reply = await core.guarded([coming.now, *are_here], then=begin)
             return members if reply.branch == "then" else None
-        return (await core.get(directory)).data
+        round_znode = await read(core, directory)
+        return b"" if round_znode is None else round_znode.data
 
 
 @dataclass(frozen=True, slots=True)

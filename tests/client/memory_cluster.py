@@ -178,10 +178,15 @@ class _Faulty:
 class MemoryCluster:
     """The member; ``async with cluster.client() as client`` for each client."""
 
-    def __init__(self, clock: Clock | None = None, way_passes: int = 0) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        way_passes: int = 0,
+        engine: LoopbackEngine | None = None,
+    ) -> None:
         self.clock = clock or LoopClock(asyncio.get_running_loop())
         self._way_passes = way_passes
-        self.engine = LoopbackEngine()
+        self.engine = engine or LoopbackEngine()
         self.member = Member(Config(), self.engine, self.clock, random=random.Random(5))
         self._clients = 0
 
@@ -222,9 +227,11 @@ class MemoryCluster:
 
 
 @asynccontextmanager
-async def cluster(way_passes: int = 0) -> AsyncIterator[MemoryCluster]:
+async def cluster(
+    way_passes: int = 0, engine: LoopbackEngine | None = None
+) -> AsyncIterator[MemoryCluster]:
     """Run a member for the length of a test; requests are so many passes of the loop on the way."""
-    world = MemoryCluster(way_passes=way_passes)
+    world = MemoryCluster(way_passes=way_passes, engine=engine)
     await world.member.start()
     try:
         yield world
