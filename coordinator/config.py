@@ -124,7 +124,8 @@ class RaftConfig:
     send_buffer_bytes_max: int = 32 * 1024 * 1024
     """The bytes that wait to leave for another member, of each kind: entries, short requests and
     answers, long ones."""
-    proposals_in_flight_max: int = 1_000
+    proposals_in_flight_max: int = 1_200
+    """The writes under way on a member, of which one client has at most as many as are free."""
     proposals_bytes_max: int = 16 * 1024 * 1024
     """The bytes of the writes under way on a member, together: from its clients, and to it as the
     leader."""

@@ -116,6 +116,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.wire.addresses",
         "coordinator.wire.request",
         "coordinator.service.access",
+        "coordinator.service.first_few",
         "coordinator.service.member",
         "coordinator.service.turns",
         "coordinator.errors",

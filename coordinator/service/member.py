@@ -148,8 +148,8 @@ class Member:
             turns=self.turns,
         )
         self.leader_address = LeaderAddress(engine, config.cluster)
-        self.proposer = Proposer(context)
         self._reads = Reads(context)
+        self.proposer = Proposer(context, self._reads)
         self.watches = WatchHub(context)
         self.access = AccessService(context, self._reads, issuer=issuer)
         self.sessions = SessionReads(self._reads, replica)

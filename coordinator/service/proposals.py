@@ -45,6 +45,9 @@ from coordinator.errors import (
 )
 from coordinator.model.access import NOBODY, Caller
 from coordinator.service.context import MemberContext
+from coordinator.service.early_answers import EarlyAnswers
+from coordinator.service.places import SharedPlaces
+from coordinator.service.reads import Reads
 from coordinator.service.turns import KEY
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
@@ -121,7 +124,7 @@ class RequestContext:
 class Proposer:
     """Proposes commands, on whichever member the leader is."""
 
-    def __init__(self, context: MemberContext) -> None:
+    def __init__(self, context: MemberContext, reads: Reads) -> None:
         self._engine = context.engine
         self._clock = context.clock
         self._timers = context.timers
@@ -129,10 +132,22 @@ class Proposer:
         self._metrics = context.metrics
         self._come_to = context.metrics.proposals.labels
         self._done = self._come_to("done")
-        self._limits = context.config.raft
+        self._replica = context.replica
         self._turns = context.turns
-        self._forwarded_in_flight = 0
-        self._waiting_bytes = 0
+        self._early = EarlyAnswers(context, reads)
+        raft = context.config.raft
+        self._count = SharedPlaces(
+            raft.proposals_in_flight_max,
+            "proposals under way at one member",
+            "raft.proposals_in_flight_max",
+        )
+        self._bytes = SharedPlaces(
+            raft.proposals_bytes_max,
+            "bytes of proposals under way at one member",
+            "raft.proposals_bytes_max",
+            context.config.http.body_bytes_max,
+        )
+        """Each until it is answered, with those that other members have sent to this one."""
         context.engine.on_request(REQUEST_KIND, self._on_request)
 
     async def submit_as(
@@ -183,14 +198,17 @@ class Proposer:
         if self._leadership.is_stopping:
             raise self._leadership.stopping_error()
         stamp_ms = self._clock.wall_ms()
-        command = encode_command(Command(operation, stamp_ms, request, caller, if_held))
+        whole = Command(operation, stamp_ms, request, caller, if_held)
+        early = await self._early.answer(whole, deadline_ms)
+        if early is not None:
+            return Committed(early, self._replica.machine.applied_index, is_local=True)
+        command = encode_command(whole)
         # With a condition a repeat may be refused although the first attempt succeeded.
         is_repeatable = request is not None or (type(operation) in _IDEMPOTENT and not if_held)
         attempts = _Attempts(is_repeatable, is_patient, stamp_ms)
         started_ms = self._clock.monotonic_ms()
-        if if_held or type(operation) not in _UNDOING:
-            self._refuse_too_much(len(command))
-        self._waiting_bytes += len(command)
+        key = KEY.get()
+        self._begin(key, len(command), is_undoing=_is_undoing(whole))
         deadline = self._timers.deadline(deadline_ms)
         if is_long:
             self._leadership.stay(deadline)
@@ -213,7 +231,7 @@ class Proposer:
         finally:
             if is_long:
                 self._leadership.leave(deadline)
-            self._waiting_bytes -= len(command)
+            self._end(key, len(command))
         committed = attempts.committed
         assert committed is not None, "an unknown outcome was raised"
         self._metrics.proposal_seconds.observe((self._clock.monotonic_ms() - started_ms) / 1000)
@@ -224,16 +242,25 @@ class Proposer:
         check(operation, committed.outcome)
         return committed
 
-    def _refuse_too_much(self, size: int) -> None:
-        """Bound what waits here for its outcome: in the log, on its way, or for a leader."""
-        waiting_bytes = self._waiting_bytes
-        if waiting_bytes and waiting_bytes + size > self._limits.proposals_bytes_max:
-            self._come_to("unanswered").inc()
-            raise ThrottledError(
-                f"expected at most {self._limits.proposals_bytes_max} bytes of proposals under way "
-                f"at one member (raft.proposals_bytes_max), found {waiting_bytes} and {size} more; "
-                "nothing was proposed, try again or at another member"
-            )
+    def _begin(self, key: str, size: int, *, is_undoing: bool) -> None:
+        """Count what waits here for its outcome: in the log, on its way, or for a leader.
+
+        Raises:
+            ThrottledError: it is too much; nothing is counted."""
+        if not is_undoing:
+            try:
+                self._count.check(key)
+                if self._bytes.total:  # one alone is never too large
+                    self._bytes.check(key, size)
+            except ThrottledError:
+                self._come_to("unanswered").inc()
+                raise
+        self._count.count(key)
+        self._bytes.count(key, size)
+
+    def _end(self, key: str, size: int) -> None:
+        self._count.give_back(key)
+        self._bytes.give_back(key, size)
 
     async def _until_known(self, command: bytes, attempts: _Attempts, deadline_ms: int) -> None:
         me = self._engine.member_id
@@ -299,22 +326,11 @@ class Proposer:
             self._maybe_raise_definite(error, attempts)
 
     async def _forward(self, leader_id: str, command: bytes, deadline_ms: int) -> Committed:
-        if self._forwarded_in_flight >= self._limits.proposals_in_flight_max:
-            raise ThrottledError(
-                f"expected fewer than {self._forwarded_in_flight} proposals under way to the "
-                "leader (raft.proposals_in_flight_max), found as many; nothing was proposed, "
-                "try again"
-            )
         remaining_ms = max(1, deadline_ms - self._clock.monotonic_ms())
         key = KEY.get().encode()[:_KEY_BYTES_MAX]
         head = remaining_ms.to_bytes(_NUMBER_BYTES, "big") + bytes((len(key),)) + key
         payload = head + command
-        self._forwarded_in_flight += 1
-        try:
-            reply = await self._engine.request(leader_id, REQUEST_KIND, payload)
-        finally:
-            self._forwarded_in_flight -= 1
-        return await _read_reply(reply)
+        return await _read_reply(await self._engine.request(leader_id, REQUEST_KIND, payload))
 
     async def _on_request(self, _sender: str, payload: bytes) -> bytes:
         """Answer another member: propose here if this member leads; never forward it again.
@@ -323,7 +339,7 @@ class Proposer:
         remaining_ms = min(int.from_bytes(payload[:_NUMBER_BYTES], "big"), _REMAINING_MS_MAX)
         deadline_ms = self._clock.monotonic_ms() + remaining_ms
         key, command = _split(payload)
-        mark = 0
+        mark, is_counted = 0, False
         try:
             self._leadership.refuse_when_stopping()
             if key:
@@ -333,7 +349,8 @@ class Proposer:
                         f"other requests of client {key} took all its turns at the leader for "
                         f"{remaining_ms} ms; nothing was proposed, try again with fewer at once"
                     )
-            await _refuse_undecodable(command)
+            self._begin(key, len(command), is_undoing=_is_undoing(await _decoded(command)))
+            is_counted = True
             if not self._leadership.is_leader:
                 raise NoLeaderError(f"member {self._engine.member_id} does not lead")
             async with self._timers.deadline(deadline_ms):
@@ -346,12 +363,18 @@ class Proposer:
         finally:
             if mark:
                 self._turns.end(key, mark)
+            if is_counted:
+                self._end(key, len(command))
         outcome: Outcome = applied.result
         if outcome.events or outcome.granted:
             # The other member gets events and grants through its own log.
             outcome = replace(outcome, events=(), granted=())
         index = applied.index.to_bytes(_NUMBER_BYTES, "big")
         return _IS_OUTCOME + index + encode_outcome(outcome)
+
+
+def _is_undoing(command: Command) -> bool:
+    return not command.if_held and type(command.operation) in _UNDOING
 
 
 def _encode_problem(error: CoordinatorError) -> bytes:
@@ -376,12 +399,13 @@ def _refusal(outcome: Outcome, attempts: _Attempts, *, is_numbered: bool) -> Coo
     return error
 
 
-async def _refuse_undecodable(command: bytes) -> None:
-    """Refuse what apply could not decode: in the log it would stop every member at each start."""
+async def _decoded(command: bytes) -> Command:
+    """Return a command; refuse what apply could not decode: in the log it would stop every member
+    at each start."""
     try:
         for _ in check_in_pieces(command):
             await asyncio.sleep(0)
-        decode_command(command, is_bounded=True)
+        return decode_command(command, is_bounded=True)
     except ValueError as error:
         raise BadArgumentsError(f"the command of another member cannot be read: {error}") from None
 

@@ -175,8 +175,7 @@ class StateMachine:
         tree.begin(self._zxid + 1, command.wall_ms, self._creator(command))
         locks.begin()
         try:
-            if self.access.is_on or command.caller.credential:
-                self._handlers.guard.check(command)
+            self.check_rights(command)
             result = handlers.run(command, self._applied_index, self._term)
         except CoordinatorError as error:
             tree.rollback()
@@ -265,6 +264,11 @@ class StateMachine:
         """Check that ``caller`` may use an open session; raises AuthFailed or NoAuth."""
         self._handlers.guard.check_session(caller, session_id)
 
+    def check_rights(self, command: Command) -> None:
+        """Check that the caller of ``command`` may do it; raises as ``CommandGuard.check``."""
+        if self.access.is_on or command.caller.credential:
+            self._handlers.guard.check(command)
+
     def has_seen(self, request: RequestId) -> bool:
         """Whether a request came before, as far as its client is known still."""
         return self._requests.has_seen(request)
@@ -337,6 +341,16 @@ class StateMachine:
     def session(self, session_id: str) -> SessionRecord | None:
         """Return an open session, None if there is none."""
         return self._sessions.find(session_id)
+
+    def is_session_kept(self, session_id: str) -> bool:
+        """Whether a session is open, or revoked and still to be ended."""
+        return self._sessions.is_kept(session_id)
+
+    def session_count_of(self, *, identity: str = "", address: str = "") -> int:
+        """Return how many open sessions an identity has, or else an address."""
+        if identity:
+            return self._sessions.count_of(identity)
+        return self._sessions.shares(address, "")[0]
 
     def sessions(self, after_zxid: int = 0, limit: int | None = None) -> Iterator[SessionRecord]:
         """Iterate over the sessions opened after ``after_zxid``, in that order, and still open."""

@@ -2,7 +2,8 @@
 
 1. A client is the identity that it proves, else its address (of IPv6 the /64).
 2. What keeps a session, gives something back or asks for the health of the member is *urgent*: it
-   is never refused for its rate, and goes first among what its client asks.
+   goes first among what its client asks. As many as its sessions need in a second, and a few more,
+   are not counted as asking, and never refused for their rate; the rest is asked like anything.
 3. A turn ends with the answer, or as soon as the request waits for others.
 """
 
@@ -14,6 +15,7 @@ from typing import Final, Protocol
 
 from coordinator.errors import ThrottledError
 from coordinator.service.access import ConnectionProof
+from coordinator.service.first_few import FirstFew
 from coordinator.service.member import Member
 from coordinator.service.turns import KEY, LONG_COST
 from coordinator.wire.addresses import network_of
@@ -21,6 +23,11 @@ from coordinator.wire.request import ClientRequest
 
 LONG_BYTES: Final = 2 * 1024
 """An answer of more is counted (``note_long``)."""
+URGENT_FREE: Final = 64
+"""Urgent requests of a client in a second that count as nothing; and more for each session: the
+shortest one is renewed three times a second."""
+URGENT_PER_SESSION: Final = 3
+_IDENTITY: Final = "identity "
 _TREE: Final = "/v1/tree"
 _WATCH: Final = "/v1/watch"
 _PAGES: Final = ("/console", "/learn")
@@ -64,12 +71,13 @@ def is_long(method: str, target: str) -> bool:
 class ClientTurns:
     """The turns of a member's clients, as its doors ask for them."""
 
-    def __init__(self, member: Member, wait_ms: int) -> None:
+    def __init__(self, member: Member, wait_ms: int, now_ms: Callable[[], int]) -> None:
         self._turns = member.turns
         self.waiting = member.turns.waiting
         """The keys of clients whose requests wait, or are not read."""
         self._access = member.access
         self._wait_s = wait_ms / 1_000
+        self._urgent = FirstFew(now_ms)
 
     def key(self, request: TurnRequest) -> str:
         """Return whose request this is: the identity that its connection has proved, else its
@@ -87,7 +95,7 @@ class ClientTurns:
             identity = self._access.identity_of_token(request.authorization)
         elif place.certificate_names:
             identity = self._access.identity(place.certificate_names)
-        return f"identity {identity}" if identity else place.network
+        return _IDENTITY + identity if identity else place.network
 
     def begin(self, request: TurnRequest) -> bool:
         """Give a request its turn now, or return False: it has to wait. Its cost is set.
@@ -95,9 +103,19 @@ class ClientTurns:
         Raises:
             ThrottledError: its client sends too many a second."""
         request.key = key = self.key(request)
-        is_first = is_urgent(request.method, request.target)
-        request.mark = self._turns.begin(key, request.cost, is_urgent=is_first, is_charged=True)
+        is_free = is_urgent(request.method, request.target) and self._is_needed(key)
+        request.mark = self._turns.begin(key, request.cost, is_urgent=is_free, is_charged=True)
         return request.mark > 0
+
+    def _is_needed(self, key: str) -> bool:
+        """Whether one more urgent request is no more than a client's sessions need."""
+        count = self._urgent.count(key)
+        if count <= URGENT_FREE:
+            return True
+        identity = key.removeprefix(_IDENTITY)
+        count_of = self._access.replica.machine.session_count_of
+        sessions = count_of(address=key) if identity == key else count_of(identity=identity)
+        return count <= URGENT_FREE + URGENT_PER_SESSION * sessions
 
     def wait(self, request: TurnRequest, begin: Callable[[], bool]) -> None:
         """Call ``begin`` when it is the turn of ``request``, or when it has waited for too long: it

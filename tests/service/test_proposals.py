@@ -383,7 +383,7 @@ async def test_too_many_bytes_under_way_are_throttled_at_once(asked: str) -> Non
         for each in waiting:
             each.cancel()
         await asyncio.wait(waiting)
-        assert member.proposer._waiting_bytes == 0
+        assert member.proposer._bytes.total == 0
         large = asyncio.create_task(
             member.proposer.submit(
                 Create("/c", data * 5), request=None, deadline_ms=world.deadline()

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from coordinator.config import HttpConfig, MemberLimits
 from coordinator.service.turns import LINE_MAX, MODEST_MAX
+from coordinator.wire.client_turns import URGENT_FREE, URGENT_PER_SESSION, ClientTurns
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.connection import StreamConnection
 from tests.wire.serving import Api, serving
@@ -169,3 +170,35 @@ async def test_bodies_in_part_of_one_client_leave_room_for_those_of_another() ->
     assert 4 <= refused < 12, "half of all is for one, at most"
     assert b" 201 " in by_http
     assert by_stream.status == 200
+
+
+async def test_urgent_requests_beyond_what_sessions_need_are_counted_as_asking(api: Api) -> None:
+    """A flood of ends of sessions that are not there waits for its turns as anything else does."""
+    raging = await speaker_from(RAGING, api.server.port)
+    modest = await speaker_from(MODEST, api.server.port)
+    turns = api.member.turns
+    raging.send(*[raging.request("DELETE", f"/v1/sessions/{n:032x}") for n in range(200)])
+    raged = [await raging.expect(frames.AnswerFrame) for _ in range(200)]
+    for _ in range(40):
+        await modest.call("DELETE", "/v1/sessions/" + "0" * 32)
+
+    assert {each.status for each in raged} == {200}
+    assert turns._clients[RAGING].noted > 0
+    assert turns._clients[MODEST].noted == 0
+    for each in (raging, modest):
+        each.writer.close()
+
+
+async def test_a_client_with_many_sessions_may_keep_them_all(api: Api) -> None:
+    """What each of them needs counts as nothing."""
+    speaker = await speaker_from(MODEST, api.server.port)
+    key, turns = "127.0.0.2", ClientTurns(api.member, 1_000, lambda: 0)
+    opened = [await speaker.call("POST", "/v1/sessions", {}) for _ in range(10)]
+
+    free = 0
+    while turns._is_needed(key):
+        free += 1
+
+    assert {each.status for each in opened} == {201}
+    assert free == URGENT_FREE + 10 * URGENT_PER_SESSION
+    speaker.writer.close()

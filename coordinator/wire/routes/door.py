@@ -69,7 +69,7 @@ class Door:
         self.clean_up = CleanUp(self.closing, config, clock)
         self.body_bytes = body_places(config.bodies_bytes_max, config.body_bytes_max)
         self._heavy = HeavyWork(self.body_bytes)
-        self.turns = ClientTurns(member, config.request_deadline_ms)
+        self.turns = ClientTurns(member, config.request_deadline_ms, clock.monotonic_ms)
         self.member_id = member.labels()[0]
         self._replica: Any = member.access.replica
         self._client_ids: set[str] = set()

@@ -72,7 +72,7 @@ def test_no_look_at_a_long_queue_holds_the_loop(what: str) -> None:
         machine = long_queue("/elections/q", "candidate-")
         replica = MachineReplica(machine)
         context = context_of(ManualClock(), replica)
-        proposer = Proposer(context)
+        proposer = Proposer(context, reads)
         queues = Queues(context, proposer=proposer, reads=reads, classes=LockClasses())
         elections = ElectionService(
             proposer, reads=reads, replica=replica, queues=queues, hub=WatchHub(context)
