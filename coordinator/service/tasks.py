@@ -38,7 +38,7 @@ class Tasks:
         while running := [task for task in self._running if task is not current]:
             for task in running:
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.wait(running)  # gather lets no pass of the loop go by if all have ended
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)

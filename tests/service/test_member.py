@@ -183,6 +183,20 @@ async def test_stopped_tasks_are_cancelled_and_nothing_new_runs() -> None:
     assert notices == []
 
 
+async def test_tasks_stop_while_one_has_just_ended() -> None:
+    """Its owner learns of it in the next pass of the loop, which the stop must let go by."""
+    tasks = Tasks(lambda _: None)
+
+    async def nothing() -> None:
+        pass
+
+    ended = tasks.spawn(nothing(), "nothing")
+    await asyncio.sleep(0)
+    assert ended.done()
+
+    await tasks.stop()
+
+
 async def test_sessions_are_listed_and_shown_with_their_ephemerals() -> None:
     """In the order of their opening; an ended one is SessionExpired."""
     async with cluster() as world:
