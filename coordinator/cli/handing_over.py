@@ -20,8 +20,8 @@ _PATIENCE_S = 30.0
 @click.command("hand-over")
 @click.argument("name")
 @click.option("--to", default="", metavar="CANDIDATE", help="Its label, session id or grant id.")
-@click.option("--by", default="", metavar="WHO", help="Your name, for its log.")
-@click.option("--reason", default="", help="Why, for the log of the elected program.")
+@click.option("--by", default="", metavar="WHO", help="Your name; recorded.")
+@click.option("--reason", default="", help="Why; recorded with the leadership that ends.")
 @verb
 def hand_over(settings: Settings, name: str, to: str, by: str, reason: str) -> None:
     """Move the leadership of the election NAME to another candidate.
@@ -32,7 +32,7 @@ def hand_over(settings: Settings, name: str, to: str, by: str, reason: str) -> N
     begins that of the candidate, so there are never two. Without --to, that is the waiting
     candidate with the highest weight, and of several the one that has waited longest. Programs
     under `coordinator elect`, and those that use `Election.asked()`, hand over; others do not
-    answer.
+    answer. `coordinator grants NAME --election` and the audit log say by whom, and why.
 
     \b
     Exit codes, beside the usual ones:

@@ -210,6 +210,7 @@ class Candidacy(Holder):
         try:
             weights = {} if request.to else await weights_of(client, self.job.name)
             queue.choice = named(request.to) if request.to else heaviest(weights)
+            queue.asked = request
             was_elected = await queue.release(acquired.grant)
         except BadArgumentsError as error:
             self._refuse(request, error)

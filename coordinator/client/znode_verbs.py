@@ -209,10 +209,13 @@ class ZnodeVerbs(VerbGroup):
         *,
         if_held: Conditions = None,
         timeout: float | None = None,
+        by: str = "",
+        reason: str = "",
     ) -> MultiReply:
         """Do all of these, in order, under one zxid, or none of them.
 
-        ``timeout``: for how many seconds to try, however few tries the policy allows.
+        ``timeout``: for how many seconds to try, however few tries the policy allows. ``by`` and
+        ``reason``, up to 200 characters each, are recorded with the grants that deletions end.
 
         Raises:
             RequestError: what the first operation that fails would raise alone; nothing was done.
@@ -220,7 +223,7 @@ class ZnodeVerbs(VerbGroup):
             UnavailableError, OutcomeUnknownError: nothing was done; it may have been.
         """
         held = if_held_body(conditions_of(if_held))
-        body = {**to_body(Multi(tuple(operations)), PACKED), **held}
+        body = {**to_body(Multi(tuple(operations), by, reason), PACKED), **held}
         return await self._write(packed("POST", "/v1/multi", body), reader(MultiReply), timeout)
 
     async def guarded(

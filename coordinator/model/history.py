@@ -43,7 +43,7 @@ class GrantRecord(HolderInfo, frozen=True, kw_only=True):
 
     ``silent_ms``: how long the leader had heard nothing of the session when it expired. ``term``:
     the leader's whose decision ended it (0: no leader's). ``by`` and ``reason`` of a forced end,
-    ``reason`` of a failed one.
+    or of a deletion that says them, as a hand-over does; ``reason`` of a failed one.
     ``next_token`` is that of the next grant of the lock; ``group`` are the paths of a multi-lock.
     """
 

@@ -20,6 +20,7 @@ from coordinator.model.fields import (
     Count,
     ExpectedVersion,
     Positive,
+    ShortText,
     described,
     one_of,
 )
@@ -118,9 +119,14 @@ Operation = Create | SetData | Delete | Check | Read
 
 
 class Multi(Struct, frozen=True, forbid_unknown_fields=True):
-    """All of these, in order, or none (the first that is refused refuses all)."""
+    """All of these, in order, or none (the first that is refused refuses all).
+
+    ``by`` and ``reason`` are recorded with the grants and leaderships that its deletions end.
+    """
 
     operations: tuple[Operation, ...]
+    by: ShortText = ""
+    reason: ShortText = ""
 
 
 class Guarded(Struct, frozen=True, forbid_unknown_fields=True):

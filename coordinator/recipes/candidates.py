@@ -25,8 +25,8 @@ from coordinator.errors import (
 )
 from coordinator.recipes.candidacy_wait import CandidacyWait
 from coordinator.recipes.resuming import LeadershipFile, Left
-from coordinator.recipes.succession import Choice, of_session, succeed
-from coordinator.recipes.weights import announced, heaviest, weights_of
+from coordinator.recipes.succession import Choice, SuccessionRequest, of_session, succeed
+from coordinator.recipes.weights import OUTWEIGHED, announced, heaviest, weights_of
 
 _LOOK_MS = 200
 """How often the file of a predecessor that still runs is looked at."""
@@ -49,6 +49,8 @@ class CandidateQueue:
         """Whether the present leadership was taken over from a predecessor."""
         self.choice: Choice | None = None
         """Who is to be elected next, while that is being done."""
+        self.asked: SuccessionRequest | None = None
+        """What asked the elected of its epoch for that, if anything did: it is recorded."""
         self.serves_threads = True
         self._core = core
         self._queue: LockQueue = core.lock_queue(name, is_election=True)
@@ -89,7 +91,12 @@ class CandidateQueue:
         else:
             await self._core.home.enter()
             try:
-                await succeed(self._core, grant.lock, grant.fencing_token, self.choice)
+                epoch, asked = grant.fencing_token, self.asked
+                is_asked = asked is not None and asked.epoch == epoch
+                by, reason = (asked.by, asked.reason) if asked and is_asked else ("", "")
+                await succeed(
+                    self._core, grant.lock, epoch, self.choice, by=by, reason=reason
+                )
                 was_held = True
             except NotOwnerError:
                 was_held = False
@@ -182,7 +189,14 @@ class CandidateQueue:
         while True:
             try:
                 choose = of_session((await core.session()).session_id)
-                await succeed(core, left.election, left.epoch, choose, session_id=left.session_id)
+                await succeed(
+                    core,
+                    left.election,
+                    left.epoch,
+                    choose,
+                    session_id=left.session_id,
+                    reason="its program was started again",
+                )
             except (UnavailableError, OutcomeUnknownError):
                 failures += 1
                 await core.wait(core.retry_delay_ms(failures))
@@ -199,7 +213,7 @@ class CandidateQueue:
         core, grant = self._core, acquired.grant
         try:
             choose = heaviest(await weights_of(core, grant.lock), above=self.weight)
-            await succeed(core, grant.lock, grant.fencing_token, choose)
+            await succeed(core, grant.lock, grant.fencing_token, choose, reason=OUTWEIGHED)
         except (OutcomeUnknownError, NotOwnerError):
             self._give_up(acquired)  # in either case it does not lead on
         except CoordinatorError:

@@ -19,7 +19,7 @@ from coordinator.recipes.succession import (
     read_request,
     write_request,
 )
-from coordinator.recipes.weights import WEIGHT, heaviest, weights_of
+from coordinator.recipes.weights import OUTWEIGHED, WEIGHT, heaviest, weights_of
 
 _SOON_MS = 100
 
@@ -36,6 +36,8 @@ class HandingOver(Context[Grant[ClientT], ClientT]):
 
         Both are one command, so nobody is elected in between and no two are. None names the
         heaviest, and of equal ones who waits longest. Stop the work first, as before ``resign``.
+        After a request that ``asked`` returned, the history of the leadership says who asked, and
+        why.
 
         Raises:
             BadArgumentsError: no such candidate waits, or several do; this one is still elected.
@@ -96,7 +98,9 @@ class HandingOver(Context[Grant[ClientT], ClientT]):
         wait_ms = wait_ms_of(timeout)
         rival = WEIGHT if weight is None else weight
         epoch, above = leadership.epoch, rival if give_way else None
-        return await next_request(self.client.core, self.name, epoch, above, wait_ms)
+        request = await next_request(self.client.core, self.name, epoch, above, wait_ms)
+        self._queue.asked = request or self._queue.asked
+        return request
 
     def _elected(self) -> Grant[ClientT]:
         leadership = self._holding.held
@@ -123,7 +127,7 @@ async def next_request(
             view = await core.election(name)
             try:
                 heavier = heaviest(weights, above)(view.candidates)
-                return SuccessionRequest(epoch, heavier.grant_id, reason="it weighs more")
+                return SuccessionRequest(epoch, heavier.grant_id, reason=OUTWEIGHED)
             except BadArgumentsError:
                 there = {each.session_id for each in (view.elected, *view.candidates) if each}
                 coming = weights.keys() - there

@@ -125,11 +125,19 @@ def first(waiting: Sequence[Candidate]) -> Candidate:
 
 
 async def succeed(
-    core: AsyncClient, name: str, epoch: int, choose: Choice, *, session_id: str = ""
+    core: AsyncClient,
+    name: str,
+    epoch: int,
+    choose: Choice,
+    *,
+    session_id: str = "",
+    by: str = "",
+    reason: str = "",
 ) -> Candidate:
     """End the leadership of ``epoch`` and begin that of whom ``choose`` names, in one command.
 
     With ``session_id`` only if the elected has it, too: epochs of two clusters may be equal.
+    ``by`` and ``reason`` are recorded with the leadership that ends.
 
     Raises:
         BadArgumentsError: there is no such candidate; nothing was changed.
@@ -151,7 +159,8 @@ async def succeed(
         there = Check(successor.path, expected_czxid=successor.epoch)
         operations: list[Operation] = [there, *ended]
         try:
-            await core.multi(operations, if_held=IfHeld(name, epoch, is_election=True))
+            held = IfHeld(name, epoch, is_election=True)
+            await core.multi(operations, if_held=held, by=by, reason=reason)
         except (NoNodeError, BadVersionError):
             continue  # one of them has left meanwhile
         except LockLostError as error:

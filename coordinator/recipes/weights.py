@@ -18,6 +18,8 @@ from coordinator.recipes.succession import Choice, directory_of
 
 WEIGHT = 1
 WEIGHT_MAX = 1_000
+OUTWEIGHED = "it weighs more"
+"""Why one that was elected gives way to another."""
 _PAGE = 1_000
 
 

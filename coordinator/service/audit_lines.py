@@ -77,7 +77,7 @@ def _of_session(operation: OpenSession, _result: Any) -> dict[str, Any] | None:
     }
 
 
-def _of_deletes(_operation: Operation, result: Any) -> dict[str, Any] | None:
+def _of_deletes(operation: Operation, result: Any) -> dict[str, Any] | None:
     """Say what was deleted below locks and elections by its path: the end of a client's grant."""
     done = result.results if isinstance(result, MultiDone | GuardedDone) else (result,)
     deleted = [each.path for each in done if isinstance(each, Deleted)]
@@ -88,8 +88,15 @@ def _of_deletes(_operation: Operation, result: Any) -> dict[str, Any] | None:
         "event": "queue.deleted_by_path",
         "verb": "admin",
         "resource": paths[0],
-        "detail": {"paths": paths[:_PATHS_MAX], "count": len(paths)},
+        "detail": {"paths": paths[:_PATHS_MAX], "count": len(paths), **_said_in(operation)},
     }
+
+
+def _said_in(operation: Operation) -> dict[str, str]:
+    """Return by whom and why, of a multi that says so."""
+    if not isinstance(operation, Multi) or not (operation.by or operation.reason):
+        return {}
+    return {"by": operation.by, "reason": operation.reason}
 
 
 def first_path(operation: Operation) -> str:

@@ -16,6 +16,11 @@ from coordinator.errors import (
 )
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import Guarded, Multi, ZnodeOperation
+from coordinator.state.locks.operations import (
+    BY_CHARACTERS_MAX,
+    REASON_CHARACTERS_MAX,
+    check_text,
+)
 from coordinator.state.operations import ZnodeOperations
 from coordinator.state.outcomes import GuardedDone, MultiDone, ReadDone, ZnodeResult
 
@@ -30,6 +35,8 @@ class MultiOperations:
     def multi(self, operation: Multi) -> MultiDone:
         """Run all operations in order; raises the first refusal."""
         self._check_count(len(operation.operations))
+        check_text("by", operation.by, BY_CHARACTERS_MAX)
+        check_text("reason", operation.reason, REASON_CHARACTERS_MAX)
         return MultiDone(self._run_all(operation.operations))
 
     def guarded(self, operation: Guarded) -> GuardedDone:

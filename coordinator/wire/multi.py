@@ -10,7 +10,7 @@ from coordinator.model.operations import Guarded, Multi
 from coordinator.wire.codec import from_body, unknown_name
 from coordinator.wire.if_held import IF_HELD, IF_HELD_FIELD
 
-_NAMES = {"operations", "conditions", "then", "otherwise", IF_HELD_FIELD}
+_NAMES = {"operations", "by", "reason", "conditions", "then", "otherwise", IF_HELD_FIELD}
 
 
 def read_multi(body: Any) -> Multi | Guarded:

@@ -137,8 +137,13 @@ async def test_a_line_of_deletes_says_what_was_deleted_and_no_more(tmp_path: Pat
         assert (await member.call("POST", "/v1/multi", {"operations": [made]}))[0] == 200
         assert (await member.call("DELETE", "/v1/tree/locks?recursive"))[0] == 200
 
+        assert (await member.call("POST", "/v1/multi", {"operations": [made]}))[0] == 200
+        said = {"by": "ann", "reason": "a new disk"}
+        assert (await member.call("POST", "/v1/multi", {"operations": [gone], **said}))[0] == 200
+
     noted = member.noted("queue.deleted_by_path")
-    assert [each["resource"] for each in noted] == ["/locks/x", "/locks"]
+    assert [each["resource"] for each in noted] == ["/locks/x", "/locks", "/locks/x"]
+    assert noted[-1]["detail"] == {"paths": ["/locks/x"], "count": 1, **said}
 
 
 async def test_a_start_writes_no_change_twice(tmp_path: Path) -> None:

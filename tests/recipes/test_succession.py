@@ -229,7 +229,9 @@ async def test_the_elected_hears_that_another_should_be(world: MemoryCluster) ->
         listening = asyncio.create_task(a.asked(give_way=True))
         await asyncio.sleep(1)
         assert await a.asked(0, give_way=True) is None
-        assert await Election(operator, "service").ask("b", by="ops") == leadership.epoch
+        assert await Election(operator, "service").ask("b", by="ops", reason="a new disk") == (
+            leadership.epoch
+        )
         request = await asyncio.wait_for(listening, 1)
         assert request is not None
         assert (request.to, request.by, request.epoch) == ("b", "ops", leadership.epoch)
@@ -247,6 +249,13 @@ async def test_the_elected_hears_that_another_should_be(world: MemoryCluster) ->
         assert "weighs more" in request.reason
         await them["b"][0].hand_over(request.to)
         assert (await campaign).epoch > b.epoch
+        ends = [
+            (each.fencing_token, each.how, each.by, each.reason)
+            async for each in operator.grants("service", is_election=True)
+            if each.how
+        ]
+        assert (leadership.epoch, "deleted", "ops", "a new disk") in ends
+        assert (b.epoch, "deleted", "", "it weighs more") in ends
 
 
 @in_memory

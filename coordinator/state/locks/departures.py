@@ -11,6 +11,7 @@ from coordinator.state.commands import (
     Command,
     EndHold,
     ExpireSession,
+    Multi,
     Release,
     Revoke,
 )
@@ -33,9 +34,9 @@ def departure_of(command: Command, term: int) -> Departure:
     """Say how, in the ``term`` of its entry, ``command`` ends the grants that it ends."""
     operation = command.operation
     how, by, reason, silent_ms = _ENDINGS.get(type(operation), _DELETED), "", "", 0
-    if type(operation) is Revoke:
+    if type(operation) is Revoke or type(operation) is Multi:
         by, reason = operation.by, operation.reason
-    elif command.caller is not NOBODY:
+    if type(operation) is not Revoke and not by and command.caller is not NOBODY:
         by = command.caller.identity[:BY_CHARACTERS_MAX]
     if type(operation) is ExpireSession:
         silent_ms = operation.silent_ms

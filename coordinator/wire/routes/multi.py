@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from coordinator.model.operations import Guarded, Multi, ReadDone, ZnodeResult
 from coordinator.state.commands import HeldCondition
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.multi import read_multi
 from coordinator.wire.request import Answer, IncomingRequest
+from coordinator.wire.routes.auditing import attributed
 from coordinator.wire.routes.bodies import MANY
 from coordinator.wire.routes.conditions import conditions
 from coordinator.wire.routes.door import Door
@@ -34,6 +37,8 @@ class MultiRoutes:
         door = self._door
         query = Query(request.query, CONDITIONS)
         operation, if_held = await door.body_read(request, lambda body: _read(query, body), MANY)
+        if isinstance(operation, Multi) and operation.by:
+            operation = replace(operation, by=attributed(request, operation.by))
         committed = await door.member.proposer.submit(
             operation,
             request=door.request_id(request),
