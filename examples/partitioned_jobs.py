@@ -13,7 +13,7 @@ from contextlib import suppress
 from coordinator.client import Client
 from coordinator.errors import ClientClosedError
 from coordinator.recipes import Owned, Partitioner
-from coordinator.recipes.partitioner import owner_of
+from coordinator.recipes.partitioner import owners_of
 from examples.stage import Stage, perform
 
 PARTITIONS = 12
@@ -41,7 +41,7 @@ class Worker:
 def settled(stage: Stage, workers: list[Worker]) -> dict[int, tuple[str, int]]:
     """Wait until each partition is with the worker that all compute for it; return who owns it."""
     names = [worker.name for worker in workers]
-    expected = {number: owner_of(number, names) for number in range(PARTITIONS)}
+    expected = dict(enumerate(owners_of(PARTITIONS, names)))
     while True:
         owners = workers[0].jobs.owners()
         if {number: name for number, (name, _) in owners.items()} == expected:

@@ -9,14 +9,15 @@
     Partitioner(client, "mails", 12).run(work)     # until stop(), or Ctrl-C
 
 1. Who should own what is computed by each member alike from the names of the members that are up
-   (rendezvous hashing): one that comes or goes moves its own share and nothing else.
+   (rendezvous hashing with even shares): no two shares differ by more than one, and a member that
+   comes or goes moves its own share and little else.
 2. A partition is a lock, ``<name>/<number>``. Its new owner waits in the queue until the old one
    has returned from its work and released, or until the old one's lease has ended. So no two owners
    have a valid token at the same time, and tokens of a partition grow with each owner.
 3. A member that lost its session stops all its work; it is registered again with the next one.
 4. A thread that does not return keeps its partition for as long as its client lives. With asyncio
    the work is cancelled. Either may be paused and wake when another owns: pass the token.
-5. Shares are equal on the average, not exactly; take many more partitions than members.
+5. With more members than partitions some own nothing.
 """
 
 from __future__ import annotations
@@ -39,13 +40,33 @@ from coordinator.recipes.owned_partition import Owned, Serving
 PARTITIONS_MAX = 1_000
 
 
-def owner_of(partition: int, members: Iterable[str]) -> str | None:
-    """Return who should own a partition: the member with the highest hash for it."""
+def owners_of(partitions: int, members: Iterable[str]) -> list[str]:
+    """Return who should own each partition, by its number; empty without members.
 
-    def weight(member: str) -> tuple[bytes, str]:
-        return hashlib.sha256(f"{partition}/{member}".encode()).digest(), member
+    Of all pairs of a partition and a member the one with the highest hash comes first, and is taken
+    if its partition is free and its member has room: an even share, and one more for as many as the
+    division leaves over.
+    """
+    names = sorted(members)
+    if not names:
+        return []
+    share, left_over = divmod(partitions, len(names))
+    room = dict.fromkeys(names, share)
+    owners: dict[int, str] = {}
+    for _, number, name in sorted(
+        [(_weight(number, name), number, name) for number in range(partitions) for name in names],
+        reverse=True,
+    ):
+        is_one_more = room[name] == 0 and left_over > 0
+        if number not in owners and (room[name] > 0 or is_one_more):
+            owners[number] = name
+            room[name] -= 1
+            left_over -= is_one_more
+    return [owners[number] for number in range(partitions)]
 
-    return max(members, key=weight, default=None)
+
+def _weight(number: int, name: str) -> bytes:
+    return hashlib.sha256(f"{number}/{name}".encode()).digest()
 
 
 class Partitioner(Generic[ClientT]):
@@ -178,8 +199,9 @@ class Partitioner(Generic[ClientT]):
         async with GroupStream(self.client.core, self.group.path) as listings:
             async for members in listings:
                 up = [each.name for each in members if each.state == "up"]
+                owners = owners_of(self.partitions, up)
                 for number, serving in self._serving.items():
-                    serving.want(owner_of(number, up) == name)
+                    serving.want(name in up and owners[number] == name)
 
 
 async def _event_set(event: asyncio.Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 import threading
 from collections import defaultdict
 
@@ -12,25 +13,43 @@ import pytest
 from coordinator.client import AsyncClient, Client, connect
 from coordinator.errors import BadArgumentsError, CoordinatorError, NodeExistsError
 from coordinator.recipes import Group, Owned, Partitioner
-from coordinator.recipes.partitioner import owner_of
+from coordinator.recipes.partitioner import owners_of
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.storm import Life, Storm, left_below, storm
 
 
-def test_only_what_must_move_moves() -> None:
-    """One that comes takes from all, one that goes gives to all; the others keep what they had."""
-    few, more = ["a", "b", "c"], ["a", "b", "c", "d"]
-    before = {each: owner_of(each, few) for each in range(1_000)}
-    after = {each: owner_of(each, more) for each in range(1_000)}
+def moved(partitions: int, before: list[str], after: list[str]) -> int:
+    """Return how many partitions have another owner when the members have changed."""
+    pairs = zip(owners_of(partitions, before), owners_of(partitions, after), strict=True)
+    return sum(one != other for one, other in pairs)
 
-    moved = [each for each in before if before[each] != after[each]]
 
-    assert {after[each] for each in moved} == {"d"}
-    assert 200 < len(moved) < 300
-    assert {before[each] for each in moved} == {"a", "b", "c"}
-    assert owner_of(1, []) is None
-    assert owner_of(1, reversed(more)) == owner_of(1, more)
+def test_shares_are_even_whatever_the_names() -> None:
+    """No two differ by more than one; the order in which members are listed says nothing."""
+    draw = random.Random(10)
+    for _ in range(300):
+        partitions, count = draw.randint(1, 60), draw.randint(1, 12)
+        names = [f"{draw.getrandbits(48):x}" for _ in range(count)]
+        owners = owners_of(partitions, names)
+        shares = sorted(owners.count(name) for name in names)
+        assert sum(shares) == partitions
+        assert shares[-1] - shares[0] <= 1
+        assert owners_of(partitions, reversed(names)) == owners
+    assert owners_of(7, []) == []
+
+
+def test_little_moves_when_a_member_comes_or_goes() -> None:
+    """Its own share, and some half of that beside it, on the average of many groups."""
+    draw = random.Random(11)
+    for partitions, count in ((12, 3), (12, 4), (64, 5), (100, 10), (1_000, 20)):
+        least = most = 0
+        for _ in range(100 if partitions <= 100 else 3):
+            names = [f"{draw.getrandbits(48):x}" for _ in range(count)]
+            least += owners_of(partitions, names).count(names[-1])
+            most += moved(partitions, names, names[:-1])
+            assert moved(partitions, names[:-1], names) == moved(partitions, names, names[:-1])
+        assert least <= most <= 1.6 * least
 
 
 async def forever(owned: Owned[AsyncClient]) -> None:
@@ -63,9 +82,8 @@ async def test_a_member_takes_its_share_and_gives_it_back(world: MemoryCluster) 
         after = await first.owners()
 
         assert after.keys() == before.keys() == set(range(8))
-        assert {number: name for number, (name, _) in after.items()} == {
-            number: owner_of(number, ["a", "b"]) for number in range(8)
-        }
+        owners = dict(enumerate(owners_of(8, ["a", "b"])))
+        assert {number: name for number, (name, _) in after.items()} == owners
         assert sorted(stopped) == sorted(second.owned) != []
         for number in range(8):
             assert (after[number][1] > before[number][1]) == (number in second.owned)
@@ -240,7 +258,8 @@ def test_no_partition_has_two_owners_with_a_valid_token(seed: int) -> None:
                     if running.done():
                         break  # it could not register in the last gust
                     names = [f"m{each}" for each in range(members)]
-                    mine = [n for n in range(partitions) if owner_of(n, names) == f"m{life.number}"]
+                    owners = enumerate(owners_of(partitions, names))
+                    mine = [number for number, name in owners if name == f"m{life.number}"]
                     assert jobs.owned == tuple(mine)
                     is_last = True
                     await asyncio.sleep(over + 80 - now())
