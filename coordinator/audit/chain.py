@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
-from coordinator.audit.event import AuditEvent, Source
+from coordinator.audit.event import FOLDED, REFUSED, AuditEvent, Source
 from coordinator.model.tokens import without_tokens
 
 LINE_BYTES_MAX = 16_384
@@ -31,6 +31,8 @@ GENESIS = "0" * 64
 CONTINUED = "audit.continued"
 _TEXT_MAX = 256
 _RESOURCE_MAX = 1_024
+_REFUSED_MAX = 128
+"""The bytes of a text in the line of a refusal, as it is escaped: strangers choose it."""
 _DETAILS_MAX = 32
 _DEPTH_MAX = 2
 _NO_LINE = "is no line of an audit log"
@@ -104,6 +106,8 @@ class Chain:
     def line(self, event: AuditEvent, left_out: int = 0) -> bytes:
         """Return the next line, with its line end; ``left_out`` events had none before it."""
         newest = self.newest.with_line_of(event)
+        if event.event in (REFUSED, FOLDED):
+            event = _narrowed(event)
         fields: dict[str, Any] = {
             "number": self.head.number + 1,
             "time": moment(event.time_ms),
@@ -143,6 +147,35 @@ def moment(time_ms: int) -> str:
 
 def _encoded(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode("ascii")
+
+
+def _narrowed(event: AuditEvent) -> AuditEvent:
+    """Return a refusal with each text of its caller's cut short."""
+    return replace(
+        event,
+        identity=_narrow(event.identity),
+        credential=_narrow(event.credential),
+        address=_narrow(event.address),
+        resource=_narrow(event.resource),
+        request=_narrow(event.request),
+        detail={
+            name: _narrow(each) if isinstance(each, str) else each
+            for name, each in event.detail.items()
+        },
+    )
+
+
+def _narrow(text: str) -> str:
+    text = without_tokens(text)
+    left, cut = _REFUSED_MAX - len("..."), 0
+    while cut < len(text) and (left := left - _escaped_bytes(text[cut])) >= 0:
+        cut += 1
+    is_short = _escaped_bytes(text[: _REFUSED_MAX + 1]) <= _REFUSED_MAX
+    return text if is_short else text[:cut] + "..."
+
+
+def _escaped_bytes(text: str) -> int:
+    return len(json.dumps(text)) - len('""')
 
 
 def _short(text: str, characters_max: int = _TEXT_MAX) -> str:

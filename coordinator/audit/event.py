@@ -64,6 +64,9 @@ class AuditEvent:
     detail: Mapping[str, object] = field(default_factory=dict)
 
 
+REFUSED = "request.refused"
+FOLDED = "request.refused_again"
+"""Of a caller that was refused so often that its refusals have one line together."""
 FIGURES = ("audit_lines_total", "audit_left_out_total", "audit_write_failures_total")
 """What the metrics show of an audit log."""
 

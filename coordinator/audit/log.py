@@ -3,8 +3,9 @@
 1. ``note`` never waits: the member goes on whatever becomes of the disk. An event for which there
    is no room is counted, in the next line (``left_out``) and in the metrics; if there is no next
    line, one is written that says only this.
-2. Refusals are what strangers can cause, so they are bounded: by their rate, and to half of the
-   queue. They cannot crowd out what was changed.
+2. Refusals are what strangers can cause, so they are bounded: those of one caller are folded
+   (``folding``), and all by their rate, and to half of the queue. They cannot crowd out what was
+   changed; the lines of strangers are in files of their own (``files``).
 3. If a line cannot be written it is counted as left out, the member's log says why, and the target
    is opened again. The chain goes on from what is there.
 4. A change that has a line is not written again when the member replays its log.
@@ -20,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.audit.chain import CONTINUED, Chain, ChainHead, Newest
 from coordinator.audit.event import FIGURES, AuditEvent, Source
+from coordinator.audit.folding import Folding
 from coordinator.audit.targets import Found, Target
 from coordinator.clock import Clock
 from coordinator.config import AuditConfig
@@ -44,8 +46,16 @@ class AuditLog:
     """Writes events to one target; ``start`` before the first, ``stop`` after the last."""
 
     def __init__(
-        self, target: Target, config: AuditConfig, clock: Clock, *, cluster: str, member_id: str
+        self,
+        target: Target,
+        config: AuditConfig,
+        clock: Clock,
+        *,
+        cluster: str,
+        member_id: str,
+        name: str = "the audit log",
     ) -> None:
+        self._name = name
         self._target = target
         self._config = config
         self._clock = clock
@@ -58,6 +68,7 @@ class AuditLog:
         self._noted: tuple[int | None, int | None] = (None, None)
         self._ordinal = 0
         """Index and zxid of the change that was noted last, and its ordinal."""
+        self._folding = Folding(clock)
         self._queue: queue.Queue[AuditEvent | _Stop] = queue.Queue(config.queue_events_max)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -100,7 +111,7 @@ class AuditLog:
         self._before = found.newest
         self._continue(found)
         if found.head.number:
-            logger.info("the audit log goes on behind line %s", found.head)
+            logger.info("%s goes on behind line %s", self._name, found.head)
         self._thread = threading.Thread(target=self._write_all, name="audit", daemon=True)
         self._thread.start()
 
@@ -115,14 +126,16 @@ class AuditLog:
             pass
         thread.join(_STOP_DEADLINE_S)
         if thread.is_alive():
-            logger.error("the audit log could not be finished in time")
+            logger.error("%s could not be finished in time", self._name)
             return
         self._target.close()
-        logger.info("the audit log ends with line %s", self._chain.head)
+        logger.info("%s ends with line %s", self._name, self._chain.head)
 
     def note(self, event: AuditEvent) -> None:
         """Queue ``event`` to be written, or count it."""
         is_refusal = event.source is Source.REQUEST and event.outcome == "refused"
+        if self._folding.takes(event):
+            return
         if is_refusal and not self._has_room_for_a_refusal():
             self._leave_out()
             return
@@ -171,6 +184,9 @@ class AuditLog:
                 event = None
             if isinstance(event, _Stop):
                 break
+            for folded in self._folding.due():
+                self._write(folded)
+                is_synced = False
             if event is not None:
                 self._write(event)
                 is_synced = False
@@ -181,6 +197,8 @@ class AuditLog:
                 is_synced = False
             if not is_synced:
                 is_synced = self._sync()
+        for folded in self._folding.due(is_end=True):
+            self._write(folded)
         if self._unsaid:
             self._write(self._own(LEFT_OUT))
         self._sync()
@@ -240,7 +258,7 @@ class AuditLog:
             self._left_out += is_lost
         self._failed += 1
         if self._is_open:
-            logger.error("the audit log cannot be written: %r; events are left out", str(error))
+            logger.error("%s cannot be written: %r; events are left out", self._name, str(error))
         self._is_open = False
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._try_again_ms:

@@ -36,6 +36,7 @@ def refusal(number: int = 0) -> AuditEvent:
         event="request.refused",
         source=Source.REQUEST,
         time_ms=AT_MS,
+        address=f"2001:db8:{number:x}::1",
         outcome="refused",
         resource=f"/secret/{number}",
     )

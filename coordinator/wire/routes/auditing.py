@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from coordinator.audit.event import AuditEvent, Source
+from coordinator.audit.event import REFUSED, AuditEvent, Source
 from coordinator.errors import CoordinatorError, UnavailableError
 from coordinator.model.tokens import token_id_in
 from coordinator.wire import messages
@@ -66,7 +66,7 @@ def note_answer(
     is_refused = status in _REFUSED
     if not door.member.audit.is_kept or not (is_refused or operation_id in AUDITED):
         return
-    event = "request.refused" if is_refused else AUDITED[operation_id]
+    event = REFUSED if is_refused else AUDITED[operation_id]
     verb = "admin" if operation_id in AUDITED else ""
     fields = {} if error is None else error.fields
     shown = _shown(request, status) | _why(fields)
