@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from coordinator.client.async_client import AsyncClient as AsyncClient
     from coordinator.client.callables import expect_result as expect_result
     from coordinator.client.callables import kind_of as kind_of
+    from coordinator.client.callbacks import Callback as Callback
+    from coordinator.client.callbacks import answered as answered
     from coordinator.client.conditions import Conditions as Conditions
     from coordinator.client.conditions import HoldsLock as HoldsLock
     from coordinator.client.conditions import IfHeld as IfHeld
@@ -98,6 +100,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "coordinator.client.async_client": ("AsyncClient",),
     "coordinator.client.callables": ("expect_result", "kind_of"),
+    "coordinator.client.callbacks": ("Callback", "answered"),
     "coordinator.client.conditions": ("Conditions", "HoldsLock", "IfHeld"),
     "coordinator.client.connecting": ("Connector", "connect"),
     "coordinator.client.http_transport": ("HttpTransport",),

@@ -106,7 +106,7 @@ class BlockingDelivery(CallDelivery):
         if lines.has_news:
             return lines.take()
         until_ms = self.clock.monotonic_ms() + limit_ms
-        stop = None if session is None else session.on_state(lambda _state: lines.ring())
+        stop = None if session is None else session.on_change(lambda _state: lines.ring())
         try:
             while not lines.has_news:
                 if session is not None and session.is_lost:

@@ -91,7 +91,7 @@ class LosableSession(Protocol):
         """Return for how long it certainly goes on."""
         ...
 
-    def on_state(self, callback: Callable[[Any], None]) -> Callable[[], None]:
+    def on_change(self, callback: Callable[[Any], None]) -> Callable[[], None]:
         """Call ``callback`` at each change; returns how to stop that."""
         ...
 

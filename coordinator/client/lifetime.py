@@ -26,7 +26,7 @@ class LivingSession(Protocol):
         """Whether its end was announced to its callbacks."""
         ...
 
-    def on_state(self, callback: Callable[[Any], None]) -> Callable[[], None]:
+    def on_change(self, callback: Callable[[Any], None]) -> Callable[[], None]:
         """Call ``callback`` at each change; returns how to stop that."""
         ...
 
@@ -47,7 +47,7 @@ class Lifetime:
         assert task is not None, "its body waits in a task"
         self._task = task
         self._cancelling = task.cancelling()
-        self._stop = self._session.on_state(self._on_state)
+        self._stop = self._session.on_change(self._on_state)
         if self._session.has_ended:
             self._cut_soon()
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context
 from typing import Any, TypeAlias, TypeVar
 
+from coordinator.client.callbacks import call_in_threads
 from coordinator.client.deputy import Deputy, DeputyCall, is_in_main_thread
 from coordinator.client.light_event import LightEvent
 from coordinator.client.locks.owner import context_of_caller
@@ -52,6 +53,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._process = Process()
         self._loop = asyncio.new_event_loop()
+        self.callbacks = call_in_threads(self._loop)
         self._is_stopped = False
         self._calls: set[asyncio.Task[Any]] = set()
         self._inbox: deque[Callable[[], object]] = deque()

@@ -18,20 +18,20 @@
 5. A request that is sent anyway renews it, too, when half of the time to the next heartbeat is
    over; a client that is busy sends no heartbeats.
 6. A revoked credential ends it at once, whichever request was refused for it (``delivery``).
-7. Safe to ask from any thread; callbacks run in the client's event loop and must not block.
+7. Safe to ask from any thread. Callbacks run where nothing waits for them (``callbacks``).
    ``while_alive`` is for the loop, and for a thread whose call began there (``home``).
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from coordinator.client.callbacks import Callback
 from coordinator.client.calls import Call, target_of
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.failures import CallFailures
@@ -40,7 +40,7 @@ from coordinator.client.lease import Lease, margin_ms
 from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.grant_watch import GrantWatch
 from coordinator.client.probing import Prober
-from coordinator.client.session_state import SessionState
+from coordinator.client.session_state import SessionState, StateListeners
 from coordinator.errors import (
     AuthFailedError,
     CoordinatorError,
@@ -87,8 +87,7 @@ class Session:
         self.home = Home()
         """Where its heartbeats are sent."""
         self._loop = self.home.loop
-        self._callbacks: dict[int, Callable[[SessionState], None]] = {}
-        self._callback_numbers = itertools.count(1)
+        self._listeners = StateListeners(self._loop)
         self._failure = ""
         """What is wrong with the client, if that is why the session ended."""
         self._is_end_told = False
@@ -166,20 +165,26 @@ class Session:
         if self.is_lost:
             raise SessionExpiredError(self.reason, session_id=self.session_id)
 
-    def on_state(self, callback: Callable[[SessionState], None]) -> Callable[[], None]:
-        """Call ``callback(state)`` in the event loop at each change; returns how to stop that.
+    def on_state(self, callback: Callable[[SessionState], object]) -> Callable[[], None]:
+        """Call ``callback(state)`` at each change (``callbacks``); returns how to stop that.
 
         Raises:
             ClientClosedError: in a forked child, where nobody would call it.
+            BadArgumentsError: it is no function that this client can call.
         """
         self.home.process.check()
-        number = next(self._callback_numbers)
-        self._callbacks[number] = callback
+        called = Callback(self.home, "session.on_state", callback)
+        stop = self.on_change(called)
 
-        def stop() -> None:
-            self._callbacks.pop(number, None)
+        def stop_all() -> None:
+            stop()
+            called.stop()
 
-        return stop
+        return stop_all
+
+    def on_change(self, callback: Callable[[SessionState], None]) -> Callable[[], None]:
+        """Call ``callback(state)``, which must not block, in the loop at each change; for ours."""
+        return self._listeners.add(callback)
 
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``, but no longer than this session lives.
@@ -382,14 +387,7 @@ class Session:
         self._announced = state
         if state in _ENDED and self._probes is not None:
             self._probes.cancel()
-        for callback in list(self._callbacks.values()):
-            try:
-                callback(state)
-            except (Exception, asyncio.CancelledError) as error:
-                # One holder's mistake must not keep the others uninformed.
-                self._loop.call_exception_handler(
-                    {"message": "a callback of a session failed", "exception": error}
-                )
+        self._listeners.notify(state)
 
 
 class _BesideRequests:

@@ -33,6 +33,7 @@ from typing import (
 
 from coordinator.client.async_client import AsyncClient, EventWord, WatchKind
 from coordinator.client.callables import expect_function
+from coordinator.client.callbacks import CallbackThreads
 from coordinator.client.conditions import Conditions
 from coordinator.client.hints import CLIENT, missing
 from coordinator.client.loop_thread import LoopThread, Undo
@@ -56,6 +57,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _BEGIN_S_MAX = 10.0
+_CALLBACKS_S_MAX = 1.0
+"""How long the end of a client waits for callbacks: some of them say that it is the end."""
 
 
 def _blocking(
@@ -100,12 +103,13 @@ def _collected(
     return method
 
 
-async def _closed(core: AsyncClient, verbs: Verbs | None) -> None:
+async def _closed(core: AsyncClient, verbs: Verbs | None, callbacks: CallbackThreads) -> None:
     try:
         await core.close()
     finally:
         if verbs is not None:
             await verbs.close()
+        await callbacks.ended(_CALLBACKS_S_MAX)
 
 
 class Client:
@@ -162,7 +166,7 @@ class Client:
             # Also when it is forgotten, or the interpreter exits: a session must not live on
             # unowned.
             self._finalizer = weakref.finalize(
-                self, thread.stop, partial(_closed, core, self.verbs)
+                self, thread.stop, partial(_closed, core, self.verbs, thread.callbacks)
             )
             self._thread, self._core = thread, core
             if self._is_closed:  # by another thread, which found nothing to close yet

@@ -59,7 +59,7 @@ class CandidateQueue:
         self,
         request: AcquireRequest,
         wait_ms: int | None,
-        on_position: Callable[[int], None] | None = None,
+        on_position: Callable[[int], object] | None = None,
     ) -> Acquired:
         """Wait until elected, as ``LockQueue.acquire`` does."""
         core, name = self._core, self.names[0]
@@ -138,7 +138,7 @@ class CandidateQueue:
         self,
         request: AcquireRequest,
         wait: CandidacyWait,
-        on_position: Callable[[int], None] | None,
+        on_position: Callable[[int], object] | None,
     ) -> Acquired:
         """Wait in the queue; enter again if this candidate was passed over."""
         while True:
@@ -151,7 +151,7 @@ class CandidateQueue:
         self,
         request: AcquireRequest,
         wait: CandidacyWait,
-        on_position: Callable[[int], None] | None,
+        on_position: Callable[[int], object] | None,
     ) -> Acquired:
         self.resumed = False
         file = self.file
@@ -160,11 +160,10 @@ class CandidateQueue:
         file.take()  # a file that cannot be used is said before anything is waited for
         taking: list[asyncio.Task[None]] = []
 
-        def on_queued(position: int) -> None:
+        def on_queued(position: int) -> object:
             if position and not taking:
                 taking.append(asyncio.create_task(self._take_over(file)))
-            if on_position is not None:
-                on_position(position)
+            return None if on_position is None else on_position(position)
 
         try:
             acquired = await self._entered(request, wait, on_queued)

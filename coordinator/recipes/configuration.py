@@ -23,7 +23,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic
 
-from coordinator.client import ClientT, Conditions, both
+from coordinator.client import ClientT, Conditions, answered, both, expect_function
 from coordinator.errors import BadArgumentsError, BadVersionError, NoNodeError, TooManyRetriesError
 from coordinator.recipes.configuration_snapshot import Snapshot, is_same, written
 from coordinator.recipes.configuration_stream import Snapshots
@@ -43,7 +43,9 @@ class Configuration(Generic[ClientT]):
     """The configuration ``name``, which keeps its last ``versions`` versions, 1 to 100.
 
     ``check`` is called with all values before they are written: what it raises reaches the caller,
-    and False is an error, too. ``by`` says in the history who wrote: the client's label by default.
+    and False is an error, too. With a Client it runs in a thread of its own, with an AsyncClient it
+    may be a coroutine function. ``by`` says in the history who wrote: the client's label by
+    default.
     """
 
     def __init__(
@@ -56,6 +58,8 @@ class Configuration(Generic[ClientT]):
         by: str | None = None,
     ) -> None:
         checked_count("versions", versions, VERSIONS_MAX)
+        if check is not None:
+            expect_function(client, "Configuration(check=…)", check)
         self.client = client
         self.name = name_of(name)
         self._check = check
@@ -165,6 +169,10 @@ class Configuration(Generic[ClientT]):
         """
         return Snapshots(self.client, self._kept)
 
+    async def _is_refused(self, values: dict[str, Any]) -> bool:
+        assert self._check is not None, "there is a check"
+        return await answered(self.client.core.home, self._check, values) is False
+
     async def _commit(
         self,
         make: Callable[[Values], Values],
@@ -182,7 +190,7 @@ class Configuration(Generic[ClientT]):
             values = json.loads(data)["values"]
             if now.version and is_same(values, now.values):
                 return now
-            if self._check is not None and self._check(values) is False:
+            if self._check is not None and await self._is_refused(values):
                 raise BadArgumentsError(
                     f"{self.name}: expected values that this configuration's check accepts, found "
                     "that it returned False; nothing was written"

@@ -8,9 +8,10 @@ grants, for these, ``MultiLock``, ``ReentrantLock`` and ``Election``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
-from coordinator.client import AnyClientT, ClientT, both
+from coordinator.client import AnyClientT, ClientT, answered, both, expect_function
 from coordinator.client.locks import Acquired, AcquireRequest
 from coordinator.errors import ClientClosedError, CoordinatorError, DeadlockError
 from coordinator.guards.raising import Guard, raise_guards
@@ -25,7 +26,7 @@ class LockContender(Context[HeldT_co, ClientT]):
     """One contender, which may acquire and release over and over; a subclass has ``_obtain``."""
 
     _options: Options
-    _on_position: Callable[[int], None] | None = None
+    _on_position: Callable[[int], object] | None = None
 
     def _prepare(self, client: Any, what: str, options: Options) -> None:
         """Set up; ``what`` names this contender in errors."""
@@ -42,13 +43,14 @@ class LockContender(Context[HeldT_co, ClientT]):
         blocking: bool = True,
         timeout: Timeout | None = None,
         *,
-        on_position: Callable[[int], None] | None = None,
+        on_position: Callable[[int], object] | None = None,
     ) -> HeldT_co:
         """Wait for the turn and return the grant; ``timeout`` None means the contender's own.
 
         ``blocking=False`` tries once, and raises LockTimeoutError as well; ``try_acquire`` returns
-        None instead. ``on_position`` is called, in the client's event loop, with how many are
-        before this contender, holders included; what it raises ends the wait.
+        None instead. ``on_position`` is called with how many are before this contender, holders
+        included, and waited for; what it raises ends the wait. With an AsyncClient it may be a
+        coroutine function.
 
         Raises:
             LockTimeoutError: not granted in time; the attempt left nothing behind.
@@ -60,6 +62,9 @@ class LockContender(Context[HeldT_co, ClientT]):
             LockLostError, StaleTokenError: lost before the guards were raised; not granted.
             BadArgumentsError: an argument is out of its range.
         """
+        if on_position is not None:
+            expect_function(self.client, "on_position", on_position)
+            on_position = partial(answered, self.client.core.home, on_position)
         self._on_position = on_position
         return await self._holding.acquire(self._options.wait(blocking, timeout))
 
@@ -130,7 +135,7 @@ class Queueing(QueueClient, Protocol):
         self,
         request: AcquireRequest,
         wait_ms: int | None,
-        on_position: Callable[[int], None] | None = None,
+        on_position: Callable[[int], object] | None = None,
     ) -> Acquired:
         """Wait for the turn, as ``LockQueue.acquire`` does."""
         ...
@@ -142,7 +147,7 @@ async def obtain(
     request: AcquireRequest,
     wait_ms: int | None,
     guards: Sequence[Guard] = (),
-    on_position: Callable[[int], None] | None = None,
+    on_position: Callable[[int], object] | None = None,
 ) -> tuple[Grant[AnyClientT], ...]:
     """Wait for the turn in ``queue``; return a grant for each of its names, in their order.
 

@@ -7,7 +7,8 @@
    past as soon as it is given; so is what ``verify`` asks the cluster.
 3. Once lost, a grant is never held again. In a child that is forked from its holder it is lost:
    the session is the parent's, who may release at any time.
-4. Safe to ask from any thread. Callbacks run in the client's event loop and must not block.
+4. Safe to ask from any thread. A callback runs where nothing waits for it: with a sync client in a
+   thread of its own, with an AsyncClient in the loop, where it may be a coroutine function.
 5. A forced release (``client.revoke``) ends the grant in the cluster at once. Its holder learns it
    with the next heartbeat; until then only ``verify``, ``if_held=`` and the guards know.
 """
@@ -51,11 +52,12 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
         """Call ``callback(request)`` for each client that asks for the lock; returns how to stop.
 
         It agrees or refuses (``RevokeRequest``), and releases if it agreed; see ``Revoker``. It is
-        called in the client's event loop and must not block; with an AsyncClient it may be a
-        coroutine function. Nobody is called once the grant has ended.
+        called as ``on_lost`` is, for one request after the other. Nobody is called once the grant
+        has ended.
 
         Raises:
-            BadArgumentsError: it is a leadership, which has ``Election.asked``.
+            BadArgumentsError: it is a leadership, which has ``Election.asked``; or no function that
+                this client can call.
             ClientClosedError: in a forked child, where nobody is asked.
         """
         self.client.core.home.process.check()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Generic, Self
 
-from coordinator.client import Check, ClientT
+from coordinator.client import Callback, Check, ClientT
 from coordinator.client.locks import GrantReply
 from coordinator.errors import LockLostError
 from coordinator.recipes.hold import Hold
@@ -98,13 +98,24 @@ class GrantState(Generic[ClientT]):
             fencing_token=self.fencing_token,
         )
 
-    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback()`` once when the grant is lost; returns how to stop that.
+    def on_lost(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call ``callback()`` once when the grant is lost, or is already; returns how to stop that.
 
-        It is called from the client's event loop, soon also if the grant is lost already; once that
-        loop is closed, with its sync client, it is called before this returns.
+        With a sync client it runs in a thread of its own, in which it may block and use the client;
+        once that is closed it is called before this returns. With an AsyncClient it runs in the
+        loop, and may be a coroutine function.
+
+        Raises:
+            BadArgumentsError: it is no function that this client can call.
         """
-        return self.hold.on_lost(callback)
+        called = Callback(self.client.core.home, f"on_lost of {self.lock!r}", callback)
+        stop = self.hold.on_lost(called)
+
+        def stop_all() -> None:
+            stop()
+            called.stop()
+
+        return stop_all
 
     def next_write_number(self) -> int:
         """Return a number for one more write under this token, above all that it gave before.

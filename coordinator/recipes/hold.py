@@ -5,8 +5,9 @@ one, and those of a ``ReentrantLock``, by ``Share``.
 
 1. Once lost, a hold is never held again; once given back, neither.
 2. It counts as held until the cluster has said that it is not (redis-py 3847).
-3. Safe to ask from any thread. Callbacks run in the client's event loop and must not block; once
-   that loop is closed they are called at once, in the caller's thread.
+3. Safe to ask from any thread. Its callbacks are called in the client's event loop and must not
+   block (a program's are put behind a ``Callback``); once that loop is closed they are called at
+   once, in the caller's thread.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Hold(CallsBack):
         self._ends: list[Callable[[], None]] = []
         self._write_numbers = itertools.count(1)
         self._guard = threading.Lock()
-        self._unsubscribe = self._session.on_state(self._on_session_state)
+        self._unsubscribe = self._session.on_change(self._on_session_state)
         token = acquired.grant.fencing_token
         self._session.grant_watch.watch(acquired.paths, token, self.lose)
         self._releasing: ReleaseUnderWay | None = None

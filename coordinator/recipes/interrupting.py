@@ -25,8 +25,21 @@ from typing import Any, Literal, Protocol
 from coordinator.errors import BadArgumentsError, LockLostError
 
 
+class TellsLoss(Protocol):
+    """A hold, as far as its loss is concerned."""
+
+    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback()`` once when it is lost; returns how to stop that."""
+        ...
+
+
 class Losable(Protocol):
     """A grant, as far as its loss is concerned."""
+
+    @property
+    def hold(self) -> TellsLoss:
+        """What keeps it, and calls back in the client's loop."""
+        ...
 
     @property
     def is_unsure(self) -> bool:
@@ -35,10 +48,6 @@ class Losable(Protocol):
 
     def loss(self) -> LockLostError:
         """Return the error that says why."""
-        ...
-
-    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback()`` once when it is lost; returns how to stop that."""
         ...
 
 
@@ -67,7 +76,7 @@ class Interrupting:
             )
         self._is_over = False
         self._previous = signal.signal(self._number, self._raise)
-        self._stop = self._grant.on_lost(self._send)
+        self._stop = self._grant.hold.on_lost(self._send)
         return self
 
     def __exit__(self, *_exception: object) -> Literal[None]:

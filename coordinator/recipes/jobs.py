@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic
 from urllib.parse import unquote
 
-from coordinator.client import ClientT, both
+from coordinator.client import ClientT, answered, both, expect_function
 from coordinator.errors import BadArgumentsError
 from coordinator.recipes.job_ledger import JobRun, Ledger, Policy
 from coordinator.recipes.job_steps import NAME_CHARACTERS_MAX, ROOT, lock_name_of
@@ -86,6 +86,8 @@ class Jobs(Generic[ClientT]):
             BadArgumentsError: a znode there is no ledger, and ``on_unreadable`` is not given.
             UnavailableError, OutcomeUnknownError: no member answered in time.
         """
+        if on_unreadable is not None:
+            expect_function(self.client, "on_unreadable", on_unreadable)
         names = [unquote(each) for each in await names_below(self.client.core, ROOT)]
         views: list[JobView | None] = []
 
@@ -95,7 +97,7 @@ class Jobs(Generic[ClientT]):
             except BadArgumentsError as error:
                 if on_unreadable is None:
                     raise
-                on_unreadable(name, error)
+                await answered(self.client.core.home, on_unreadable, name, error)
                 return None
 
         for begin in range(0, len(names), _TOGETHER):

@@ -154,7 +154,7 @@ class Membership(EndedByWith[ClientT]):
             )
         self._made, data = found
         self._stop_following()
-        self._stop_following = session.on_state(self._on_state)
+        self._stop_following = session.on_change(self._on_state)
         if session.is_lost:
             self._on_state(session.state)
         if self._has_left:

@@ -111,7 +111,7 @@ class Serving(Generic[ClientT]):
     async def _own(self, owned: Owned[ClientT]) -> None:
         """Work until it is not wanted, or lost; return when the work has."""
         ending = asyncio.Event()
-        forget = owned.grant.on_lost(ending.set)
+        forget = owned.grant.hold.on_lost(ending.set)
         self._owned = owned
         working = asyncio.create_task(self._worked(owned))
         waits = [asyncio.create_task(each.wait()) for each in (ending, self._unwanted)]

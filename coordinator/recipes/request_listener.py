@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from coordinator.client import AsyncClient
+from coordinator.client import AsyncClient, Callback
 from coordinator.errors import (
     ClientClosedError,
     CompactedError,
@@ -35,10 +35,9 @@ class RequestListener:
     def __init__(self, core: AsyncClient, path: str, fencing_token: int, on_asked: OnAsked) -> None:
         self._core = core
         self._directory = directory_of(path, fencing_token)
-        self._on_asked = on_asked
+        self._on_asked = Callback(core.home, f"on_asked at {self._directory}", on_asked)
         self._seen: set[str] = set()
         self._task: asyncio.Task[None] | None = None
-        self._answering: set[asyncio.Future[None]] = set()
         self._is_stopped = False
 
     def start(self) -> None:
@@ -46,8 +45,9 @@ class RequestListener:
         self._core.home.soon(self._start)
 
     def stop(self) -> None:
-        """Call nobody any more; a coroutine that was begun goes on, and may release the lock."""
+        """Call nobody any more; a call that has begun goes on, and may release the lock."""
         self._is_stopped = True
+        self._on_asked.stop()
         self._core.home.soon(self._cancel)
 
     def _start(self) -> None:
@@ -93,29 +93,9 @@ class RequestListener:
             self._seen.add(name)
             record = RequestRecord.of(znode.data)
             if record is not None and not record.answer and not self._is_stopped:
-                self._call(RevokeRequest(self._core, path, znode.stat.czxid, record))
-
-    def _call(self, request: RevokeRequest) -> None:
-        try:
-            answering = self._on_asked(request)
-        except Exception as error:
-            self._report(error)
-            return
-        if answering is not None:
-            task = asyncio.ensure_future(_awaited(answering))
-            self._answering.add(task)
-            task.add_done_callback(self._note_end)
-
-    def _note_end(self, task: asyncio.Future[None]) -> None:
-        self._answering.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._report(error)
+                self._on_asked(RevokeRequest(self._core, path, znode.stat.czxid, record))
 
     def _report(self, error: BaseException) -> None:
         asyncio.get_running_loop().call_exception_handler(
-            {"message": f"the callback of {self._directory} failed", "exception": error}
+            {"message": f"nobody listens at {self._directory}", "exception": error}
         )
-
-
-async def _awaited(answering: Awaitable[None]) -> None:
-    await answering

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -42,7 +43,7 @@ class TreePlace:
         self,
         core: AsyncClient,
         directory: str,
-        on_position: Callable[[int], None] | None,
+        on_position: Callable[[int], object] | None,
         on_before_watch: Callable[[], Coroutine[Any, Any, None]] | None,
     ) -> None:
         self.path = ""
@@ -183,7 +184,9 @@ class TreePlace:
         if place.predecessor is None:
             return True
         if self._on_position is not None:
-            self._on_position(place.position)
+            noting = self._on_position(place.position)
+            if inspect.isawaitable(noting):
+                await noting
         if self._on_before_watch is not None:
             await self._on_before_watch()
         predecessor = f"{self._directory}/{place.predecessor}"

@@ -57,10 +57,10 @@ async def test_who_has_left_is_forgotten(world: MemoryCluster) -> None:
     async with world.client() as client:
         for _ in range(3):
             me = await Group(client, "web").join("a")
-            assert len((await client.session())._callbacks) == 1
+            assert len((await client.session())._listeners) == 1
             await me.leave()
 
-        assert len((await client.session())._callbacks) == 0
+        assert len((await client.session())._listeners) == 0
 
 
 @in_memory

@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -172,7 +173,7 @@ class AcquireAttempt:
         stream: ResponseStream,
         delivery: CallDelivery,
         title: str,
-        on_position: Callable[[int], None] | None,
+        on_position: Callable[[int], object] | None,
     ) -> GrantReply:
         """Return the grant, or raise what a member says instead; ``title`` names the queue.
 
@@ -199,7 +200,7 @@ class AcquireAttempt:
                     return grant
                 case Queued(position):
                     self.learn()
-                    self._stands_at(position, on_position)
+                    await self._stands_at(position, on_position)
                 case StreamError(problem):
                     try:
                         raise problem
@@ -226,14 +227,30 @@ class AcquireAttempt:
             raise ConnectionLostError(f"{title}: the stream ended without a grant")
         return line
 
-    def _stands_at(self, position: int, on_position: Callable[[int], None] | None) -> None:
+    async def _stands_at(self, position: int, on_position: Callable[[int], object] | None) -> None:
         self.position = position
         self.was_served = True
-        if on_position is not None:
-            try:
-                on_position(position)
-            except Exception as error:
-                raise CallbackFailed(error) from error
+        if on_position is None:
+            return
+        try:
+            noting = on_position(position)
+            if inspect.isawaitable(noting):
+                await self._within(noting)
+        except Exception as error:
+            raise CallbackFailed(error) from error
+
+    async def _within(self, noting: Awaitable[object]) -> None:
+        """Wait for a callback, but no longer than for the turn; a thread calls it by itself."""
+        assert self.session is not None, "who is queued has one"
+        if not self.session.home.is_here:
+            await noting
+            return
+        try:
+            async with asyncio.timeout(max(0, self.remaining_ms()) / 1000) as scope:
+                await noting
+        except TimeoutError:
+            if not scope.expired():
+                raise
 
 
 _TYPE = b"\xa4type"

@@ -118,12 +118,13 @@ class LockQueue(HeldVerbs):
         self,
         request: AcquireRequest,
         wait_ms: int | None,
-        on_position: Callable[[int], None] | None = None,
+        on_position: Callable[[int], object] | None = None,
     ) -> Acquired:
         """Wait for the grant, for ``wait_ms`` in all (0: try once; None: without end).
 
         ``on_position(count)`` is called in the event loop with how many are before this
-        contender, holders included. What it raises ends the wait and is raised as it is.
+        contender, holders included; what it returns is awaited if it can be. What it raises ends
+        the wait and is raised as it is.
 
         Raises:
             LockTimeoutError: others held until the deadline; nothing of the attempt is left.
@@ -172,7 +173,7 @@ class LockQueue(HeldVerbs):
         self,
         attempt: AcquireAttempt,
         request: AcquireRequest,
-        on_position: Callable[[int], None] | None,
+        on_position: Callable[[int], object] | None,
     ) -> Acquired:
         """Return what the attempt comes to; if it fails, withdraw what it may have left."""
         try:
@@ -270,7 +271,7 @@ class LockQueue(HeldVerbs):
         self,
         attempt: AcquireAttempt,
         request: AcquireRequest,
-        on_position: Callable[[int], None] | None,
+        on_position: Callable[[int], object] | None,
     ) -> Acquired:
         self._leftovers.begin_attempt(self._bases, request.owner)
         try:
@@ -301,7 +302,7 @@ class LockQueue(HeldVerbs):
         session: Session,
         attempt: AcquireAttempt,
         request: AcquireRequest,
-        on_position: Callable[[int], None] | None,
+        on_position: Callable[[int], object] | None,
     ) -> GrantReply:
         """Wait in this thread; in the loop if the member cannot be waited for here."""
         try:
@@ -315,7 +316,7 @@ class LockQueue(HeldVerbs):
         self,
         attempt: AcquireAttempt,
         request: AcquireRequest,
-        on_position: Callable[[int], None] | None,
+        on_position: Callable[[int], object] | None,
     ) -> GrantReply:
         failures = CallFailures()
         forgotten = 0
@@ -365,7 +366,7 @@ class LockQueue(HeldVerbs):
         attempt: AcquireAttempt,
         request: AcquireRequest,
         remaining_ms: int,
-        on_position: Callable[[int], None] | None,
+        on_position: Callable[[int], object] | None,
     ) -> GrantReply:
         was_maybe_queued = attempt.may_be_queued
         turn = None
