@@ -1,7 +1,7 @@
 """The folding of refusals: of one caller the first few in a minute have a line each, the rest one.
 
-A caller is an identity, or else an address. So whoever is refused by the thousand, by chance or on
-purpose, writes little, and the count of it is on record all the same.
+A caller is an identity, or else an address. So a caller that is refused by the thousand, by chance
+or on purpose, writes little, and the count of it is on record all the same.
 """
 
 from __future__ import annotations

@@ -177,6 +177,9 @@ NEW_CLUSTER = MachineLimits(
     sessions_per_address_max=10_000,
     sessions_per_client_max=1_000,
     sessions_per_identity_max=10_000,
+    znodes_per_identity_max=UNSET.znodes_max // 2,
+    bytes_per_identity_max=UNSET.state_bytes_max // 2,
+    waiters_per_identity_max=20_000,
 )
 """The limits of a new cluster whose configuration names none."""
 
