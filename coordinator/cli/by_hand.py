@@ -273,7 +273,8 @@ def show_holds(settings: Settings, holds: list[HeldByHand]) -> None:
         for each in holds
     ]
     heads = ("LOCK", "TOKEN", "SINCE", "HELD", "ALARM AFTER", "BY", "NOTE")
-    show_list(settings.is_json, map(body_of, holds), heads, rows)
+    nothing = "no lock is held by hand; `coordinator hold NAME --note WHY` holds one"
+    show_list(settings.is_json, map(body_of, holds), heads, rows, nothing)
 
 
 def _show_history(settings: Settings, name: str) -> None:
@@ -301,7 +302,8 @@ def _show_history(settings: Settings, name: str) -> None:
         for each in ended
     ]
     heads = ("TOKEN", "SINCE", "UNTIL", "BY", "NOTE", "RELEASED BY", "WHY")
-    show_list(settings.is_json, bodies, heads, rows)
+    nothing = f"lock {name!r}: no hold by hand has ended that is still remembered"
+    show_list(settings.is_json, bodies, heads, rows, nothing)
 
 
 def _held_ms(held: HeldByHand) -> int:

@@ -61,7 +61,7 @@ def show(settings: Settings, found: list[Transaction]) -> None:
         for each in found
     ]
     heads = ("KEY", "STATE", "TOKEN", "SITES", "REASON")
-    show_list(settings.is_json, map(_body, found), heads, rows)
+    show_list(settings.is_json, map(_body, found), heads, rows, "there is no such transaction")
 
 
 def _body(transaction: Transaction) -> dict[str, Any]:

@@ -76,7 +76,8 @@ def _show_all(settings: Settings, views: tuple[JobView, ...]) -> None:
         for view in views
     ]
     heads = ("NAME", "SCHEDULE", "LAST", "NEXT", "LATE", "STATE", "TROUBLE")
-    show_list(settings.is_json, map(_as_json, views), heads, rows)
+    nothing = "no job has run yet; `coordinator once NAME --every 1h -- COMMAND` runs one"
+    show_list(settings.is_json, map(_as_json, views), heads, rows, nothing)
 
 
 def _show_one(settings: Settings, view: JobView) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -194,6 +195,12 @@ def exiting_when_stopped(settings: Settings, runner: Runner) -> Iterator[None]:
     except (UnavailableError, OutcomeUnknownError, SessionError) as error:
         show_error(error, settings.is_json)
         is_begun_before = "attempt" in error.fields  # of a key that runs at most once
+        if is_begun_before:
+            key = ("-- " if error.key.startswith("-") else "") + shlex.quote(error.key)
+            note(
+                f"find out whether it was done: then `coordinator once --settle {key}`, "
+                f"or `coordinator once --forget {key}` to run it again"
+            )
         sys.exit(EXIT_REFUSED if is_begun_before else EXIT_NOT_STARTED)
     except (asyncio.CancelledError, KeyboardInterrupt):
         sys.exit(EXIT_SIGNAL_BASE + (runner.signal_number or signal.SIGINT))
@@ -201,7 +208,7 @@ def exiting_when_stopped(settings: Settings, runner: Runner) -> Iterator[None]:
 
 @click.command()
 @click.argument("name")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--every",
     metavar="LENGTH",
@@ -250,6 +257,18 @@ def exiting_when_stopped(settings: Settings, runner: Runner) -> Iterator[None]:
     help="How long to wait while another host runs it; if that host dies, take over.",
 )
 @click.option("--keep", is_flag=True, help="Stay, and run each interval when it begins.")
+@click.option(
+    "--settle",
+    "decision",
+    flag_value="settle",
+    help="Of the key NAME: it was done, as you found out; run nothing.",
+)
+@click.option(
+    "--forget",
+    "decision",
+    flag_value="forget",
+    help="Of the key NAME: the next call runs it again; run nothing.",
+)
 @lease_option("How long another host waits before it takes over from one that died.")
 @click.option("--label", help="Who runs it, in lists.  [default: host and process]")
 @click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Do not say why nothing was run.")
@@ -266,13 +285,15 @@ def once(
     keep: bool,
     lease_s: float,
     is_quiet: bool,
+    decision: str | None,
     **options: Any,
 ) -> None:
     """Run COMMAND once in each interval of the job NAME, on one host; or once at all.
 
     The first host that calls this in an interval runs it. Without --every and --cron, NAME is a
     key, and the first host that calls this at all runs it: after it has ended with 0, no call for
-    this key runs anything.
+    this key runs anything. With --at-most-once a key whose command failed or crashed is refused
+    until a person decides, by --settle or --forget, what became of it.
 
     Start it on each host, by the cron of each. The interval is decided by the leader's time, not
     by this host's clock. A run that crashed or failed is repeated by the next call, with a higher
@@ -295,9 +316,15 @@ def once(
       coordinator once clean-up --every 1h --at-most-once -- ./clean-up
       coordinator once backup --cron '30 1 * * MON-FRI' --keep -- ./backup
       coordinator once migrate-v42 -- ./migrate           # once at all
+      coordinator once migrate-v42 --settle               # it was done by hand
     """
     from coordinator.recipes.options import FOREVER
 
+    if decision is not None:
+        _decide(settings, name, decision, command)
+        return
+    if not command:
+        raise click.UsageError("expected COMMAND, or --settle or --forget; found none")
     if options["label"] is None:
         options["label"] = f"{os.uname().nodename}:{os.getpid()}"
     options["timeout"] = FOREVER if wait_s is None or keep else wait_s
@@ -343,6 +370,31 @@ def _options_of_key(options: dict[str, Any], *, at_most_once: bool) -> dict[str,
         "keep": None,
         "when_interrupted": when_interrupted,
     }
+
+
+def _decide(settings: Settings, key: str, decision: str, command: tuple[str, ...]) -> None:
+    """Record that the work of a key was done, or forget that it began."""
+    context = click.get_current_context()
+    if command or context.params["every"] is not None or context.params["cron"] is not None:
+        raise click.UsageError(
+            f"--{decision} is of a key, and runs nothing: expected neither COMMAND nor --every "
+            f"nor --cron; `coordinator jobs NAME --forget` forgets a job"
+        )
+
+    async def work(client: AsyncClient) -> int:
+        from coordinator.recipes.once import Once
+
+        once = Once(client, keep=None)
+        if decision == "settle":
+            return (await once.settle(key)).attempts
+        return int(await once.forget(key))
+
+    number = settings.run(work)
+    if decision == "forget" and not number:
+        raise click.UsageError(f"expected a key that was run, found {key!r}")
+    if settings.is_json:
+        state = "done" if decision == "settle" else "forgotten"
+        click.echo(document({"key": key, "state": state}))
 
 
 def _show_key(settings: Settings, done: Done, *, is_quiet: bool) -> None:

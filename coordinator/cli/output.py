@@ -124,13 +124,19 @@ def show_list(
     bodies: Iterable[Any],
     heads: Sequence[str],
     rows: Sequence[Sequence[object]],
+    nothing: str,
 ) -> None:
-    """Write ``bodies``, a document a line, or ``rows`` as a table; of nothing, nothing."""
+    """Write ``bodies``, a document a line, or ``rows`` as a table.
+
+    Without rows a person is shown ``nothing``, on standard error: what was looked for is not there.
+    """
     if is_json:
         for body in bodies:
             click.echo(document(body))
     elif rows:
         show_table(heads, rows)
+    else:
+        note(nothing)
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -87,4 +87,5 @@ def _show_dead(settings: Settings, letters: tuple[DeadLetter, ...]) -> None:
         {**asdict(each), "body": each.body.decode("utf-8", errors="replace")} for each in letters
     ]
     rows = [(each.name, each.attempts, each.reason, repr(each.body[:60])) for each in letters]
-    show_list(settings.is_json, bodies, ("ITEM", "ATTEMPTS", "REASON", "BODY"), rows)
+    heads = ("ITEM", "ATTEMPTS", "REASON", "BODY")
+    show_list(settings.is_json, bodies, heads, rows, "no item is dead")

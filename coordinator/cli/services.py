@@ -45,10 +45,10 @@ def services(settings: Settings, name: str | None, up: bool, watch: bool) -> Non
 
         group = Group(client, chosen)
         if not watch:
-            return _show(settings, await group.members(), up)
+            return _show(settings, chosen, await group.members(), up)
         async with group.watch() as listings:
             async for members in listings:
-                _show(settings, members, up)
+                _show(settings, chosen, members, up)
         return True
 
     if not settings.run(work):
@@ -65,10 +65,11 @@ async def _groups(client: AsyncClient) -> list[tuple[str, int]]:
 
 def _show_groups(settings: Settings, groups: list[tuple[str, int]]) -> None:
     bodies = [{"group": name, "members": count} for name, count in groups]
-    show_list(settings.is_json, bodies, ("GROUP", "MEMBERS"), groups)
+    nothing = "there is no group; a program joins one by `Group(client, NAME).join()`"
+    show_list(settings.is_json, bodies, ("GROUP", "MEMBERS"), groups, nothing)
 
 
-def _show(settings: Settings, members: tuple[GroupMember, ...], up: bool) -> bool:
+def _show(settings: Settings, name: str, members: tuple[GroupMember, ...], up: bool) -> bool:
     chosen = [each for each in members if each.state == "up" or not up]
     rows = [
         (
@@ -82,7 +83,8 @@ def _show(settings: Settings, members: tuple[GroupMember, ...], up: bool) -> boo
         for each in chosen
     ]
     heads = ("MEMBER", "STATE", "SINCE", "TOKEN", "METADATA", "REASON")
-    show_list(settings.is_json, map(_body, chosen), heads, rows)
+    nothing = f"nobody is {'up' if up else 'registered'} in the group {name!r}"
+    show_list(settings.is_json, map(_body, chosen), heads, rows, nothing)
     return bool(chosen)
 
 

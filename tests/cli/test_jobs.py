@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -196,6 +197,28 @@ def test_a_killed_host_is_taken_over_with_a_higher_token(
     assert [attempt for attempt, _ in runs] == [1, 2]
     assert runs[0][1] < runs[1][1]
     assert coordinator.json("jobs", "taken")["runs"][0]["by"] == "host 2"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prctl and /proc")
+def test_a_person_decides_about_a_key_that_runs_at_most_once(coordinator: CommandLine) -> None:
+    """The refusal says which two verbs; one runs it again, one counts it as done."""
+    for key, decision in (("import it", "--forget"), ("-x", "--settle")):
+        named = ("once", "--at-most-once", "--", key)
+        assert coordinator(*named, "false").exit_code == 1
+        refused = coordinator(*named, "true")
+        assert refused.exit_code == EXIT_REFUSED
+        said = f"{decision} -- -x`" if key == "-x" else f"{decision} {shlex.quote(key)}`"
+        assert f"coordinator once {said}" in refused.stderr
+        assert coordinator.text("once", decision, "--", key) == ""
+        after = coordinator(*named, "true")
+        assert after.exit_code == 0
+        assert ("it was done before" in after.stderr) == (decision == "--settle")
+        assert "it was done before" in coordinator(*named, "true").stderr
+    assert coordinator.json("once", "new", "--settle") == {"key": "new", "state": "done"}
+    assert coordinator.json("once", "new", "--forget") == {"key": "new", "state": "forgotten"}
+    for wrong in (("new", "--forget"), ("new",), ("new", "--settle", "--", "true"),
+                  ("new", "--forget", "--every", "1h")):  # fmt: skip
+        assert coordinator("once", *wrong).exit_code == EXIT_USAGE, wrong
 
 
 @pytest.mark.check
