@@ -263,7 +263,7 @@ def _not_here(name: str) -> Exception:
     message = f"module 'coordinator' has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(message)
-    line = import_module("coordinator.client.hints").PACKAGE.get(name)
+    line = import_module("coordinator.client.hints").line_to_import(name)
     if line is None:
         return AttributeError(message)
     # Of an AttributeError a ``from coordinator import`` keeps the name alone.

@@ -12,7 +12,7 @@ from coordinator.client.chores import Chores
 from coordinator.client.conditions import Conditions
 from coordinator.client.current_session import CurrentSession
 from coordinator.client.delivery import CallDelivery
-from coordinator.client.hints import CLIENT, missing
+from coordinator.client.hints import missing_verb
 from coordinator.client.home import Home
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.lock_queue import LockQueue
@@ -262,7 +262,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise missing("AsyncClient", self, name, CLIENT)
+            raise missing_verb("AsyncClient", self, name)
 
     @property
     def _takes_calls(self) -> bool:

@@ -2,7 +2,8 @@
 
 kazoo, redis-py, python-etcd3 and ``threading`` have other names for what is here as well. A user
 who types one of those gets the usual AttributeError, TypeError or ImportError, and in it the line
-that works. Only names that mean something else here, or nothing, are in these tables.
+that works. Only names that mean something else here, or nothing, are in these tables; those of
+clients, which are many, are in ``peer_names``.
 """
 
 from __future__ import annotations
@@ -12,66 +13,13 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from coordinator.client.peer_names import OWN, WATCH, hint_for
 from coordinator.errors import NoNodeError
 from coordinator.model.views import HOLD_LINE, LockView
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _CONNECT = '`client = connect("http://127.0.0.1:7071")` (from coordinator import connect)'
-_LOCK = '`with Lock(client, "daily-report", timeout=10) as grant:` (from coordinator import Lock)'
-_ELECTION = (
-    '`with Election(client, "report-service") as leadership:` (from coordinator import Election)'
-)
-_SEMAPHORE = '`with Semaphore(client, "licences", 3) as grant:` (from coordinator import Semaphore)'
-_OWN = "`client.create(path, data, mode='ephemeral')`: it goes with this client's session"
-_CHILDREN = "`client.children(path).names`"
-_WRITE = (
-    "`client.set(path, data)` for a znode that is there, `client.create(path, data)` for a new one"
-)
-_WATCH = "`with client.watch(path) as changes:`, then `for change in changes:`"
-
-CLIENT: Mapping[str, str] = {
-    # kazoo
-    "start": "nothing has to be started: a client connects at its first verb",
-    "stop": "`client.close()`",
-    "ensure_path": "`client.create(path, parents='persistent')`",
-    "get_children": _CHILDREN,
-    "retry": "verbs are tried again by themselves: `connect(url, retry=RetryPolicy(tries=3))`",
-    "transaction": "`client.multi([Create(path, data)])` (from coordinator.client import Create)",
-    "add_listener": "`client.session().on_state(callback)`",
-    "connected": "`client.session().state`",
-    "state": "`client.session().state`",
-    "client_id": "`client.session().session_id`",
-    "sync": "reads see every acknowledged write already: `client.get(path)`",
-    "DataWatch": _WATCH,
-    "ChildrenWatch": "`with client.watch(path, kind='children') as changes:`",
-    "Lock": _LOCK,
-    "ReadLock": "`with RWLock(client, name).read() as grant:` (from coordinator import RWLock)",
-    "WriteLock": "`with RWLock(client, name).write() as grant:` (from coordinator import RWLock)",
-    "Semaphore": _SEMAPHORE,
-    "Election": _ELECTION,
-    # python-etcd3
-    "put": _WRITE,
-    "put_if_not_exists": "`client.create(path, data)`, which raises NodeExistsError",
-    "replace": "`client.set(path, data, expected_version=version)`",
-    "get_prefix": f"{_CHILDREN}, then `client.get(path)` for each",
-    "get_all": f"{_CHILDREN}, then `client.get(path)` for each",
-    "delete_prefix": "`client.delete(path, recursive=True)`",
-    "lease": _OWN,
-    "watch_prefix": "`with client.watch(path, kind='subtree') as changes:`",
-    "add_watch_callback": _WATCH,
-    # redis-py
-    "setnx": "`client.create(path, data)`, which raises NodeExistsError",
-    "setex": _OWN,
-    "expire": _OWN,
-    "incr": "`client.update(path, lambda data: b'%d' % (int(data) + 1))`",
-    "keys": _CHILDREN,
-    "ping": "`client.status()`",
-    "pipeline": "`client.multi([Create(path, data)])` (from coordinator.client import Create)",
-    "pubsub": _WATCH,
-    "publish": _WATCH,
-}
-"""Attributes of a client."""
 
 MISSING: Mapping[str, str] = {
     "create": "`client.create(path, data, parents='persistent')` makes the parents, too",
@@ -131,17 +79,17 @@ KEYWORDS: Mapping[str, Mapping[str, str]] = {
         "sequence": "`client.create(path, data, mode='persistent_sequential')`",
         "makepath": "`client.create(path, data, parents='persistent')`",
         "ttl": "`client.create(path, data, mode='ttl', ttl_ms=60_000)`",
-        "lease": _OWN,
+        "lease": OWN,
     },
     "set": {
         "value": "`client.set(path, data)`",
         "version": "`client.set(path, data, expected_version=version)`",
         "nx": "`client.create(path, data)`, which raises NodeExistsError",
-        "ex": _OWN,
-        "px": _OWN,
+        "ex": OWN,
+        "px": OWN,
     },
-    "get": {"watch": _WATCH},
-    "exists": {"watch": _WATCH},
+    "get": {"watch": WATCH},
+    "exists": {"watch": WATCH},
     "children": {"watch": "`with client.watch(path, kind='children') as changes:`"},
     "delete": {"version": "`client.delete(path, expected_version=version)`"},
     "lock": dict.fromkeys(("timeout", "ttl", "blocking", "blocking_timeout"), HOLD_LINE),
@@ -153,11 +101,21 @@ _ALSO = {
 }
 
 
-def missing(kind: str, item: object, name: str, table: Mapping[str, str]) -> AttributeError:
-    """Return the error that ``item``, a ``kind``, has no attribute ``name``, with the line that
-    works."""
+def missing(kind: str, item: object, name: str, line: str | None) -> AttributeError:
+    """Return the error that ``item``, a ``kind``, has no attribute ``name``, with the ``line`` that
+    works, if there is one."""
     message = f"{kind!r} object has no attribute {name!r}"
-    return AttributeError(_with(message, table.get(name)), name=name, obj=item)
+    return AttributeError(_with(message, line), name=name, obj=item)
+
+
+def missing_verb(kind: str, client: object, name: str) -> AttributeError:
+    """Return the error that a client has no attribute ``name``, with the line that works."""
+    return missing(kind, client, name, None if name.startswith("_") else hint_for(name))
+
+
+def line_to_import(name: str) -> str | None:
+    """Return the line for what a program wants to import from ``coordinator``; None: unknown."""
+    return PACKAGE.get(name) or (hint_for(name) if name[:1].isupper() else None)
 
 
 class Contending:
@@ -166,7 +124,7 @@ class Contending:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise missing(type(self).__name__, self, name, CONTENDER)
+            raise missing(type(self).__name__, self, name, CONTENDER.get(name))
 
 
 def refuse_keywords(name: str, given: Mapping[str, object]) -> NoReturn:
@@ -254,8 +212,8 @@ class LockQuestion(Coroutine[Any, Any, LockView]):
         def __getattr__(self, name: str) -> NoReturn:
             if name in ("acquire", "release"):
                 self.close()  # it will not be awaited
-                raise missing("LockQuestion", self, name, {name: HOLD_LINE})
-            raise missing("LockQuestion", self, name, {})
+                raise missing("LockQuestion", self, name, HOLD_LINE)
+            raise missing("LockQuestion", self, name, None)
 
 
 def _with(message: str, line: str | None) -> str:

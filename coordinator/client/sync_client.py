@@ -35,7 +35,7 @@ from coordinator.client.async_client import AsyncClient, EventWord, WatchKind
 from coordinator.client.callables import expect_function
 from coordinator.client.callbacks import CallbackThreads
 from coordinator.client.conditions import Conditions
-from coordinator.client.hints import CLIENT, missing
+from coordinator.client.hints import missing_verb
 from coordinator.client.loop_thread import LoopThread, Undo
 from coordinator.client.settling import called, run_here
 from coordinator.client.threads import Verbs
@@ -341,7 +341,7 @@ class Client:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise missing("Client", self, name, CLIENT)
+            raise missing_verb("Client", self, name)
 
 
 class Stream(Protocol[T_co]):

@@ -6,6 +6,7 @@ Each line works, or its error names the line that does; and the lines that are n
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import subprocess
@@ -18,10 +19,12 @@ import pytest
 
 import coordinator
 from coordinator import Client, Lock, connect
-from coordinator.client import Create, RetryPolicy, hints
+from coordinator.client import Create, Delete, Read, RetryPolicy, SetData, hints, peer_names
 from coordinator.errors import BadArgumentsError, ClientClosedError, NoNodeError
 from coordinator.model.views import HOLD_LINE
 from tests.client.server_thread import serving
+
+OWN_NAMES = [each for each in coordinator.__all__ if not each.startswith("_")]
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +92,9 @@ NAMES_THE_LINE = {
     'client.Lock("/lock", "me")': "with Lock(client,",
     'client.DataWatch("/a")': "client.watch(path)",
     "client.transaction()": "client.multi([Create(",
+    'client.Party("/web")': "Group(client,",
+    'client.get_async("/a")': "await client.get(path)",
+    "from coordinator import SetPartitioner": "Partitioner(client,",
     "client.add_listener(print)": "on_state(callback)",
     "from coordinator import KazooClient": "connect(",
     'connect(hosts="127.0.0.1:7071")': "connect('http://127.0.0.1:7071",
@@ -100,14 +106,16 @@ NAMES_THE_LINE = {
     "lock.owned()": "lock.grant",
     "lock.extend(10)": "grant.extend()",
     'client.setnx("/a", b"x")': "client.create(path, data)",
-    'client.incr("/a")': "client.update(path,",
+    'client.incr("/a")': "Counter(client,",
     "client.ping()": "client.status()",
+    'client.hget("/a", "b")': "Configuration(client,",
+    'client.rpush("/a", "b")': "WorkQueue(client,",
     "from coordinator import Redis": "connect(",
     'connect(host="localhost", port=6379)': "connect('http://127.0.0.1:7071')",
     # python-etcd3
     'client.put("/a", b"x")': "client.set(path, data)",
     'client.replace("/a", b"x", b"y")': "expected_version=version",
-    'client.get_prefix("/a")': "client.children(path).names",
+    'client.get_prefix("/a")': "client.subtree(path)",
     "client.lease(10)": "mode='ephemeral'",
     # threading
     "lock.acquire(5)": "acquire(timeout=5)",
@@ -157,14 +165,20 @@ def lines_of(*tables: Mapping[str, str]) -> list[str]:
     for table in tables:
         for text in table.values():
             found.update(dict.fromkeys(re.findall(r"`([^`]+)`", text)))
-            found.update(dict.fromkeys(re.findall(r"\((from coordinator\S* import \w+)\)", text)))
+            imports = re.findall(r"\((from coordinator\S* import [\w, ]+)\)", text)
+            found.update(dict.fromkeys(imports))
     return list(found)
 
 
 NAMED = [
     line
-    for line in lines_of(hints.CLIENT, hints.CONTENDER, hints.PACKAGE, *hints.KEYWORDS.values())
-    if line != "with"  # a word, not a line
+    for line in lines_of(
+        peer_names.HINTS,
+        dict(peer_names.FAMILIES),
+        *(hints.CONTENDER, hints.PACKAGE),
+        *hints.KEYWORDS.values(),
+    )
+    if line not in ("with", "zxid")  # words, and no lines
 ]
 
 
@@ -176,12 +190,22 @@ def test_the_line_that_is_named_works(names: dict[str, Any], line: str, url: str
     client.delete("/named", recursive=True) if client.exists("/named") else None
     if "create" not in line.lower():
         client.create("/named", b"1")
+    if "old" in line:
+        for each in ("/old", "/renamed"):
+            client.delete(each) if client.exists(each) else None
+        client.create("/old", b"1")
     if line == "with client.watch(path) as changes:":
         line += "\n    pass"
     elif line.endswith(":"):
         line += " pass"
     if line.startswith("for change"):
         line = "changes = []\n" + line
+    if line.startswith("next(changes)"):
+        line = "changes = iter([1])\n" + line
+    if line.startswith("async with"):
+        line = f"async def by_asyncio():\n    {line}"
+    if line.startswith("await "):
+        line = f"async def by_asyncio(client):\n    {line}"
     if line.startswith("with election"):
         line = "election = coordinator.Election(client, 'named', timeout=5)\n" + line
     scope = {
@@ -195,11 +219,26 @@ def test_the_line_that_is_named_works(names: dict[str, Any], line: str, url: str
         "Create": Create,
         "RetryPolicy": RetryPolicy,
         "election": coordinator.Election(client, "named", timeout=5),
+        "Read": Read,
+        "Delete": Delete,
+        "SetData": SetData,
+        "logging": logging,
+        "old": "/old",
+        "new": "/renamed",
+        "more": b"y",
+        "item": "a",
+        "score": 7,
+        "value": "b",
+        "rules": [],
+        "limits": {"children_max": 100_000},
+        "who": "ann",
+        **{each: getattr(coordinator, each) for each in OWN_NAMES},
         "Lock": coordinator.Lock,
         "RWLock": coordinator.RWLock,
         "Semaphore": coordinator.Semaphore,
         "Election": coordinator.Election,
-        "change": None,
+        "change": lambda data: data,
+        "connect": lambda url, **_: connect(url),  # whatever its files are
     }
     if "grant." in line and "lock.grant" not in line:
         scope["grant"] = Lock(client, "named").acquire()
