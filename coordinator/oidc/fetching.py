@@ -4,6 +4,9 @@ Plain HTTP is for an issuer on this machine only. The keys that come decide who 
 they come from whom the configuration names, or not at all: no redirect is followed, no proxy of the
 environment is asked, and no other address than the issuer's own discovery document says.
 
+The member's own token (``jwks_token_file``) goes to the issuer's own origin, or to the address that
+the configuration names, and never over plain HTTP: a discovery document names any other host.
+
 The time of each answer has an end, whatever is sent meanwhile: a fetch that never ended would be
 the last one.
 """
@@ -36,6 +39,10 @@ DOCUMENT_BYTES_MAX = 256 * 1024
 TOKEN_BYTES_MAX = 16 * 1024
 DEADLINE_MS = 5_000
 _DISCOVERY = "/.well-known/openid-configuration"
+_WITHHELD = (
+    " without the token of jwks_token_file, which goes by https to the issuer's own host or to"
+    " [oidc] jwks_url alone; name that if the keys are at another host"
+)
 _PIECE_BYTES = 16 * 1024
 _TOKEN = re.compile(rb"[!-~]+")
 
@@ -87,7 +94,8 @@ def fetch_keys(config: OidcConfig, *, deadline_ms: int = DEADLINE_MS) -> dict[st
 def _fetch(url: str, config: OidcConfig, deadline_ms: int) -> dict[str, Any]:
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    headers = {"Accept": "application/json", "Connection": "close", **_authorization(config)}
+    shown = _authorization(config) if _may_see_token(url, config) else {}
+    headers = {"Accept": "application/json", "Connection": "close", **shown}
     timeout_s, body = deadline_ms / 1_000, bytearray()
     connection = connection_to(url, config, timeout_s)
     is_over = threading.Event()
@@ -97,7 +105,8 @@ def _fetch(url: str, config: OidcConfig, deadline_ms: int) -> dict[str, Any]:
             connection.request("GET", target, headers=headers)
             answer = connection.getresponse()
             if answer.status != 200:
-                raise FetchError(f"{url}: expected status 200, found {answer.status}")
+                why = _WITHHELD if config.jwks_token_file is not None and not shown else ""
+                raise FetchError(f"{url}: expected status 200, found {answer.status}{why}")
             while len(body) <= DOCUMENT_BYTES_MAX and (piece := answer.read1(_PIECE_BYTES)):
                 body += piece
         if len(body) > DOCUMENT_BYTES_MAX:
@@ -114,6 +123,13 @@ def _fetch(url: str, config: OidcConfig, deadline_ms: int) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise FetchError(f"{url}: expected a JSON object, found a {type(document).__name__}")
     return document
+
+
+def _may_see_token(url: str, config: OidcConfig) -> bool:
+    """Whether the member's own token may be sent there."""
+    parts, of_issuer = urlsplit(url), urlsplit(config.issuer or "")
+    is_named = url == config.jwks_url or parts[:2] == of_issuer[:2]
+    return parts.scheme == "https" and is_named
 
 
 def connection_to(url: str, config: OidcConfig, timeout_s: float) -> HTTPConnection:

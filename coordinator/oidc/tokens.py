@@ -6,13 +6,16 @@
    but by its identity.
 2. The algorithm is one that fits the key that the token names; what the token says of itself
    chooses nothing else. Addresses and keys inside a token are not looked at.
-3. What was verified is kept until it ends, so a token is verified once, not with each request. The
-   token itself is kept nowhere; no error and no log has a part of it.
+3. A token is verified once, not with each request: what came of it is kept, also that it proves
+   nothing. It is done in a thread, one token after the other, and after one that proves nothing
+   there is a pause of nine times as long: who sends forged ones takes a tenth of a core at most.
+   The token itself is kept nowhere; no error and no log has a part of it.
 4. A subject is ``oidc:``, the issuer, ``#`` and the token's ``sub``: that is what identities name.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -29,6 +32,9 @@ _SUBJECT_CHARACTERS_MAX = 512
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _SUBJECT = re.compile(r"[!-~]+")
 _KEPT_MAX = 10_000
+_REFUSED_MAX = 1_024
+_REST = 9
+"""A pause after a token that proves nothing, in times that its verification took."""
 _OPTIONS: Any = {
     "require": ["exp", "iss", "aud", "sub"],
     "verify_exp": False,
@@ -60,20 +66,17 @@ class Tokens:
         self._issuer = config.issuer
         self._keys = keys or IssuerKeys(config, clock)
         self._kept: dict[bytes, tuple[int, Verified]] = {}
+        self._refused: dict[bytes, int] = {}
+        """By digests: under which keys they prove nothing."""
+        self._verifying = asyncio.Lock()
 
     def subject_of(self, token: str) -> str | None:
-        """Return whose ``token`` is, by the keys that are here; None if it proves nothing."""
-        if len(token) > TOKEN_CHARACTERS_MAX or _FORM.fullmatch(token) is None:
+        """Return whose ``token`` is, if that was verified; None if not, or if it proves nothing."""
+        if not _is_one(token):
             return None
-        digest = sha256(token.encode("ascii")).digest()
-        version, found = self._kept.get(digest, (-1, None))
+        version, found = self._kept.get(_digest(token), (-1, None))
         if found is None or version != self._keys.version:
-            found = self._verified(token)
-            if found is None:
-                return None
-            if len(self._kept) >= _KEPT_MAX:
-                self._kept.clear()
-            self._kept[digest] = self._keys.version, found
+            return None
         self._keys.renew()
         if not self._keys.is_believed:
             return None
@@ -81,11 +84,35 @@ class Tokens:
         return found.subject if found.begins_ms <= now_ms < found.ends_ms else None
 
     async def prepare(self, token: str) -> None:
-        """Fetch the keys if ``token`` may need others than are here; bounded in time and rate."""
-        if len(token) <= TOKEN_CHARACTERS_MAX and _FORM.fullmatch(token) is not None:
-            key_id, _ = _head(token)
-            if key_id and self._keys.is_due(key_id):
-                await self._keys.refresh()
+        """Verify ``token``, with keys that are fetched if it may need others than are here; the
+        fetches are bounded in time and rate, the verifications in rate."""
+        if not _is_one(token):
+            return
+        key_id, algorithm = _head(token)
+        if key_id and self._keys.is_due(key_id):
+            await self._keys.refresh()
+        if self._keys.find(key_id, algorithm) and not self._is_judged(token):
+            async with self._verifying:
+                if not self._is_judged(token):
+                    await self._judge(token)
+
+    def _is_judged(self, token: str) -> bool:
+        digest, version = _digest(token), self._keys.version
+        return version in (self._kept.get(digest, (-1,))[0], self._refused.get(digest, -1))
+
+    async def _judge(self, token: str) -> None:
+        digest, version, began_ms = _digest(token), self._keys.version, self._clock.monotonic_ms()
+        found = await asyncio.to_thread(self._verified, token)
+        if found is not None:
+            if len(self._kept) >= _KEPT_MAX:
+                self._kept.clear()
+            self._kept[digest] = version, found
+            return
+        if len(self._refused) >= _REFUSED_MAX:
+            self._refused.clear()
+        self._refused[digest] = version
+        took_ms = max(1, self._clock.monotonic_ms() - began_ms)
+        await asyncio.sleep(_REST * took_ms / 1_000)
 
     def close(self) -> None:
         """Wait for nothing any more."""
@@ -131,6 +158,14 @@ class Tokens:
         if ends_ms - min(known) > self._config.lifetime_ms_max:
             return None
         return Verified(named, max(known) - skew_ms, ends_ms + skew_ms)
+
+
+def _is_one(token: str) -> bool:
+    return len(token) <= TOKEN_CHARACTERS_MAX and _FORM.fullmatch(token) is not None
+
+
+def _digest(token: str) -> bytes:
+    return sha256(token.encode("ascii")).digest()
 
 
 def _head(token: str) -> tuple[str, str]:

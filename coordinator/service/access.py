@@ -69,11 +69,11 @@ class Issuer(Protocol):
     """Others who vouch for callers, by tokens of their own. Neither call raises."""
 
     def subject_of(self, token: str) -> str | None:
-        """Return whose ``token`` is, by what is known here; None if it proves nothing."""
+        """Return whose ``token`` is, as far as it was verified; None if it proves nothing."""
         ...
 
     async def prepare(self, token: str) -> None:
-        """Learn what may be needed to judge ``token``; bounded in time and rate."""
+        """Verify ``token``, and fetch what that needs; bounded in rate, not in time."""
         ...
 
 
@@ -139,7 +139,14 @@ class AccessService:
         found = self._known(authorization, names)
         token = bearer(authorization)
         if found is None and self._issuer and token and self._subject(authorization) is None:
-            await self._issuer.prepare(token)
+            try:
+                async with self.timers.deadline(deadline_ms):
+                    await self._issuer.prepare(token)
+            except TimeoutError:
+                raise NoLeaderError(
+                    "the token could not be verified in time: others that prove nothing are before"
+                    " it, or its issuer does not answer"
+                ) from None
             found = self._known(authorization, names)
         gone: dict[str, int] = {}
         if found is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,6 +16,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 
@@ -322,32 +325,74 @@ async def test_keys_come_by_https_from_whom_the_ca_knows(tmp_path: Path) -> None
         assert await subject(tokens_of(issuer), issuer.token()) is None
 
 
-async def test_a_member_may_show_a_token_of_its_own(issuer: Issuer, tmp_path: Path) -> None:
-    """As the API server of Kubernetes asks for; read again each time."""
-    file = tmp_path / "token"
+async def test_a_member_shows_its_own_token_to_its_issuer_alone(tmp_path: Path) -> None:
+    """As the API server of Kubernetes asks for: to the origin of the issuer, or the configured
+    address. Not to a host that the discovery document names, and never over plain HTTP."""
+    made, file = Certificates(tmp_path), tmp_path / "token"
     file.write_text("of-the-member\n")
-    tokens = tokens_of(issuer, jwks_url=f"{issuer.url}/keys", jwks_token_file=str(file))
+    own = {"jwks_token_file": str(file), "ca_file": made.ca_file}
+    with issuing(made.member("1")) as issuer, issuing(made.member("2")) as other:
+        other.keys = issuer.keys
+        assert await subject(tokens_of(issuer, **own), issuer.token()) is not None
+        assert issuer.authorizations == ["Bearer of-the-member"] * 2
+        named = tokens_of(issuer, jwks_url=f"{other.url}/keys", **own)
+        assert await subject(named, issuer.token()) is not None
+        assert other.authorizations == ["Bearer of-the-member"]
 
-    assert await subject(tokens, issuer.token()) is not None
-    assert issuer.authorizations == ["Bearer of-the-member"]
+        issuer.discovery = {"issuer": issuer.url, "jwks_uri": f"{other.url}/keys"}
+        assert await subject(tokens_of(issuer, **own), issuer.token()) is not None
+        assert other.authorizations[1:] == [None]
+        other.answer = broken
+        config = OidcConfig(issuer=issuer.url, **own)
+        with pytest.raises(FetchError, match="name that if the keys are at another host"):
+            fetch_keys(config)
+    with issuing() as plain:
+        assert await subject(tokens_of(plain, **own), plain.token()) is not None
+        assert plain.authorizations == [None, None]
+
+
+async def test_a_forged_token_is_verified_once_and_not_on_the_loop(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it is shown, and by however many at once; new keys are a new look at it."""
+    threads: list[str] = []
+    decode = jwt.decode
+
+    def noted(*arguments: Any, **named: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return decode(*arguments, **named)
+
+    monkeypatch.setattr(jwt, "decode", noted)
+    clock = clock_now()
+    tokens = tokens_of(issuer, clock, jwks_refresh_ms=60_000)
+    forged = issuer.token().rsplit(".", 1)[0] + "." + "A" * 342
+
+    assert await asyncio.gather(*(subject(tokens, forged) for _ in range(20))) == [None] * 20
+    assert await subject(tokens, forged) is None
+    assert len(threads) == 1
+    assert threading.main_thread().name not in threads
+    clock.advance(61_000)
+    assert await subject(tokens, forged) is None
+    assert len(threads) == 2
 
 
 @pytest.mark.parametrize("text", ["se\ncret", "se cret", "", "sécret", "s" * 20_000, None])
 async def test_a_token_of_its_own_that_cannot_be_one_is_in_no_error(
-    issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str | None
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str | None
 ) -> None:
     """Neither at the start nor when it is replaced while the member runs."""
-    file = tmp_path / "token"
+    made, file = Certificates(tmp_path), tmp_path / "token"
     file.write_text("good")
-    config = OidcConfig(issuer=issuer.url, jwks_token_file=str(file))
-    check_issuer(config)
-    tokens = Tokens(config, clock_now())
-    if text is None:
-        file.unlink()
-    else:
-        file.write_text(text)
+    with issuing(made.member("1")) as issuer:
+        config = OidcConfig(issuer=issuer.url, jwks_token_file=str(file), ca_file=made.ca_file)
+        check_issuer(config)
+        tokens = Tokens(config, clock_now())
+        if text is None:
+            file.unlink()
+        else:
+            file.write_text(text)
 
-    assert await subject(tokens, issuer.token()) is None
+        assert await subject(tokens, issuer.token()) is None
     with pytest.raises(ConfigError, match=r"oidc\.jwks_token_file: ") as error:
         check_issuer(config)
     for said in (caplog.text, str(error.value)):
