@@ -14,8 +14,9 @@ off) would write what was not checked. So a request that some service may read o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from urllib.parse import parse_qsl, unquote
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import unquote, unquote_plus
 
 from coordinator.errors import BadArgumentsError
 
@@ -26,8 +27,13 @@ _OVERRIDING_HEADERS = frozenset({
     "x-forwarded-uri", "x-forwarded-path", "x-replaced-path",
 })  # fmt: skip
 _OVERRIDING_FIELDS = frozenset(
-    {"_method", "_httpmethod", "_http_method", "x-http-method-override", "x-http-method"}
+    {"_method", "_httpmethod", "_http_method", "x_http_method_override", "x_http_method"}
 )
+_SEPARATORS = re.compile("[&;]")
+"""A service may take ``;`` between fields, as HTML 4 said and several frameworks do."""
+_ONE_NAME = re.compile(r"[-.\s\[]")
+"""PHP makes these in a field's name to ``_``, so ``.method`` is ``_method``."""
+_FIELD_OF_PART = re.compile(rb"name\*?\s*=\s*\"?([^\";\r\n]*)", re.IGNORECASE)
 _CUT_OFF = frozenset("\\#;?")
 _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
 
@@ -70,7 +76,7 @@ def refuse_overrides(headers: Iterable[str], target: str) -> None:
             raise BadArgumentsError(
                 f"header {name!r}: expected the method and the path in the request line alone"
             )
-    for name, _ in parse_qsl(target.partition("?")[2], keep_blank_values=True):
+    for name in _names_in(target.partition("?")[2]):
         _refuse_field(name)
 
 
@@ -84,10 +90,12 @@ def refuse_form_overrides(headers: Mapping[str, str], body: bytes) -> None:
     if kind in _FORMS and "Content-Encoding" in headers:
         raise BadArgumentsError("form: expected one that is not compressed, so that it can be read")
     if kind == "application/x-www-form-urlencoded":
-        for name, _ in parse_qsl(body.decode("latin-1"), keep_blank_values=True):
+        for name in _names_in(body.decode("latin-1")):
             _refuse_field(name)
     elif kind in _FORMS:
-        for field in _OVERRIDING_FIELDS:
+        for found in _FIELD_OF_PART.findall(body):
+            _refuse_field(found.decode("latin-1"))
+        for field in _OVERRIDING_FIELDS:  # however its part is written
             if field.encode("ascii") in body.lower():
                 _refuse_field(field)
 
@@ -102,8 +110,16 @@ def forwarded(headers: Mapping[str, str], dropped: Iterable[str]) -> list[tuple[
     ]
 
 
+def _names_in(text: str) -> Iterator[str]:
+    """Return the names of fields, by whatever a service takes for the end of one."""
+    for part in _SEPARATORS.split(text):
+        yield unquote_plus(part.partition("=")[0], errors="replace")
+
+
 def _refuse_field(name: str) -> None:
-    if name.strip().lower() in _OVERRIDING_FIELDS:
+    whole = name.partition("\0")[0].strip().lower()
+    readings = {_ONE_NAME.sub("_", each) for each in (whole, whole.partition("[")[0])}
+    if readings & _OVERRIDING_FIELDS:
         raise BadArgumentsError(
             f"field {name!r}: expected the method in the request line alone; some services take "
             "another one from here"

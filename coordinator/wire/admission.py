@@ -46,6 +46,8 @@ class Place:
     """The URIs of that certificate; () if it showed none, or one without."""
     network: str = ""
     """The address as bounds count it (``network_of``)."""
+    is_known: bool = False
+    """Whether a credential was shown on it, by the stream, and found to be good."""
     proved: object = None
     """What it has proved last, to the gate of its door: it need not be proved with each request."""
 

@@ -190,7 +190,22 @@ FORM = "application/x-www-form-urlencoded"
         ({}, "?_method=DELETE", b""),
         ({}, "?a=1&_METHOD=PUT", b""),
         ({}, "?%5Fmethod=DELETE", b""),
+        ({}, "?a=1;_method=DELETE", b""),
+        ({}, "?a;b;+_method=DELETE", b""),
+        ({}, "?.method=DELETE", b""),
+        ({}, "?[method=DELETE", b""),
+        ({}, "?_method[]=DELETE", b""),
+        ({}, "?x.http-method_override=PUT", b""),
+        ({}, "?_method%00x=DELETE", b""),
+        ({}, "?_method", b""),
         ({"Content-Type": FORM}, "", b"a=1&_method=DELETE"),
+        ({"Content-Type": FORM}, "", b"a=1;_method=DELETE"),
+        ({"Content-Type": FORM}, "", b"a=1&.method=DELETE"),
+        (
+            {"Content-Type": "multipart/form-data; boundary=x"},
+            "",
+            b'--x\r\nContent-Disposition: form-data; name=".method"\r\n\r\nDELETE\r\n--x--\r\n',
+        ),
         ({"Content-Type": FORM}, "", b"%5fmethod=DELETE"),
         (
             {"Content-Type": "multipart/form-data; boundary=x"},
@@ -215,6 +230,14 @@ async def test_a_request_that_names_another_method_or_path_is_refused(
                 "BadArguments",
             )
         assert world.service.seen == []
+
+
+@pytest.mark.parametrize("query", ["?a=1;b=_method", "?my_method=x", "?method=PUT;x=_method=1"])
+async def test_a_field_that_only_looks_alike_passes(ledger: Path, query: str) -> None:
+    async with proxied(ledger) as world:
+        url = URL(f"{world.url}/accounts/17{query}", encoded=True)
+        async with world.client.put(url, data=b"x", headers={TOKEN_HEADER: "7"}) as answer:
+            assert answer.status == 201
 
 
 async def test_headers_of_two_names_are_not_forwarded(ledger: Path) -> None:

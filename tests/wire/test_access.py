@@ -284,6 +284,45 @@ async def test_strangers_make_few_rounds() -> None:
     assert engine.rounds - before == first, "not looked for again at once"
 
 
+async def test_a_stranger_learns_nothing_of_a_request_number() -> None:
+    """What was done under a number is no answer to who repeats it without the credential."""
+    async with guarded() as cluster:
+        used = {"Coordinator-Client-Id": "worker", "Coordinator-Request-Number": "1"}
+        unused = {**used, "Coordinator-Request-Number": "2"}
+        done = await cluster.api.post("/v1/sessions", {}, **used, **bearer(cluster.root))
+        found = [
+            await cluster.api.post("/v1/sessions", {}, **numbers, **shown)
+            for shown in ({}, bearer(f"co_stranger1_{'A' * 43}"))
+            for numbers in (used, unused)
+        ]
+
+    assert done.status == 201
+    assert [each.status for each in found] == [401] * 4
+    assert found[0].body == found[1].body
+    assert found[2].body.keys() == found[3].body.keys()
+    assert found[2].body["detail"] == found[3].body["detail"]
+
+
+async def test_a_stranger_is_not_told_who_leads() -> None:
+    """Neither in WELCOME nor after a change; who proves itself is told then, and from then on."""
+    async with guarded() as cluster:
+        cluster.api.member.leader_address.url = lambda: url  # type: ignore[method-assign]
+        url, server = "http://leader:1", cluster.api.server
+        async with speaking(server.port) as stranger, speaking(server.port) as known:
+            assert stranger.welcome is not None
+            assert stranger.welcome.settings.leader_url is None
+            assert (await stranger.call("GET", "/health/live")).status == 200
+            known.send(known.request("GET", "/v1/status", authorization=f"Bearer {cluster.root}"))
+            assert await known.expect(frames.Leader) == frames.Leader("http://leader:1")
+            assert (await known.expect(frames.AnswerFrame)).status == 200
+            url = "http://other:1"
+            assert server._streams is not None
+            server._streams._on_leader_change()
+            assert await known.expect(frames.Leader) == frames.Leader("http://other:1")
+            assert (await stranger.call("GET", "/health/live")).status == 200
+            assert not any(isinstance(each, frames.Leader) for each in stranger._read)
+
+
 async def test_a_whole_token_is_no_id() -> None:
     """In a path it would come into logs; the answer says what to do, and nothing of it."""
     async with guarded() as cluster:

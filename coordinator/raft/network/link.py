@@ -138,6 +138,8 @@ class Link(asyncio.Protocol):
         self.is_full = False
         """Whether what was written has not left; no more should be."""
         self.is_dialed = isinstance(handshake, Dialer)
+        self.host = ""
+        """The address of the other side, once connected."""
         self.is_proved = False
         self.is_settled = asyncio.Event()
         """Set when the handshake is over, either way."""
@@ -205,6 +207,7 @@ class Link(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._stream = transport
         _keep_little(transport)
+        self.host = str((transport.get_extra_info("peername") or ("",))[0])
         if not self._owner.link_made(self):
             self.abort()
             return

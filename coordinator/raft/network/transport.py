@@ -6,9 +6,10 @@ words first, and no more than ``WRITE_BYTES`` (``lanes``): the rest waits until 
 cannot be delivered is dropped: Raft sends messages about the log again, and a request fails.
 
 Limits: the length of a frame is checked before memory is used for it. It is 13 KiB until the peer
-has proved itself, for which it has a deadline. If there are too many unproved callers the oldest is
-dropped (members prove themselves at once, so strangers cannot keep them out). For a peer that reads
-too slowly a bounded number of bytes waits in each lane; what is beyond is refused.
+has proved itself, for which it has a deadline. If there are too many unproved callers one is
+dropped, by chance, of the address that has the most: so strangers elsewhere take no place of a
+member, and however many call from its own address, one of its tries gets through. For a peer that
+reads too slowly a bounded number of bytes waits in each lane; what is beyond is refused.
 
 ``MemberTransport`` is the interface: tests put a simulated network in the place of this one.
 """
@@ -20,6 +21,7 @@ import logging
 import random as random_module
 import secrets
 import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -156,7 +158,7 @@ class TcpTransport:
         self._listener: TransportListener | None = None
         self._server: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._unproved: dict[Link, None] = {}  # the oldest first
+        self._unproved: dict[Link, None] = {}
         self._dirty: list[Peer] = []
         self._flushing = AtPassEnd(self.flush)
         self._looking: asyncio.TimerHandle | None = None
@@ -296,10 +298,16 @@ class TcpTransport:
             return False
         callers = [each for each in self._unproved if not each.is_dialed]
         if not link.is_dialed and len(callers) >= UNPROVED_CALLERS_MAX:
-            callers[0].abort("too many connections that prove nothing")
-            del self._unproved[callers[0]]
+            dropped = self._one_of_the_most(callers)
+            dropped.abort("too many connections that prove nothing")
+            del self._unproved[dropped]
         self._unproved[link] = None
         return True
+
+    def _one_of_the_most(self, callers: Sequence[Link]) -> Link:
+        by_host = Counter([each.host for each in callers])
+        most = max(by_host.values())
+        return self._random.choice([each for each in callers if by_host[each.host] == most])
 
     def why_not_a_member(self, member_id: str) -> str:
         """Return why a caller with this id is refused, "" if it is a member."""

@@ -63,7 +63,6 @@ class Gate:
 
         Raises:
             NoAuthError: access rights are not on, and it is from another machine.
-            RequestForgottenError: it was sent before, and its credential is gone.
             AuthFailedError: what was shown proves nobody, or nothing was shown where something is
                 needed.
         """
@@ -84,12 +83,8 @@ class Gate:
             )
         names = () if place is None else place.certificate_names
         authorization = request.authorization
-        try:
-            request.caller = caller = await access.caller(authorization, names, deadline_ms)
-        except AuthFailedError as error:
-            if (repeated := door.request_id(request)) is not None:
-                access.refuse_repeat(repeated, error)
-            raise
+        # Of an earlier attempt under the same number nothing is said: it is a stranger who asks.
+        request.caller = caller = await access.caller(authorization, names, deadline_ms)
         if place is not None and authorization is not None:
             place.proved = access.proof(authorization, caller)
 

@@ -208,8 +208,8 @@ class StreamConnection(asyncio.Protocol):
             self._has_hello = True
             self.window_bytes = frame.settings.window_bytes
             self._reader.frame_bytes_max = self._door.frame_bytes_max
-            welcome = self._door.welcome()
-            self._leader_url = welcome.leader_url
+            self._leader_url = self._door.leader_url(self.place)
+            welcome = self._door.welcome(self._leader_url)
             self.out.send(frames.Welcome(frames.VERSION, welcome))
             self._frame_in_time()
             idle_s = self._door.config.idle_deadline_ms / 1_000
@@ -297,6 +297,9 @@ class StreamConnection(asyncio.Protocol):
         self._door.turns.end(request)
         is_waited_for = self._running.pop(request.id, None) is request
         request.task = None  # it holds on to us: no cycle is left for the collector
+        if not self.place.is_known and request.caller.credential:
+            self.place.is_known = True
+            self.tell_leader()
         if not is_waited_for:
             return
         if request.is_long:
@@ -402,8 +405,9 @@ class StreamConnection(asyncio.Protocol):
         if not self._running and not self._is_leaving:
             self._go_away_at_once(ThrottledError(self.place.full))
 
-    def tell_leader(self, url: str | None) -> None:
-        """Say where the leader serves, if the client does not know it yet."""
+    def tell_leader(self) -> None:
+        """Say where the leader serves, if the client may know it and does not yet."""
+        url = self._door.leader_url(self.place)
         if self._has_hello and url != self._leader_url:
             self._leader_url = url
             self.out.send(frames.Leader(url))

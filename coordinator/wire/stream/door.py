@@ -9,7 +9,7 @@ from typing import Protocol
 from coordinator.config import HttpConfig
 from coordinator.errors import CoordinatorError, ShuttingDownError
 from coordinator.waiting import in_turns
-from coordinator.wire.admission import Admission
+from coordinator.wire.admission import Admission, Place
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.request import Answer
 from coordinator.wire.routes.answering import Answering
@@ -24,8 +24,8 @@ REQUESTS_MAX = 1_024
 class ServedConnection(Protocol):
     """A connection, as its door sees it."""
 
-    def tell_leader(self, url: str | None) -> None:
-        """Say who leads, unless it has been said."""
+    def tell_leader(self) -> None:
+        """Say who leads, unless it has been said, or its client may not know."""
 
     @property
     def is_certified(self) -> bool:
@@ -63,11 +63,19 @@ class StreamDoor:
         """How many clients are connected by it."""
         return len(self._connections)
 
-    def welcome(self) -> frames.WelcomeSettings:
+    def leader_url(self, place: Place) -> str | None:
+        """Return where the leader serves, for who is there; None to strangers, and if nobody leads.
+
+        Who may do nothing without a credential is a stranger until it has shown one."""
+        is_wide = place.is_local or self.config.access == "off"
+        may_know = place.is_known or (is_wide and not self._door.has_rights)
+        return self._door.member.leader_address.url() if may_know else None
+
+    def welcome(self, leader_url: str | None) -> frames.WelcomeSettings:
         """Return what this member says of itself, first."""
         return frames.WelcomeSettings(
             member_id=self._door.member_id,
-            leader_url=self._door.member.leader_address.url(),
+            leader_url=leader_url,
             frame_bytes_max=self.frame_bytes_max,
             requests_max=self.requests_max,
             idle_ms=self.config.idle_deadline_ms,
@@ -106,8 +114,7 @@ class StreamDoor:
             asyncio.get_running_loop().call_soon(self._tell_leader)
 
     def _tell_leader(self) -> None:
-        leader = self._door.member.leader_address
-        in_turns(list(self._connections), lambda each: each.tell_leader(leader.url()))
+        in_turns(list(self._connections), lambda each: each.tell_leader())
 
     # --- the end
 

@@ -330,7 +330,7 @@ async def test_garbage_before_the_handshake_is_dropped(network: Network) -> None
 
 
 async def test_callers_that_prove_nothing_keep_no_member_out(network: Network) -> None:
-    """However many hold a connection to both ports: the oldest makes room for the next."""
+    """However many hold a connection to both ports: one of them makes room for the next."""
     network.raft = replace(network.raft, handshake_deadline_ms=60_000)
     one, _ = await network.start(1)
     crowd = []
@@ -343,12 +343,55 @@ async def test_callers_that_prove_nothing_keep_no_member_out(network: Network) -
             crowd.append(await asyncio.open_connection("127.0.0.1", network.port(number)))
     await until(lambda: one.is_connected("2") and two.is_connected("1"))
 
-    oldest, _ = crowd[0]
-    async with asyncio.timeout(5):
-        with contextlib.suppress(ConnectionResetError):
-            assert await oldest.read() == b""
+    ends = [asyncio.ensure_future(reader.read()) for reader, _ in crowd]
+    await until(lambda: sum(each.done() for each in ends) >= UNPROVED_CALLERS_MAX)
     for _, writer in crowd:
         writer.transport.abort()
+    await asyncio.gather(*ends, return_exceptions=True)
+
+
+async def test_callers_of_one_address_take_no_place_of_another(network: Network) -> None:
+    """Those of the address with the most make room; the single one of another is not touched."""
+    network.raft = replace(network.raft, handshake_deadline_ms=60_000)
+    await network.start(1)
+    alone, alone_writer = await asyncio.open_connection(
+        "127.0.0.1", network.port(1), local_addr=("127.0.0.2", 0)
+    )
+    crowd = []
+    for _ in range(3 * UNPROVED_CALLERS_MAX):
+        crowd.append(await asyncio.open_connection("127.0.0.1", network.port(1)))
+    ends = [asyncio.ensure_future(reader.read()) for reader, _ in crowd]
+    await until(lambda: sum(each.done() for each in ends) >= 2 * UNPROVED_CALLERS_MAX)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await alone.read()
+    for writer in (alone_writer, *(each for _, each in crowd)):
+        writer.transport.abort()
+    await asyncio.gather(*ends, return_exceptions=True)
+
+
+async def test_a_flood_of_callers_keeps_no_member_out(network: Network) -> None:
+    """From its own address, as fast as they can be made, at both ports, while it starts again."""
+    one, _ = await network.start(1)
+    calling, flood = True, []
+
+    async def call(port: int) -> None:
+        while calling:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                flood.append(writer.transport)
+                if len(flood) > 4 * UNPROVED_CALLERS_MAX:
+                    flood.pop(0).abort()
+
+    callers = [asyncio.create_task(call(network.port(1 + each % 2))) for each in range(16)]
+    await until(lambda: len(flood) > UNPROVED_CALLERS_MAX)
+    two, _ = await network.start(2)
+    await until(lambda: one.is_connected("2") and two.is_connected("1"))
+    calling = False
+    await asyncio.gather(*callers)
+    for each in flood:
+        each.abort()
 
 
 async def test_a_peer_that_vanishes_is_noticed_and_met_again(network: Network) -> None:
