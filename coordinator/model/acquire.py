@@ -8,8 +8,6 @@ from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from coordinator.model.contention import (
-    LOCK_DELAY_MS_MAX,
-    MAX_HOLD_MS_MAX,
     NAMES_MAX,
     ON_DISCONNECT,
     OWNER_CHARACTERS_MAX,
@@ -17,6 +15,8 @@ from coordinator.model.contention import (
     WAIT_MS_MAX,
     HolderInfo,
     Kind,
+    LockDelay,
+    MaxHold,
     Size,
 )
 from coordinator.model.fields import INTERNAL, Positive, ShortText, described, one_of, or_called
@@ -47,12 +47,8 @@ class AcquireRequest(HolderInfo, frozen=True, forbid_unknown_fields=True):
         described("distinguishes owners within a session (deadlocks)"),
     ] = ""
     size: Annotated[Size, described("of a semaphore that does not exist yet")] | None = None
-    lock_delay_ms: Annotated[
-        int, Meta(ge=0, le=LOCK_DELAY_MS_MAX), described("closes it after an unclean loss")
-    ] = 0
-    max_hold_ms: Annotated[
-        int, Meta(ge=0, le=MAX_HOLD_MS_MAX), described("ends the grant by itself; 0: never")
-    ] = 0
+    lock_delay_ms: Annotated[LockDelay, described("closes it after an unclean loss")] = 0
+    max_hold_ms: Annotated[MaxHold, described("ends the grant by itself; 0: never")] = 0
     value: Annotated[bytes | None, described("what the election publishes")] = None
 
 

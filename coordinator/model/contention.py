@@ -25,6 +25,8 @@ PURPOSES = ("efficiency", "correctness")
 Kind = Annotated[str, one_of(*KINDS)]
 Pid = Annotated[int, Meta(ge=0, le=PID_MAX)]
 Size = Annotated[int, Meta(ge=1, le=SIZE_MAX)]
+LockDelay = Annotated[int, Meta(ge=0, le=LOCK_DELAY_MS_MAX)]
+MaxHold = Annotated[int, Meta(ge=0, le=MAX_HOLD_MS_MAX)]
 
 
 class HolderInfo(Struct, frozen=True):

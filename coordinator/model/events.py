@@ -17,7 +17,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from coordinator.errors import CoordinatorError
-from coordinator.model.fields import LEFT_OUT, Count, Positive, Version, ZnodePath, described
+from coordinator.model.fields import LEFT_OUT, Count, Positive, ZnodePath, described
 
 BOOKMARK_MS_MIN, BOOKMARK_MS_MAX = 100, 10_000
 
@@ -39,7 +39,7 @@ class Event(Struct, frozen=True, gc=False):
 
     type: EventType
     path: str
-    version: Version
+    version: Count
     czxid: Positive
     ephemeral_owner: str | None = None
     data: Annotated[bytes | None, LEFT_OUT, described("the data after it")] = None

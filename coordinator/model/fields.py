@@ -12,16 +12,15 @@ from msgspec import Meta
 
 INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**63 - 1
-"""Bodies carry integers of 64 bits with a sign, in JSON and in msgpack."""
+"""Bodies carry integers of 64 bits with a sign, in JSON and in msgpack. What an answer says, a
+request may name: so numbers that the cluster counts have this bound both ways."""
 ANY_VERSION = -1
-VERSION_MAX = 2**31 - 1
 TEXT_CHARACTERS_MAX = 200
 
 Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 Positive = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
-Version = Annotated[int, Meta(ge=0, le=VERSION_MAX)]
 ExpectedVersion = Annotated[
-    int, Meta(ge=ANY_VERSION, le=VERSION_MAX, description="-1 accepts any version")
+    int, Meta(ge=ANY_VERSION, le=INTEGER_MAX, description="-1 accepts any version")
 ]
 ZnodePath = Annotated[str, Meta(examples=["/config/limits"])]
 ShortText = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX)]

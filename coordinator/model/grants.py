@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from coordinator.model.contention import Kind, Size
+from coordinator.model.contention import Kind, MaxHold, Size
 from coordinator.model.events import StreamError
 from coordinator.model.fields import (
     INTERNAL,
@@ -45,7 +45,7 @@ class GrantReply(Struct, frozen=True):
     path: str
     zxid: Positive
     kind: Annotated[Kind, unless("is_election")] = "exclusive"
-    max_hold_ms: Annotated[Count, unless("is_election")] = 0
+    max_hold_ms: Annotated[MaxHold, unless("is_election")] = 0
     previous: Annotated[Previous | None, unless("is_election")] = None
     grants: Annotated[tuple[GrantReply, ...], LEFT_OUT, unless("is_election")] = ()
     lease_ms: (
@@ -132,7 +132,7 @@ class ExtendReply(Struct, frozen=True):
     """A bounded hold was extended, at ``zxid`` or before, ``extensions`` times in all."""
 
     grant_id: str
-    max_hold_ms: Annotated[Positive, described("the hold ends at most so long after this")]
+    max_hold_ms: Annotated[MaxHold, described("the hold ends at most so long after this")]
     extensions: Positive
     zxid: Count
 
@@ -147,7 +147,7 @@ class SizeReply(Struct, frozen=True):
     """The size of a semaphore, as of ``zxid``."""
 
     lock: str
-    size: Positive
+    size: Size
     zxid: Count
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from coordinator.errors import BadArgumentsError
-from coordinator.model.fields import ANY_VERSION, Count, ExpectedVersion, ShortText, Version
+from coordinator.model.fields import ANY_VERSION, Count, ExpectedVersion, ShortText
 
 _MIB = 1024 * 1024
 _NAME_SHOWN_MAX = 40
@@ -222,6 +222,6 @@ class LimitsView(Struct, frozen=True):
     ``changed_ms`` is the wall time of the last change, ``by`` says who made it; labels both."""
 
     limits: Limits
-    version: Version
+    version: Count
     by: str
     changed_ms: Count

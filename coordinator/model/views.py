@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from msgspec import Struct
 
-from coordinator.model.contention import HolderInfo, Kind
+from coordinator.model.contention import HolderInfo, Kind, LockDelay, MaxHold, Size
 from coordinator.model.fields import LEFT_OUT, Count, Positive, described
 from coordinator.model.history import Note
 
@@ -36,8 +36,8 @@ class Contender(HolderInfo, frozen=True, kw_only=True):
     kind: Kind = "exclusive"
     owner: str = ""
     granted_ms: Count | None = None
-    lock_delay_ms: Count = 0
-    max_hold_ms: Count = 0
+    lock_delay_ms: LockDelay = 0
+    max_hold_ms: MaxHold = 0
     extensions: Annotated[
         Count, described("how often max_hold_ms was extended; it counts from the last time")
     ] = 0
@@ -117,7 +117,7 @@ class LockView(Struct, frozen=True):
     holders: tuple[Contender, ...]
     queue: tuple[Contender, ...]
     zxid: Count
-    size: Positive | None = None
+    size: Size | None = None
     closed: Closed | None = None
     waits: Spread | None = None
     holds: Spread | None = None

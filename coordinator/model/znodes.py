@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 from msgspec import Struct
 
-from coordinator.model.fields import Count, Positive, Version, described, one_of
+from coordinator.model.fields import Count, Positive, described, one_of
 
 
 class CreateMode(StrEnum):
@@ -51,7 +51,7 @@ class Stat(NamedTuple):
     pzxid: Count
     ctime_ms: Count
     mtime_ms: Count
-    version: Version
+    version: Count
     cversion: Count
     aversion: Count
     ephemeral_owner: str | None

@@ -105,7 +105,7 @@ def of_bodies() -> Iterator[Bound]:
     one = {"lock": "a", "fencing_token": 1}
     yield Bound("acquire.IF_HELD_MAX", acquire.IF_HELD_MAX, lambda n: is_read(
         lambda: read_if_held({"if_held": [one] * n})))  # fmt: skip
-    yield Bound("fields.VERSION_MAX", fields.VERSION_MAX, lambda n: is_read(
+    yield Bound("fields.INTEGER_MAX", fields.INTEGER_MAX, lambda n: is_read(
         lambda: read_multi({"operations": [
             {"op": "delete", "path": "/a", "expected_version": n}]})))  # fmt: skip
 

@@ -178,6 +178,9 @@ def test_a_set_beyond_the_greatest_version_is_said_again() -> None:
     assert type(first) is DataSet
     assert first.stat.version == 2**31
     assert [each.apply(command, 3, 1).unwrap() for each in (machine, restored)] == [first, first]
+    swap = Command(SetData("/a", b"newer", expected_version=2**31), wall_ms=0)
+    swapped = [each.apply(swap, 4, 1).unwrap() for each in (machine, restored)]
+    assert [each.stat.version for each in swapped] == [2**31 + 1] * 2
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))

@@ -27,7 +27,7 @@ from coordinator.state.sessions import SessionRecord
 
 _NAME_CHARS_MAX: Final = 200
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_NUMBER: Final = r"(0|[1-9]\d{0,17})"  # written in one way only: an id is a name
+_NUMBER: Final = r"(0|[1-9]\d{0,18})"  # written in one way only: an id is a name
 _GRANT_ID: Final = re.compile(rf"((?:read-|slot-)?){_NUMBER}-{_NUMBER}", re.ASCII)
 _MARKED: Final = ("read-", "slot-")
 """The prefixes of names that a grant id repeats; it leaves out every other one."""

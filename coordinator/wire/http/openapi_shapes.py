@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.model.fields import VERSION_MAX
 from coordinator.wire.strict_json import INTEGER_MAX
 
 Schema = dict[str, Any]
@@ -40,5 +39,5 @@ NOT_EMPTY: Schema = {"minProperties": 1}
 nothing but ``required`` in it, so the fields' descriptions say which."""
 TEXT: Schema = {"type": "string"}
 BOOLEAN: Schema = {"type": "boolean"}
-EXPECTED_VERSION = integer(-1, VERSION_MAX, description="-1 accepts any version")
+EXPECTED_VERSION = integer(-1, description="-1 accepts any version")
 CZXID = integer()

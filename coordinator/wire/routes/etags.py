@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from coordinator.errors import BadArgumentsError
-from coordinator.model.fields import ANY_VERSION, VERSION_MAX
+from coordinator.model.fields import ANY_VERSION, INTEGER_MAX
 from coordinator.state.outcomes import Stat
 from coordinator.wire.request import IncomingRequest
 from coordinator.wire.routes.paths import TREE_PREFIX
 from coordinator.wire.strict_json import shortened
 
-_TAG: Final = re.compile(r'"(\d{1,10})(?:-(\d{1,19}))?"', re.ASCII)
+_TAG: Final = re.compile(r'"(\d{1,19})(?:-(\d{1,19}))?"', re.ASCII)
 _OTHERS: Final = {
     name.lower(): name
     for name in ("If-None-Match", "If-Unmodified-Since", "If-Modified-Since", "If-Range")
@@ -74,10 +74,11 @@ def expected(request: IncomingRequest) -> Expected:
     if len(given) == 1 and tag == "*":
         return Expected(is_given=True)
     match = _TAG.fullmatch(tag)
-    if len(given) > 1 or match is None or int(match[1]) > VERSION_MAX:
+    numbers = [] if match is None else [int(each) for each in match.groups() if each]
+    if len(given) > 1 or not numbers or max(numbers) > INTEGER_MAX:
         found = shortened(ascii(", ".join(given)))
         raise BadArgumentsError(f'If-Match: expected one ETag such as "3-89" or "3", found {found}')
-    return Expected(int(match[1]), None if match[2] is None else int(match[2]), is_given=True)
+    return Expected(numbers[0], numbers[1] if len(numbers) > 1 else None, is_given=True)
 
 
 def refuse_preconditions(request: IncomingRequest) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from coordinator.errors import BadArgumentsError
-from coordinator.model.fields import ANY_VERSION, VERSION_MAX
+from coordinator.model.fields import ANY_VERSION
 from coordinator.model.operations import Check, Create, Delete, Guarded, SetData
 from coordinator.model.znodes import Child, Children, Subtree, Written, Znode
 from coordinator.service.proposals import Committed
@@ -276,7 +276,7 @@ def _bound(operation: SetData, tag: Expected) -> Operation:
 
 
 def _queried_version(query: Query) -> int:
-    version = query.integer("expected_version", minimum=ANY_VERSION, maximum=VERSION_MAX)
+    version = query.integer("expected_version", minimum=ANY_VERSION)
     return ANY_VERSION if version is None else version
 
 
