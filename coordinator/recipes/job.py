@@ -19,6 +19,8 @@
    ``catch_up``: "last" runs the latest only, however late; "all" runs each, oldest first; "skip"
    runs none that nobody started within ``grace`` seconds, and repeats one that failed.
 5. What the work adds with ``run.also`` is done in the very command that says "done": once.
+6. A scheduler calls at exactly its time, and its host's clock may be ahead of the leader's. So who
+   comes up to two seconds early waits: "nothing is due" would let that interval pass.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, overload
 
@@ -46,7 +49,7 @@ from coordinator.recipes.finishing import finishing
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.job_ledger import CatchUp, Guarantee, JobRun, Policy
 from coordinator.recipes.job_run import JobReply, Run
-from coordinator.recipes.job_steps import Agenda, JobSteps, lock_name_of
+from coordinator.recipes.job_steps import EARLY_MS_MAX, Agenda, JobSteps, lock_name_of
 from coordinator.recipes.lock import Lock
 from coordinator.recipes.options import Timeout, wait_ms_of
 from coordinator.recipes.schedule import Schedule
@@ -118,6 +121,7 @@ class Job(Generic[ClientT]):
     def run(self: Any, work: Callable[[Any], Any]) -> Any:
         """Do the work of each interval that is due; return what came of it.
 
+        Who asks up to two seconds (or a tenth of the interval) before the next one waits for it.
         ``work(run)`` returns a JSON value; with an AsyncClient it may be a coroutine function.
 
         Raises:
@@ -196,7 +200,13 @@ class Job(Generic[ClientT]):
 
     @both
     async def _look(self) -> Agenda:
-        return await self._steps.look()
+        core, agenda = self.client.core, await self._steps.look()
+        ends_ms = core.clock.monotonic_ms() + 2 * EARLY_MS_MAX  # the leader's time may stand still
+        while (early_ms := agenda.early_ms) > 0 and core.clock.monotonic_ms() < ends_ms:
+            await core.wait(early_ms)
+            now = await self._steps.look()
+            agenda = replace(now, jump_ms=now.jump_ms or agenda.jump_ms)
+        return agenda
 
     @both
     async def _begin(self, grant: Grant[Any], jump_ms: int) -> Agenda:

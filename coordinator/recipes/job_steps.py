@@ -26,6 +26,7 @@ from coordinator.recipes.schedule import Schedule
 
 ROOT = "/schedules/jobs"
 NAME_CHARACTERS_MAX = 150
+EARLY_MS_MAX = 2_000
 _REASON_CHARACTERS_MAX = 500
 _REMOVED_MAX = 50
 """Old runs that one command removes."""
@@ -55,6 +56,19 @@ class Agenda:
     def next_ms(self) -> int | None:
         """When the next interval begins that is not yet in the plan."""
         return self.ledger.next_ms(self.now_ms)
+
+    @property
+    def early_ms(self) -> int:
+        """For how long to wait until the next interval, which its caller has come for; 0: not.
+
+        Of a scheduler whose clock is a little ahead of the leader's: by up to ``EARLY_MS_MAX``, or
+        a tenth of the interval."""
+        next_ms = None if self.is_due else self.next_ms
+        if next_ms is None:
+            return 0
+        length_ms = next_ms - self.ledger.schedule.latest(self.now_ms)
+        left_ms = next_ms - self.now_ms
+        return left_ms if left_ms <= min(EARLY_MS_MAX, length_ms // 10) else 0
 
 
 class JobSteps:

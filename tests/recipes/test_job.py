@@ -50,6 +50,55 @@ async def test_it_runs_once_in_an_interval_whoever_comes(world: MemoryCluster) -
         assert ledger["next_ms"] == view.next_ms == third.next_ms  # for who knows no schedules
 
 
+@pytest.mark.parametrize("ahead_ms", [1, 300, 2_000])
+def test_who_comes_a_little_early_waits_for_the_interval(ahead_ms: int) -> None:
+    """As a cron does whose clock is ahead of the leader's: it does not skip its interval."""
+
+    @in_memory
+    async def scenario(world: MemoryCluster) -> None:
+        async with world.client() as client:
+            work, job = Work(), each_minute(client)
+            first = await job.run(work)
+            assert first.next_ms is not None
+            await asyncio.sleep((first.next_ms - ahead_ms - world.clock.wall_ms()) / 1000)
+
+            reply = await job.run(work)
+
+            assert (reply.state, work.minutes) == ("ran", [0, 1])
+            assert world.clock.wall_ms() >= first.next_ms
+
+    scenario()
+
+
+@in_memory
+async def test_who_comes_earlier_does_not_wait(world: MemoryCluster) -> None:
+    """Nor for longer than a tenth of the interval, nor for a leader whose time stands still."""
+    async with world.client() as client:
+        work, job, short = Work(), each_minute(client), Job(client, "short", every="1s")
+        first, of_short = await job.run(work), await short.run(Work())
+        assert first.next_ms is not None
+        assert of_short.next_ms is not None
+        late_ms = of_short.next_ms + 1_000 - world.clock.wall_ms() - 150
+        await asyncio.sleep(late_ms / 1000)
+        began_ms = world.clock.monotonic_ms()
+        assert (await short.run(Work())).state == "ran"
+        assert (await short.run(Work())).state == "done"
+        assert world.clock.monotonic_ms() - began_ms < 100
+
+        await asyncio.sleep((first.next_ms - 3_000 - world.clock.wall_ms()) / 1000)
+        began_ms = world.clock.monotonic_ms()
+        assert (await job.run(work)).state == "done"
+        assert world.clock.monotonic_ms() - began_ms < 1_000
+
+        await asyncio.sleep(1.5)
+        await Job(client, "report", every="1m").wait(0)
+        stopped_ms = first.next_ms - 1_000
+        world.clock.wall_ms = lambda: stopped_ms  # type: ignore[method-assign]
+        began_ms = world.clock.monotonic_ms()
+        assert (await job.run(work)).state == "done"
+        assert world.clock.monotonic_ms() - began_ms < 10_000
+
+
 @in_memory
 async def test_who_comes_meanwhile_is_busy_or_waits(world: MemoryCluster) -> None:
     """Without patience it leaves at once; with it, it finds nothing left to do."""
