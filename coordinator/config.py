@@ -165,7 +165,8 @@ class MemberLimits:
     """The attempts that wait at one member. Of these, of ``watch_streams_max`` and of
     ``watch_selectors_max`` a client has at most as many as are still free (``service/places``)."""
     requests_per_second_max: int = 20_000
-    """The requests of one client on one member, and as many ahead; a list counts as four."""
+    """The requests of one client on one member, and as many ahead; a list counts as four, a
+    long body as up to four."""
     long_hold_ms: int = 60_000
     """A lock held for longer is listed, counted and named once in the leader's log."""
 

@@ -48,7 +48,7 @@ from coordinator.service.context import MemberContext
 from coordinator.service.early_answers import EarlyAnswers
 from coordinator.service.places import SharedPlaces
 from coordinator.service.reads import Reads
-from coordinator.service.turns import KEY
+from coordinator.service.turns import KEY, cost_of
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     Abandon,
@@ -339,11 +339,11 @@ class Proposer:
         remaining_ms = min(int.from_bytes(payload[:_NUMBER_BYTES], "big"), _REMAINING_MS_MAX)
         deadline_ms = self._clock.monotonic_ms() + remaining_ms
         key, command = _split(payload)
-        mark, is_counted = 0, False
+        mark, cost, is_counted = 0, cost_of(len(command)), False
         try:
             self._leadership.refuse_when_stopping()
             if key:
-                mark = await self._turns.turn(key, remaining_ms / 1_000)
+                mark = await self._turns.turn(key, remaining_ms / 1_000, cost)
                 if not mark:
                     raise ThrottledError(
                         f"other requests of client {key} took all its turns at the leader for "
@@ -362,7 +362,7 @@ class Proposer:
             return _encode_problem(error)
         finally:
             if mark:
-                self._turns.end(key, mark)
+                self._turns.end(key, mark, cost)
             if is_counted:
                 self._end(key, len(command))
         outcome: Outcome = applied.result

@@ -7,8 +7,8 @@ others ask. Therefore:
    counted.
 2. While several ask, one that wants more than ``MODEST_MAX`` under way is *heavy*: what it asks
    waits in a line of its own, in its order. The others never wait. So is one whose long answers
-   made much more work than all that another one asked: a list may cost as much as ten reads, and a
-   few under way are enough to take most of a member.
+   and bodies made much more work than all that another one asked: a list may cost as much as ten
+   reads, a value of a megabyte as a hundred writes, and a few under way take most of a member.
 3. While others ask, a heavy client works by batches, and rests after each for ``REST`` times as
    long as the batch took, whatever made it long. So the others have the member to themselves for
    most of the time. It rests no longer than they ask: once they have been quiet for ``_QUIET_S``
@@ -16,8 +16,8 @@ others ask. Therefore:
    they share ``UNDER_WAY_MAX``.
 4. Members tell the leader ten times a second who asks there, and hear whether others ask anywhere
    (``asking``): a flood on one member delays a quorum, too.
-5. Only what works counts: what waits for others (a lock, a change) ends its turn, and what was
-   begun more than ``_PERIOD_S`` to twice as long ago is taken to wait.
+5. Only what works counts, until it is answered: what waits for others (a lock, a change) ends its
+   turn.
 6. A client's heartbeats and releases go first in its line. Alone they make nobody else wait: what
    only keeps its sessions is not a client that asks.
 7. A line is bounded: a client with ``LINE_MAX`` in it is not read from until it is shorter. What
@@ -52,6 +52,8 @@ LINE_MAX: Final = 64
 connections."""
 LONG_COST: Final = 4
 """What a list counts as, or another long answer, where a write or a read of one znode is one."""
+BODY_COST_BYTES: Final = 8 * 1024
+"""So many bytes of a body count as one more request."""
 WORK_FREE: Final = 200
 """Kibibytes of long answers in two periods, two megabytes a second: less makes nobody heavy."""
 WORK_SHARE: Final = 1.5
@@ -60,11 +62,21 @@ _WORK_HEAVY_S: Final = 1.0
 """For so long a client is heavy whose work was too much."""
 ASKING_SHOWN_MAX: Final = 16
 _PERIOD_S: Final = 0.1
+_BATCH_S_MAX: Final = 0.3
+"""A batch that took longer is followed by no longer a rest: requests do not wait for ever."""
 _QUIET_S: Final = 0.005
+_AWAITED_S: Final = 2.0
+"""For so long a client whose request is not answered counts as asking: it may wait for others."""
 _CLIENTS_KEPT: Final = 256
 
 KEY: Final[ContextVar[str]] = ContextVar("client key", default="")
 """The key of the client for whom the running task works; empty: of none, the member itself."""
+
+
+def cost_of(body_bytes: int) -> int:
+    """Return what a request with a body of so many bytes counts as."""
+    return 1 + body_bytes // BODY_COST_BYTES
+
 
 Begin = Callable[[int], bool]
 """Begins what waited, under its mark (0: it has waited too long); says whether it was wanted."""
@@ -82,11 +94,11 @@ class Turn:
 
 
 class _Client:
-    """What one client has under way, by when it was begun, and its line."""
+    """What one client has under way, what it did lately, and its line."""
 
-    __slots__ = ("batch_s", "before", "begun", "heavy_until_s", "held", "line", "long_before",
-                 "long_work", "noted", "period", "rest_until_s", "since", "tokens", "urgent",
-                 "work", "work_before")  # fmt: skip
+    __slots__ = ("batch_s", "heavy_until_s", "held", "line", "long_before", "long_work", "noted",
+                 "period", "rest_until_s", "since", "tokens", "under_way", "urgent", "work",
+                 "work_before")  # fmt: skip
 
     def __init__(self, tokens: float) -> None:
         self.tokens = tokens
@@ -96,14 +108,12 @@ class _Client:
         """The first period from which on it has asked in each."""
         self.noted = 0
         """The last period in which it asked for more than to keep its sessions."""
-        self.begun = 0
-        """In ``period``."""
-        self.before = 0
-        """In the period before."""
+        self.under_way = 0
+        """What was begun, and is neither answered nor waits for others."""
         self.work = self.work_before = 0
-        """What was begun in these periods, whether it has ended or not, and its long answers."""
+        """What was begun in ``period`` and the one before, ended or not, and its long answers."""
         self.long_work = self.long_before = 0
-        """The kibibytes of long answers."""
+        """The kibibytes of long answers, and what long bodies count as."""
         self.heavy_until_s = 0.0
         self.batch_s = 0.0
         """When its batch began; 0: none is under way."""
@@ -112,6 +122,13 @@ class _Client:
         self.line: deque[Turn] = deque()
         self.held: deque[Callable[[], None]] = deque()
         """Go on with connections that are not read from."""
+
+    def start(self, cost: int) -> None:
+        """Count a request that begins."""
+        self.under_way += cost
+        self.work += cost
+        if cost > LONG_COST:
+            self.long_work += cost
 
     @property
     def is_idle(self) -> bool:
@@ -128,7 +145,7 @@ class Turns:
         """Until when more than one client counts as asking."""
         self._period = 0
         self._asked: dict[str, None] = {}
-        """Who has asked in this period; and in the one before."""
+        """Who has asked in this period; and in the one before, or awaits an answer since."""
         self._asked_before: dict[str, None] = {}
         self._modest_until_s = 0.0
         """Until when a client counts as asking modestly, here or elsewhere."""
@@ -163,9 +180,10 @@ class Turns:
         if client.period != period:
             self._roll(client, period)
         if is_charged:
-            client.tokens -= cost
+            charge = min(cost, LONG_COST)
+            client.tokens -= charge
             if client.tokens < 0 and not is_urgent:
-                client.tokens += cost
+                client.tokens += charge
                 self.refused_total += 1
                 raise ThrottledError(
                     f"expected at most {self._per_second_max} requests a second of one client "
@@ -175,7 +193,7 @@ class Turns:
         if client.noted != period and not is_urgent:
             client.noted = period
             self._note(key, period, now_s)
-        under_way = client.begun + client.before
+        under_way = client.under_way
         if now_s < self._shared_until_s:
             if client.heavy_until_s > now_s or under_way >= MODEST_MAX:
                 client.heavy_until_s = max(client.heavy_until_s, now_s + 2 * _PERIOD_S)
@@ -185,8 +203,7 @@ class Turns:
                 return 0
         elif under_way >= ALONE_MAX or client.line:
             return 0
-        client.begun += cost
-        client.work += cost
+        client.start(cost)
         return period
 
     def note_work(self, key: str, kibibytes: int) -> None:
@@ -199,12 +216,9 @@ class Turns:
     def end(self, key: str, mark: int, cost: int = 1) -> None:
         """Note that the request begun under ``mark`` has ended, or waits for others."""
         client = self._clients.get(key)
-        if client is None:
+        if client is None or not mark:
             return
-        if mark == client.period:
-            client.begun -= cost
-        elif mark == client.period - 1:
-            client.before -= cost
+        client.under_way -= cost
         if self._waiting and key in self._waiting:
             self._go_on(key, client)
         elif self._waiting or client.period - self._waited <= 1:
@@ -223,7 +237,7 @@ class Turns:
         self._waiting[key] = client
         self._waited = client.period
         self.waits_total += 1
-        if not client.begun + client.before:
+        if not client.under_way:
             loop.call_soon(self._go_on, key, client)  # no end would tell of its turn
         self._look_again(_PERIOD_S)
 
@@ -241,7 +255,12 @@ class Turns:
             return True
 
         self.wait(key, begin, wait_s, cost, is_urgent=is_urgent)
-        return await given
+        try:
+            return await given
+        except asyncio.CancelledError:
+            if not given.cancelled():  # it was given meanwhile
+                self.end(key, given.result(), cost)
+            raise
 
     def is_line_full(self, key: str) -> bool:
         """Whether no more of what this client sends should be read."""
@@ -311,8 +330,17 @@ class Turns:
 
     def _turn_period(self, period: int) -> None:
         if self._period != period:
-            self._asked_before = self._asked if self._period == period - 1 else {}
+            before = {**self._asked_before, **self._asked}
+            asked = self._asked if self._period == period - 1 else {}
+            self._asked_before = {k: None for k in before if k in asked or self._awaits(k, period)}
             self._asked, self._period = {}, period
+
+    def _awaits(self, key: str, period: int) -> bool:
+        """Whether a client has asked lately and was not answered: it goes on asking."""
+        client = self._clients.get(key)
+        if client is None or not client.under_way:
+            return False
+        return period - client.noted <= _AWAITED_S / _PERIOD_S
 
     def _does_most(self, client: _Client, now_s: float) -> bool:
         """Whether the work of a client is much more than that of another one that is not heavy, and
@@ -345,11 +373,10 @@ class Turns:
             if room <= 0:
                 break
             turn = lined.popleft()
-            client.begun += turn.cost
-            client.work += turn.cost
+            client.start(turn.cost)
             room -= turn.cost
             if not turn.begin(period):
-                client.begun -= turn.cost
+                client.under_way -= turn.cost
                 room += turn.cost
         for _ in range(min(len(client.held), max(1, (LINE_MAX - len(client.line)) // 16))):
             if len(client.line) < LINE_MAX // 2:
@@ -359,7 +386,7 @@ class Turns:
 
     def _room(self, key: str, client: _Client, period: int, now_s: float) -> int:
         """Return how many more this client may begin now."""
-        under_way = client.begun + client.before
+        under_way = client.under_way
         if now_s >= self._shared_until_s:
             client.batch_s = 0.0
             return ALONE_MAX - under_way
@@ -367,7 +394,8 @@ class Turns:
             client.heavy_until_s = max(client.heavy_until_s, now_s + 2 * _PERIOD_S)
             self._note(key, period, now_s)
         is_elsewhere = now_s < self._elsewhere_until_s
-        is_modest = is_elsewhere or now_s < self._modest_until_s + _PERIOD_S
+        is_awaited = is_elsewhere or self._is_awaited(now_s)
+        is_modest = is_awaited or now_s < self._modest_until_s + _PERIOD_S
         heavy = max(1, len(self._waiting))
         if not is_modest:
             client.batch_s = 0.0
@@ -377,26 +405,26 @@ class Turns:
         if client.batch_s:
             took_s = now_s - client.batch_s
             client.batch_s = 0.0
-            client.rest_until_s = now_s + REST * heavy * min(took_s, _PERIOD_S)
+            client.rest_until_s = now_s + REST * heavy * min(took_s, _BATCH_S_MAX)
         if now_s < client.rest_until_s:
-            quiet_s = 0.0 if is_elsewhere else self._quiet_s(period)
-            if not quiet_s or now_s < quiet_s:
-                again_s = min(client.rest_until_s, quiet_s or client.rest_until_s)
+            quiet_s = client.rest_until_s if is_awaited else self._modest_until_s
+            if now_s < quiet_s:
+                again_s = min(client.rest_until_s, quiet_s)
                 self._look_again(again_s - now_s)
                 return 0
         if client.line or client.urgent:
             client.batch_s = now_s
         return BATCH_MAX
 
-    def _quiet_s(self, period: int) -> float:
-        """Return from when nobody asks modestly any more; 0: one has something under way."""
+    def _is_awaited(self, now_s: float) -> bool:
+        """Whether one who asks modestly has something under way."""
         for key in {**self._asked_before, **self._asked}:
             each = self._clients.get(key)
-            if each is None or key in self._waiting or each.period < period - 1:
+            if each is None or key in self._waiting or each.heavy_until_s > now_s:
                 continue
-            if each.begun + (each.before if each.period == period else 0) > 0:
-                return 0.0
-        return self._modest_until_s
+            if each.under_way > 0:
+                return True
+        return False
 
     def _look_again(self, in_s: float) -> None:
         """Look at those who wait: what has come to wait for others does not say so."""
@@ -419,16 +447,14 @@ class Turns:
         if len(self._clients) >= max(_CLIENTS_KEPT, 2 * len(self._waiting)):
             now = int((self._loop or self._running_loop()).time() / _PERIOD_S)
             old = [k for k, each in islice(self._clients.items(), _CLIENTS_KEPT)
-                   if each.is_idle and each.period < now]  # fmt: skip
+                   if each.is_idle and not each.under_way and each.period < now]  # fmt: skip
             for each in old:
                 del self._clients[each]
         client = self._clients[key] = _Client(self._per_second_max)
         return client
 
     def _roll(self, client: _Client, period: int) -> None:
-        """Another period has begun for a client: what it began long ago counts no more."""
-        client.before = client.begun if client.period == period - 1 else 0
-        client.begun = 0
+        """Another period has begun for a client."""
         is_next = client.period == period - 1
         if not is_next:
             client.since = period

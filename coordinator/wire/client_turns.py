@@ -17,12 +17,14 @@ from coordinator.errors import ThrottledError
 from coordinator.service.access import ConnectionProof
 from coordinator.service.first_few import FirstFew
 from coordinator.service.member import Member
-from coordinator.service.turns import KEY, LONG_COST
+from coordinator.service.turns import KEY, LONG_COST, cost_of
 from coordinator.wire.addresses import network_of
 from coordinator.wire.request import ClientRequest
 
 LONG_BYTES: Final = 2 * 1024
 """An answer of more is counted (``note_long``)."""
+_UNSAID_BYTES: Final = 1024 * 1024
+"""The length of a body that does not say it: that is known when it was read."""
 URGENT_FREE: Final = 64
 """Urgent requests of a client in a second that count as nothing; and more for each session: the
 shortest one is renewed three times a second."""
@@ -42,6 +44,14 @@ class TurnRequest(ClientRequest, Protocol):
     mark: int
     """The mark of its turn; 0 while it has none."""
     cost: int
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the request has a body."""
+
+    @property
+    def body_length(self) -> int | None:
+        """How many bytes the body has, None if that is not said."""
 
 
 def is_open(target: str) -> bool:
@@ -98,11 +108,15 @@ class ClientTurns:
         return _IDENTITY + identity if identity else place.network
 
     def begin(self, request: TurnRequest) -> bool:
-        """Give a request its turn now, or return False: it has to wait. Its cost is set.
+        """Give a request its turn now, or return False: it has to wait. Its cost is set, but for
+        its body.
 
         Raises:
             ThrottledError: its client sends too many a second."""
         request.key = key = self.key(request)
+        if request.has_body:
+            length = request.body_length
+            request.cost += cost_of(_UNSAID_BYTES if length is None else length) - 1
         is_free = is_urgent(request.method, request.target) and self._is_needed(key)
         request.mark = self._turns.begin(key, request.cost, is_urgent=is_free, is_charged=True)
         return request.mark > 0

@@ -19,6 +19,7 @@ from tests.raft.simulated_loop import run
 
 ROUND_TRIP_S = 0.0003
 EXCHANGE_S = 0.1
+VALUE_COST = turns.cost_of(1_000_000)
 
 
 class Member:
@@ -63,6 +64,15 @@ async def listing(at: Member, leader: Member, key: str) -> None:
     await at.work(1e-3)
 
 
+async def value(at: Member, leader: Member, key: str) -> None:
+    """Write a megabyte: all members handle it, and the disk of each syncs it."""
+    if at is not leader:
+        await at.work(3e-3)
+    mark = await leader.turns.turn(key, 10.0, VALUE_COST) if at is not leader else 0
+    await leader.quorum(9e-3, 6e-3)
+    leader.turns.end(key, mark, VALUE_COST)
+
+
 async def spaced(at: Member, leader: Member, key: str) -> None:
     """Write, and then nothing for a while, as a client that asks now and then."""
     await write(at, leader, key)
@@ -103,7 +113,8 @@ def done_in(seconds: float, *clients: tuple[str, Operation, int, bool]) -> Count
         members, done = [leader, *followers], Counter[str]()
         tasks = [asyncio.ensure_future(exchange(members, leader))]
         for key, operation, depth, is_everywhere in clients:
-            cost = turns.LONG_COST if operation is listing else 1
+            costs: dict[Operation, int] = {listing: turns.LONG_COST, value: VALUE_COST}
+            cost = costs.get(operation, 1)
             for number in range(depth):
                 at = members[number % 3] if is_everywhere else leader
                 asking = client(key, operation, at, leader, done, cost)
@@ -124,6 +135,7 @@ def done_in(seconds: float, *clients: tuple[str, Operation, int, bool]) -> Count
         pytest.param(write, write, marks=pytest.mark.check, id="write beside writes"),
         pytest.param(write, read, marks=pytest.mark.check, id="write beside reads"),
         pytest.param(write, listing, id="write beside lists"),
+        pytest.param(write, value, id="write beside values"),
         pytest.param(read, write, id="read beside writes"),
         pytest.param(read, read, marks=pytest.mark.check, id="read beside reads"),
         pytest.param(read, listing, marks=pytest.mark.check, id="read beside lists"),
@@ -244,6 +256,60 @@ def test_a_heavy_client_with_one_request_at_a_time_rests_too() -> None:
     done = run(scenario())
     assert 0 < done["lists"] <= 25, "one in ten milliseconds"
     assert done["reads"] > 900
+
+
+def test_who_writes_megabytes_one_at_a_time_is_heavy_by_their_bytes() -> None:
+    """Twenty a second beside small writes: never two under way, and most of what a member does."""
+
+    async def scenario() -> list[str]:
+        asked = Turns()
+        for at in range(100):
+            await asyncio.sleep(0.01)
+            for key, cost, every in (("small", 1, 1), ("large", VALUE_COST, 5)):
+                if at % every == 0 and (mark := asked.begin(key, cost)):
+                    asked.end(key, mark, cost)
+        return [key for key, is_heavy in asked.asking() if is_heavy]
+
+    assert run(scenario()) == ["large"]
+
+
+def test_what_is_answered_late_counts_as_long_as_it_takes() -> None:
+    """A flood that makes commits slow does not drop out of its own account; nor does who waits for
+    an answer become one that asks nothing."""
+
+    async def scenario() -> tuple[int, int]:
+        asked = Turns()
+        modest = asked.begin("modest")
+        heavy = sum(asked.begin("heavy") > 0 for _ in range(100))
+        line = [asyncio.ensure_future(asked.turn("heavy", 10.0)) for _ in range(100)]
+        await asyncio.sleep(1.0)
+        begun = heavy + sum(each.done() for each in line)
+        asked.end("modest", modest)
+        for each in line:
+            each.cancel()
+        await asyncio.gather(*line, return_exceptions=True)
+        return heavy, begun
+
+    heavy, begun = run(scenario())
+    assert heavy == begun <= turns.MODEST_MAX + 1
+
+
+def test_a_turn_that_is_given_to_who_has_just_gone_is_given_back() -> None:
+    """Or its client would be heavy for ever."""
+
+    async def scenario() -> int:
+        asked = Turns()
+        marks = [asked.begin("one") for _ in range(turns.ALONE_MAX)]
+        late = asyncio.ensure_future(asked.turn("one", 10.0))
+        await asyncio.sleep(0)
+        asked.end("one", marks.pop())
+        late.cancel()
+        await asyncio.gather(late, return_exceptions=True)
+        for mark in marks:
+            asked.end("one", mark)
+        return sum(asked.begin("one") > 0 for _ in range(2 * turns.ALONE_MAX))
+
+    assert run(scenario()) == turns.ALONE_MAX
 
 
 def test_two_that_do_as_much_are_not_heavy() -> None:

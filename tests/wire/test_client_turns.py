@@ -73,7 +73,7 @@ async def test_what_waits_for_a_lock_holds_no_turn(api: Api) -> None:
         await asyncio.sleep(0)
 
     (client,) = [each for key, each in api.member.turns._clients.items() if key == MODEST]
-    assert client.begun + client.before == 0
+    assert client.under_way == 0
     assert client.heavy_until_s == 0.0
     assert len(of(api, MODEST)[0]._running) == 1 + MODEST_MAX // 2, "they wait, and watch"
     speaker.writer.close()

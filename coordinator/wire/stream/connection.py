@@ -156,6 +156,7 @@ class StreamConnection(asyncio.Protocol):
         self._running.clear()
         self._turns.close()
         for request in running:
+            self._door.turns.end(request)  # of a task that has not begun nothing runs any more
             if request.task is not None:
                 self._door.end(request.task)
                 request.task = None  # it holds on to us: no cycle is left for the collector
@@ -271,6 +272,7 @@ class StreamConnection(asyncio.Protocol):
             self._turns.on_lines(request)
 
     def _end(self, request: StreamRequest, task: asyncio.Task[None]) -> None:
+        self._door.turns.end(request)
         self._door.end(task)
         request.task = None
         self._turns.over(request)
