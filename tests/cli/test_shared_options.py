@@ -186,3 +186,10 @@ def test_help_of_a_verb_explains_its_own_options_and_names_the_shared_ones(verb:
         assert f"  {option}" in first_page
         assert f"  {option}" not in of_verb
     assert ("--timeout" in shared.split()) is (verb != ["lock"])
+
+
+def test_an_endpoint_may_be_a_host_and_a_port(coordinator: CommandLine) -> None:
+    """As an option and in the variable."""
+    address = coordinator.url.removeprefix("http://")
+    assert coordinator("stat", "/", "--endpoints", f"localhost:1,{address}").exit_code == 0
+    assert CommandLine(address)("stat", "/").exit_code == 0
