@@ -74,10 +74,13 @@ def counted(program: Program, counts: Counter[str]) -> Program:
 
 
 class Connected(asyncio.Protocol):
-    """One connection of the stream with a number of programs, each with one request under way."""
+    """One connection of the stream with a number of programs, each with one request under way.
 
-    def __init__(self, name: str, programs: list[Program]) -> None:
+    Of a stream of lines the head is the answer; the lines go on, and are not looked at."""
+
+    def __init__(self, name: str, programs: list[Program], authorization: str = "") -> None:
         self._name = name
+        self._authorization = authorization
         self._programs = programs
         self._reader = frames.from_server(_ANSWER_BYTES_MAX)
         self._waiting: dict[int, Program] = {}
@@ -90,15 +93,18 @@ class Connected(asyncio.Protocol):
         self._transport = transport
         hello = frames.encoded(frames.Hello(frames.VERSION, frames.HelloSettings()))
         transport.write(frames.PREFACE + hello)
+        if self._authorization:
+            transport.write(frames.encoded(frames.Credential(self._authorization)))
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while taken := self._reader.take():
             for frame in taken:
-                if isinstance(frame, frames.AnswerFrame):
+                if isinstance(frame, frames.AnswerFrame | frames.Head):
                     program = self._waiting.pop(frame.id)
+                    body = frame.body if isinstance(frame, frames.AnswerFrame) else b""
                     with suppress(StopIteration):  # it was not to be repeated
-                        self._ask(program, program.send((frame.status, frame.body)))
+                        self._ask(program, program.send((frame.status, body)))
                 elif isinstance(frame, frames.Welcome):
                     for program in self._programs:
                         self._ask(program, next(program))

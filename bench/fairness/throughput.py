@@ -6,7 +6,8 @@ next at once, whatever it is answered. Each comes from an address of its own of 
 they are two clients. Rounds without and with the rage take turns, so what else the machine does
 weighs on both; what counts is how many of the modest client's operations were done.
 
-    python -m bench.fairness [--seconds 2] [--rounds 3] [--modest write,lock,read,list]
+    python -m bench.fairness.throughput [--seconds 2] [--rounds 3]
+                             [--modest write,lock,read,list]
                              [--rage write,read,list,lock,mix] [--depth 4]
 """
 
@@ -61,7 +62,7 @@ class Worker:
 
     def __init__(self, **said: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.fairness", "--work", json.dumps(said)],
+            [sys.executable, "-m", "bench.fairness.throughput", "--work", json.dumps(said)],
             stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -162,7 +163,8 @@ def row(kind: str, rage: str, rounds: list[Round]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.fairness", description=__doc__)
+    name = "python -m bench.fairness.throughput"
+    parser = argparse.ArgumentParser(prog=name, description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--modest", default=KINDS)
