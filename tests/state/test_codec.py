@@ -296,7 +296,7 @@ def test_a_read_stands_only_among_several() -> None:
 
 def test_who_deletes_several_and_why_is_written_where_it_is_said() -> None:
     """Without it the bytes are those of a multi that cannot say it."""
-    said = Command(Multi((Delete("/a"),), "ann", "a new disk"), 0)
+    said = Command(Multi((Delete("/a"),), by="ann", reason="a new disk"), 0)
     assert decode_command(encode_command(said)) == said
     unsaid = encode_command(Command(Multi((Delete("/a"),)), 0))
     assert msgpack.unpackb(unsaid)[1] == [6, [[3, "/a", -1, None, False]]]
