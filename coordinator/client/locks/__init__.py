@@ -26,10 +26,10 @@ writes one, line by line. On asyncio, or inside ``both``::
     left of a bounded hold.
 ``current_owner``
     In whose name the caller acquires: its asyncio task, or the thread behind a sync call.
-``holder``
-    Of names of znodes, the first that holds: the one decision of every queue.
 ``refuse_path``
     Refuses a name that begins with a slash, as the members do.
+``holder``
+    Of names of znodes, the first that holds: the one decision of every queue.
 ``place_of``
     Where a contender is queued, and which one it watches.
 ``sequence_of``
