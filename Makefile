@@ -10,7 +10,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 # What the verbs of the command line need: `make run` and containers have it.
 EXTRAS := certs,oidc
 
-PIP_OPTIONS := --quiet --disable-pip-version-check --no-input
+PIP_OPTIONS := --quiet --disable-pip-version-check --no-input --root-user-action=ignore
 
 .PHONY: help run test compiled-tests check lint house bench bench-peers bench-peers-tools compiled pure wheels simulate job-days ledger mutants mutate faults faults-tools \
 	lock sbom pin-base guard-servers guard-object-store fuzz openapi-tools promtool clean
@@ -238,6 +238,7 @@ clean:
 # will do: the pip outside installs into it.
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; found none." >&2; exit 1; }
+	@echo "Making $(VENV), once ..."
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
 		|| { rm -rf $(VENV); $(PYTHON) -m pip --version >/dev/null 2>&1 \
@@ -247,7 +248,7 @@ $(BIN)/python:
 			"module (Debian, Ubuntu: apt-get install python3-venv)." >&2; exit 1; }
 
 define install
-	@echo "Setting up $(VENV) ..."
+	@echo "Installing coordinator with what it needs into $(VENV), once: half a minute ..."
 	@if $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 		$(BIN)/python -m pip install $(PIP_OPTIONS) -e '$(1)'; \
 	else \

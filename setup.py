@@ -11,7 +11,6 @@ file for all of them took the compiler more than four times as long.
 import os
 import shutil
 import sys
-import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,15 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+
+try:
+    import tomllib
+except ImportError:  # pip runs this before it looks at requires-python
+    found = ".".join(map(str, sys.version_info[:3]))
+    raise SystemExit(
+        f"coordinator needs Python 3.11 or newer, found {found} ({sys.executable}); "
+        "install it with a newer one: python3.12 -m pip install ..."
+    ) from None
 
 ROOT = Path(__file__).resolve().parent
 IS_COMPILED = os.environ.get("COORDINATOR_COMPILED") == "1"

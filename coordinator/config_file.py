@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.config import SETTINGS, Config, MemberAddress
-from coordinator.config_rules import check, check_range
+from coordinator.config_rules import WORDS, check, check_range
 from coordinator.errors import ConfigError
 
 _ENVIRONMENT_PREFIX = "COORDINATOR_"
@@ -48,6 +48,18 @@ _SECTIONS: dict[str, dict[str, Any]] = {
 """The type of each key, by section."""
 _NEARNESS_MIN = 0.75
 _NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+_WITH_UNIT = re.compile(r"(\d{1,15}(?:\.\d{1,6})?) *([A-Za-z]*)")
+_UNITS: dict[str, dict[str, int]] = {
+    "bytes": {
+        "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9,
+        "k": 2**10, "m": 2**20, "g": 2**30, "kib": 2**10, "mib": 2**20, "gib": 2**30,
+    },
+    "_ms": {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000},
+    "": {"": 1},
+}  # fmt: skip
+"""Units that people write, by a part of the key; no setting takes them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,6 +231,8 @@ def _values(section: str, part: str, found: Mapping[tuple[str, str], _Found]) ->
             check_range(section, key, value, item.origin)
         if (section, key) in _PATH_KEYS and value is not None:
             value = _resolve(value, item, key)
+        if (section, key) in WORDS:
+            value = value.lower()  # as Python and others write a level: INFO
         values[key] = value
     return values
 
@@ -281,7 +295,18 @@ def _refusal(
     nearest = difflib.get_close_matches(key, list(known), 1, 0.5)
     if nearest:
         message += f"; did you mean {nearest[0]}?"
+    number = _number_meant(key, value) if expected.startswith(_type_name(int)) else None
+    if number is not None:
+        message += f"; write {key} = {number}"
     return ConfigError(message, key=key, expected=expected, found=shown)
+
+
+def _number_meant(key: str, value: Any) -> int | None:
+    """Return what a text with a unit is in that of ``key``; None if it has no such unit."""
+    found = _WITH_UNIT.fullmatch(value.strip()) if isinstance(value, str) else None
+    units = next((each for end, each in _UNITS.items() if end in key), {})
+    unit = None if found is None else units.get(found[2].lower())
+    return None if found is None or unit is None else round(float(found[1]) * unit)
 
 
 def _shown(value: Any) -> str:

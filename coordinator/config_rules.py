@@ -159,7 +159,7 @@ def _check_orders(config: Config, origin: Origin) -> None:
         )
 
 
-_WORDS = {
+WORDS = {
     ("log", "level"): ("debug", "info", "warning", "error"),
     ("log", "format"): ("text", "json"),
     ("audit", "target"): ("log", "file", "stderr", "syslog"),
@@ -171,7 +171,7 @@ _WORDS = {
 
 
 def _check_words(config: Config, origin: Origin) -> None:
-    for (section, key), words in _WORDS.items():
+    for (section, key), words in WORDS.items():
         value = config.value(section, key)
         if value not in words:
             _fail(origin(section, key), key, "one of " + ", ".join(words), repr(value))

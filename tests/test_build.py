@@ -8,6 +8,8 @@ import importlib
 import importlib.machinery
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -435,3 +437,15 @@ def test_no_class_inherits_one_that_is_compiled_without_being_compiled() -> None
 
     assert {"MachineReplica", "Tree", "LargeMap"} <= native
     assert found == []
+
+
+def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
+    """pip runs setup.py before it looks at requires-python: it said "No module named 'tomllib'"."""
+    old = "import sys, runpy; sys.modules['tomllib'] = None; runpy.run_path('setup.py')"
+    done = subprocess.run(
+        [sys.executable, "-c", old], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 1
+    assert "coordinator needs Python 3.11 or newer, found 3." in done.stderr
+    assert "tomllib" not in done.stderr

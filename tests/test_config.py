@@ -290,6 +290,36 @@ def test_a_wrong_file_is_refused_with_reasons(tmp_path: Path, text: str, parts: 
         assert part in message, message
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('[limits]\ndata_bytes_max = "1MB"\n', "write data_bytes_max = 1000000"),
+        ('[limits]\ndata_bytes_max = "1.5 MiB"\n', "write data_bytes_max = 1572864"),
+        ('[sessions]\ntimeout_ms_default = "10s"\n', "write timeout_ms_default = 10000"),
+        ('[http]\nbind_port = "7071"\n', "write bind_port = 7071"),
+    ],
+)
+def test_a_number_with_a_unit_is_refused_with_the_line_to_write(
+    tmp_path: Path, text: str, line: str
+) -> None:
+    """People write sizes and times with their units; a setting has one unit, in its name."""
+    assert refusal(tmp_path, text).endswith(f"; {line}")
+
+
+@pytest.mark.parametrize("text", ['[http]\nbind_port = "10 parsecs"\n', '[log]\nlevel = "7"\n'])
+def test_what_is_no_number_gets_no_line(tmp_path: Path, text: str) -> None:
+    assert "; write" not in refusal(tmp_path, text)
+
+
+def test_words_may_be_written_in_capitals(tmp_path: Path) -> None:
+    """As Python and others write a level."""
+    path = write(tmp_path, '[log]\nlevel = "INFO"\n[http]\naccess = "Off"\n')
+
+    config = load(path, {"COORDINATOR_LOG_FORMAT": "JSON"})
+
+    assert (config.log.level, config.log.format, config.http.access) == ("info", "json", "off")
+
+
 WRONG_VARIABLES = [
     ("COORDINATOR_HTTP_BIND_PROT", "1", "did you mean COORDINATOR_HTTP_BIND_PORT?"),
     ("COORDINATOR_HTPP_BIND_PORT", "1", "did you mean COORDINATOR_HTTP_BIND_PORT?"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coordinator.cli.completing import lock_names
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import EXIT_NOT_IN_TIME, document, note
 from coordinator.cli.seconds import Seconds
@@ -24,7 +25,7 @@ _IN_WORDS = {
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=lock_names)
 @click.option("--reason", required=True, metavar="TEXT", help="Why another client needs it.")
 @click.option("--by", default="", help="Who asks.")
 @click.option(

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import click
 
+from coordinator.cli.completing import lock_names
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import (
     EXIT_NOT_IN_TIME,
@@ -36,7 +37,7 @@ _DIGITS_MAX = 19
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=lock_names)
 @click.option("--note", "text", metavar="TEXT", help="What it is held for.")
 @click.option("--by", default="", help="Who holds it.")
 @click.option(
@@ -111,7 +112,7 @@ def hold(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=lock_names)
 @click.argument("token")
 @click.option("--note", "text", default="", metavar="TEXT", help="Why it is released.")
 @click.option("--by", default="", help="Who releases it.")
@@ -142,7 +143,7 @@ def unlock(settings: Settings, name: str, token: str, text: str, by: str) -> Non
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=lock_names)
 @click.argument("token")
 @click.option("--by", "by_s", type=Seconds(), metavar="SECONDS", help="Later by this.")
 @click.option("--to", "to_s", type=Seconds(), metavar="SECONDS", help="This long from now.")

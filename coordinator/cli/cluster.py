@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
+from coordinator.cli.completing import lock_names
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, one_line, show_table
 from coordinator.cli.seconds import Seconds
+from coordinator.cli.shown_again import show, watch_option
 from coordinator.cli.wording import lasting, moment
 from coordinator.client import AsyncClient
 from coordinator.client.ending_sessions import end_sessions
@@ -114,7 +118,7 @@ def _wanted(label: str | None, address: str | None, client_id: str | None) -> di
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=lock_names)
 @click.option(
     "--held-longer-than",
     "held_s_min",
@@ -123,8 +127,9 @@ def _wanted(label: str | None, address: str | None, client_id: str | None) -> di
     metavar="SECONDS",
     help="List only the locks held for at least this time.",
 )
+@watch_option
 @verb
-def locks(settings: Settings, name: str | None, held_s_min: float) -> None:
+def locks(settings: Settings, name: str | None, held_s_min: float, is_watching: bool) -> None:
     """List all locks that are not free, with their holders, or one lock with its queue.
 
     A lock that is held by hand, or closed after an unclean loss, says so under CLOSED.
@@ -136,16 +141,19 @@ def locks(settings: Settings, name: str | None, held_s_min: float) -> None:
       coordinator locks
       coordinator locks daily-report
       coordinator locks --held-longer-than 60
+      coordinator locks --watch
     """
+
+    async def one(client: AsyncClient) -> LockView:
+        return await client.lock(name or "")
+
+    async def all_of_them(client: AsyncClient) -> list[LockSummary]:
+        return [each async for each in client.locks(held_ms_min=int(held_s_min * 1000))]
+
     if name is not None:
-        wanted = name
-        _show_lock(settings, settings.run(lambda client: client.lock(wanted)))
+        show(settings, one, partial(_show_lock, settings), is_watching=is_watching)
     else:
-
-        async def work(client: AsyncClient) -> list[LockSummary]:
-            return [each async for each in client.locks(held_ms_min=int(held_s_min * 1000))]
-
-        _show_locks(settings, settings.run(work))
+        show(settings, all_of_them, partial(_show_locks, settings), is_watching=is_watching)
 
 
 def _show_lock(settings: Settings, view: LockView) -> None:

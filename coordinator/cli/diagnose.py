@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from coordinator.cli.by_hand import advice_of, holds_of
+from coordinator.cli.completing import lock_names
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.diagnosis import Diagnosis, diagnosed, figures_of
 from coordinator.cli.output import document, one_line
@@ -19,7 +20,7 @@ _LOOKED_AT_MAX = 200
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=lock_names)
 @verb
 def diagnose(settings: Settings, name: str | None) -> None:
     """Find problems in the history of the lock NAME, or of every lock.

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from coordinator.cli.completing import lock_names
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, show_table
 from coordinator.cli.wording import lasting, moment, who
@@ -47,7 +48,7 @@ class Moment(click.ParamType[int]):
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=lock_names)
 @click.option("--session", "session_id", metavar="ID", help="Only those of this session.")
 @click.option("--token", type=click.IntRange(min=1), help="Only the one with this fencing token.")
 @click.option("--since", type=Moment(), help="Only those held then or later; a time, or 15min.")
@@ -133,7 +134,7 @@ def _row(grant: GrantRecord, now_ms: int) -> tuple[object, ...]:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=lock_names)
 @click.option("--grant", "grant_id", metavar="GRANT_ID", help="Which one, if several hold.")
 @click.option("--by", help="Who does this.  [default: your login name]")
 @click.option("--reason", required=True, help="Why; kept in the history and in the log.")

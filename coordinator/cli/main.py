@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import signal
 from importlib import import_module
 from typing import Any
@@ -121,6 +122,17 @@ class SectionedGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load the module of a verb, which no other verb pays for."""
         return _load(cmd_name) if cmd_name in _HOMES else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb; one that does not exist is refused with those that are written alike."""
+        name = args[0]
+        if name not in _HOMES and not name.startswith("-") and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(name, _HOMES, 3, 0.5)
+            asked = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{asked}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; Ctrl-C while it loads ends as one while it runs, not as click's "Aborted!"

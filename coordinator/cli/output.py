@@ -76,6 +76,11 @@ def for_terminal(data: bytes) -> bytes:
     return shown.encode("utf-8")
 
 
+def coloured(text: str, colour: str) -> str:
+    """Return ``text`` in a colour; where it is written to no terminal, click takes that away."""
+    return text if os.environ.get("NO_COLOR") else click.style(text, fg=colour, bold=True)
+
+
 def show_error(error: CoordinatorError, is_json: bool) -> None:
     """Write ``error`` to standard error, on one line."""
     if is_json:
@@ -83,7 +88,8 @@ def show_error(error: CoordinatorError, is_json: bool) -> None:
         return
     is_known = error.definite or isinstance(error, StorageError)  # of this very machine's disk
     unknown = "" if is_known else " (it is not known whether the request took effect)"
-    click.echo(one_line(f"coordinator: {error.code}: {error.message}{unknown}"), err=True)
+    text = one_line(f": {error.code}: {error.message}{unknown}")
+    click.echo(f"{coloured('coordinator', 'red')}{text}", err=True)
 
 
 def note(text: str) -> None:

@@ -8,17 +8,21 @@ from collections.abc import Iterator
 import click
 
 from coordinator.cli.connection import Settings, verb
-from coordinator.cli.output import EXIT_UNAVAILABLE, document, one_line, show_table
+from coordinator.cli.output import EXIT_UNAVAILABLE, coloured, document, one_line, show_table
+from coordinator.cli.shown_again import show, watch_option
 from coordinator.client import AsyncClient
 from coordinator.model.members import ClusterHealth, MemberFacts, MemberList, MemberReport
 from coordinator.model.sizes import in_bytes
 from coordinator.model.status import Status
 from coordinator.wire.codec import to_body
 
+_COLOURS = {"good": "green", "note": "green", "warn": "yellow", "bad": "red"}
+
 
 @click.command()
+@watch_option
 @verb
-def status(settings: Settings) -> None:
+def status(settings: Settings, is_watching: bool) -> None:
     """Say how the cluster is, what to do about it, and how each member is.
 
     Any member may be asked: it asks the others. Exits with 0 if all is well, or only a protection
@@ -28,26 +32,32 @@ def status(settings: Settings) -> None:
     \b
     Examples:
       coordinator status
+      coordinator status --watch
       coordinator status --endpoints http://127.0.0.1:7072 --json
     """
 
     async def work(client: AsyncClient) -> tuple[Status, MemberList]:
         return await client.status(), await client.members()
 
-    own, found = settings.run(work)
-    if settings.is_json:
-        more = {"health": to_body(found.health), "reports": to_body(found)["members"]}
-        click.echo(document({**to_body(own), **more}))
-    else:
-        show_status(own, found)
+    def write(both: tuple[Status, MemberList]) -> None:
+        own, found = both
+        if settings.is_json:
+            more = {"health": to_body(found.health), "reports": to_body(found)["members"]}
+            click.echo(document({**to_body(own), **more}))
+        else:
+            show_status(own, found)
+
+    _, found = show(settings, work, write, is_watching=is_watching)
     if found.health.level in ("warn", "bad"):
         sys.exit(EXIT_UNAVAILABLE)
 
 
 def show_status(own: Status, found: MemberList) -> None:
     """Write it for people: a sentence and what to do, the numbers, the members."""
-    for line in _lines_of(found.health):
-        click.echo(one_line(line))
+    sentence, *findings = map(one_line, _lines_of(found.health))
+    click.echo(coloured(sentence, _COLOURS[found.health.level]))
+    for line in findings:
+        click.echo(line)
     click.echo(
         f"cluster {own.cluster}, term {own.term}, zxid {own.zxid}, "
         f"{own.sessions} sessions, {own.znodes} znodes, access rights {own.access}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from coordinator.cli import completing
 from coordinator.cli.connection import TIMEOUT_S, Settings, verb
 from coordinator.cli.output import document, note, one_line
 from coordinator.client import AsyncClient
@@ -47,7 +48,9 @@ class Words(click.ParamType[tuple[EventWord, ...]]):
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH...", shell_complete=completing.paths
+)
 @click.option(
     "--kind",
     type=click.Choice(["znode", "children", "subtree"]),

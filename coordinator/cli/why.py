@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from coordinator.cli.completing import lock_names
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, one_line
 from coordinator.cli.wording import counted, lasting, moment, who
@@ -56,7 +57,7 @@ class Situation:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=lock_names)
 @verb
 def why(settings: Settings, name: str) -> None:
     """Say who holds the lock NAME, how long it is safe, and why others wait.
@@ -263,7 +264,7 @@ def _waiting(view: LockView, now_ms: int) -> list[str]:
 
 
 @click.command("why-lost")
-@click.argument("name")
+@click.argument("name", shell_complete=lock_names)
 @click.argument("grant", required=False)
 @click.option("--election", "is_election", is_flag=True, help="NAME is an election.")
 @verb

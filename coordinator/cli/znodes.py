@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, get_args
 
 import click
 
+from coordinator.cli.completing import paths
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, for_terminal, one_line, show_table
 from coordinator.cli.wording import moment
@@ -65,7 +66,7 @@ stale_option = click.option(
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", shell_complete=paths)
 @click.argument("data", required=False)
 @file_option
 @click.option(
@@ -123,7 +124,7 @@ def create(
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", shell_complete=paths)
 @stale_option
 @click.option("--at-least-zxid", type=click.IntRange(min=0), help="See everything up to this zxid.")
 @verb
@@ -151,7 +152,7 @@ def get(settings: Settings, path: str, stale: bool, at_least_zxid: int | None) -
 
 
 @click.command(name="set")
-@click.argument("path")
+@click.argument("path", shell_complete=paths)
 @click.argument("data", required=False)
 @file_option
 @expected_version_option
@@ -203,7 +204,7 @@ def set_(
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", shell_complete=paths)
 @click.option("--recursive", "-r", is_flag=True, help="Delete everything below it as well.")
 @expected_version_option
 @if_held_option
@@ -237,7 +238,7 @@ def delete(
 
 
 @click.command()
-@click.argument("path", default="/")
+@click.argument("path", default="/", shell_complete=paths)
 @click.option("--long", "-l", "is_long", is_flag=True, help="Show the Stat of each child.")
 @stale_option
 @verb
@@ -286,7 +287,7 @@ def ls(settings: Settings, path: str, is_long: bool, stale: bool) -> None:
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", shell_complete=paths)
 @verb
 def stat(settings: Settings, path: str) -> None:
     """Show the Stat of a znode: all but its data.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
@@ -147,6 +148,7 @@ class Client:
         Raises:
             ClientClosedError: it was closed, or its process was forked while it was opened.
         """
+        _warn_in_a_loop()
         if not self._beginning.acquire(timeout=_BEGIN_S_MAX):
             raise ClientClosedError("this client was being opened when its process was forked")
         try:
@@ -361,6 +363,19 @@ class Stream(Protocol[T_co]):
         ...
 
     async def __anext__(self) -> T_co: ...
+
+
+def _warn_in_a_loop() -> None:
+    """Say that a program blocks its event loop, where it meant the other client."""
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        warnings.warn(
+            "a blocking client was opened in the thread of a running event loop, which stands still"
+            " while the client waits; in an async def write"
+            " `async with connect(...) as client:` and await its verbs",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 class BlockingStream(Generic[T_co]):

@@ -188,9 +188,10 @@ class LimitsService:
             return
         operation = command.operation
         assert isinstance(operation, SetLimits), "only that comes to a LimitsSet"
-        # The first limits have no author: every new cluster begins so.
-        audit.log(
-            logging.INFO if result.version == 1 else logging.WARNING,
+        if result.version == 1:  # nobody has changed anything: every new cluster begins so
+            audit.info("this cluster begins with the limits of %r", operation.by)
+            return
+        audit.warning(
             "limits set to version %d by %r, identity %r, at index %d: %s",
             result.version,
             operation.by,

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from coordinator.cli.main import cli
+from tests.cli.conftest import CommandLine
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -38,6 +39,33 @@ def test_the_program_answers_what_the_script_asks() -> None:
     )
 
     assert done.stdout.split() == ["plain,why", "plain,why-lost"]
+
+
+def completed(url: str, *words: str) -> list[str]:
+    """Return what a shell offers for the last of these words."""
+    environ = {
+        "COORDINATOR_ENDPOINTS": url,
+        "_COORDINATOR_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(("coordinator", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    result = CliRunner().invoke(cli, env=environ, prog_name="coordinator")
+    return [line.partition(",")[2] for line in result.stdout.splitlines() if line]
+
+
+def test_names_of_locks_and_paths_are_completed(coordinator: CommandLine) -> None:
+    """Those of locks that are not free, and of znodes one name further; nothing without members."""
+    token = coordinator.text("hold", "drydock", "--note", "n").strip()
+    coordinator.text("create", "/dry/a", "--parents")
+    coordinator.text("create", "/dry/b")
+
+    assert completed(coordinator.url, "why", "dry") == ["drydock"]
+    assert completed(coordinator.url, "diagnose", "wet") == []
+    assert completed(coordinator.url, "get", "/dr") == ["/dry"]
+    assert completed(coordinator.url, "watch", "/dry/") == ["/dry/a", "/dry/b"]
+    assert completed(coordinator.url, "get", "/none/") == []
+    assert completed("http://127.0.0.1:1", "why", "dry") == []
+    coordinator.text("unlock", "drydock", token)
 
 
 def test_another_shell_is_refused() -> None:

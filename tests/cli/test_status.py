@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
-from coordinator.cli.output import EXIT_UNAVAILABLE
+from coordinator.cli.main import cli
+from coordinator.cli.output import EXIT_UNAVAILABLE, EXIT_USAGE, coloured
 from coordinator.cli.status import show_status
 from coordinator.model.members import (
     ClusterHealth,
@@ -18,6 +23,7 @@ from coordinator.model.members import (
 )
 from coordinator.model.status import Status
 from tests.cli.conftest import CommandLine
+from tests.cli.serving import ServedMember
 
 
 def until_it_exits(coordinator: CommandLine, code: int) -> Result:
@@ -90,3 +96,40 @@ def test_status_claims_nothing_of_a_member_that_is_silent(
         ["2", "(answers)", url, "follower,", "not", "ready", "0", "slow:", "3.0", "GiB", "2", "0",
          "no"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", [["status"], ["locks"], ["locks", "deploys"]])
+def test_a_verb_is_shown_again_until_it_is_ended(member: ServedMember, verb: list[str]) -> None:
+    """With --json a document each time, for what reads along."""
+    command = [sys.executable, "-m", "coordinator", *verb, "--watch", "--json"]
+    with subprocess.Popen(
+        [*command, "--endpoints", member.url], stdout=subprocess.PIPE, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        first, second = (json.loads(watching.stdout.readline()) for _ in range(2))
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 130
+
+    assert first.keys() == second.keys()
+
+
+def test_a_terminal_gets_colours_unless_it_wants_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR is what other programs heed, too; click takes colours away from files."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert coloured("well", "green") == "\x1b[32m\x1b[1mwell\x1b[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert coloured("well", "green") == "well"
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [("loks", "'locks'"), ("stat us", "'status'"), ("diagnos", "'diagnose'"), ("zzzz", "")],
+)
+def test_a_misspelt_verb_is_refused_with_those_alike(verb: str, said: str) -> None:
+    """Options have this from click; verbs are loaded when they are used, so it knows none."""
+    result = CliRunner().invoke(cli, [verb])
+
+    assert result.exit_code == EXIT_USAGE
+    assert f"No such command '{verb}'." in result.output
+    assert said in result.output
+    assert ("Did you mean" in result.output) is bool(said)

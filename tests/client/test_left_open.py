@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -157,3 +158,18 @@ def test_what_is_left_open_at_the_end_prints_nothing(url: str, name: str, is_wir
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
     assert len(before.sessions()) == sessions
     before.close()
+
+
+async def test_a_blocking_client_in_an_event_loop_is_a_warning() -> None:
+    """`with connect()` in an async def stops the loop while it waits: the line to write is said."""
+    client = connect("http://127.0.0.1:1")
+    with pytest.warns(RuntimeWarning, match=r"`async with connect\(\.\.\.\) as client:`"), client:
+        pass
+
+
+def test_a_blocking_client_in_a_thread_without_a_loop_is_none() -> None:
+    """There it is what is meant."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with connect("http://127.0.0.1:1"):
+            pass

@@ -157,6 +157,16 @@ async def test_a_limit_raised_while_one_member_was_away_holds_for_it_too() -> No
 # --- changes
 
 
+async def test_the_first_limits_are_no_change(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody has set anything in a new cluster; it said "sessions_max 10000 to 1500"."""
+    with caplog.at_level(logging.INFO, "coordinator.audit"):
+        async with cluster(is_new=True) as world:
+            await world.advance(1_000)
+
+    said = [each.getMessage() for each in caplog.records if "limits" in each.getMessage()]
+    assert said == ["this cluster begins with the limits of 'the configuration of member 1'"]
+
+
 async def test_a_change_is_for_all_and_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
     """Any member takes it; who did it is kept, and said once, by the leader."""
     async with cluster() as world:

@@ -17,6 +17,31 @@ from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.wire.serving import Api
 
 
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("application/json", b"", 200), ("application/json", b"{}", 200),
+        ("application/json", b"{ }", 200), ("application/msgpack", b"\x80", 200),
+        ("application/json", b'{"a": 1}', 400), ("application/json", b"[]", 400),
+        ("application/msgpack", b"\x81\xa1a\x01", 400), ("application/msgpack", b"{}", 400),
+    ],
+)  # fmt: skip
+async def test_a_heartbeat_may_say_nothing_in_each_encoding(
+    api: Api, content_type: str, body: bytes, status: int
+) -> None:
+    """An empty object is no body; anything else is more than it takes."""
+    session_id = await api.session_id()
+    beat = await api.call(
+        "POST",
+        f"/v1/sessions/{session_id}/heartbeat",
+        data=body,
+        headers={"Content-Type": content_type},
+        without_type=True,
+    )
+
+    assert beat.status == status, beat
+
+
 async def test_a_session_lives_and_ends(api: Api) -> None:
     """Opened, seen, kept alive, closed; its ephemerals go with it."""
     opened = await api.post("/v1/sessions", {"timeout_ms": 5_000, "label": "me"})

@@ -149,7 +149,7 @@ class SessionRoutes:
         """Extend the lease; answered once a quorum has agreed that the leader leads."""
         door = self._door
         Query(request.query)
-        if await door.raw_body(request) not in (b"", b"{}"):
+        if await door.body(request) != {}:
             raise BadArgumentsError("body: expected none, found one")
         sent_ms = door.clock.monotonic_ms()
         lease = await door.member.heartbeat(
