@@ -25,6 +25,7 @@ from coordinator.model.events import (
 )
 from coordinator.wire.codec import encoded, from_body
 from coordinator.wire.encoding import Encoding, decode
+from coordinator.wire.messages import SAFE_HEADER, SESSION_ID_HEADER
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import FromClient
 from tests.client.stream.scripted import A, Network, Peer, echo
@@ -41,6 +42,8 @@ class Member:
         self.watches: dict[int, WatchRequest] = {}
         """The requests that are answered with lines, by number."""
         self.credits: list[int] = []
+        self.says: dict[str, str] = {}
+        """Further headers of an answer to a watch."""
         self.network = Network()
         self.network.add(A, self._answer)
         self.transport = StreamTransport(connect=self.network.connect)
@@ -68,7 +71,7 @@ class Member:
 
     def _begin(self, number: int, asked: WatchRequest) -> None:
         zxid = self.zxid if asked.from_zxid is None else asked.from_zxid
-        headers = {"coordinator-zxid": str(zxid), "coordinator-index": str(zxid)}
+        headers = {"coordinator-zxid": str(zxid), "coordinator-index": str(zxid), **self.says}
         peer: Peer = self.network.peer(A)
         peer.send(frames.Head(number, status=200, headers=headers))
         peer.send(frames.Line(number, encoded(Watching(zxid), Encoding.MSGPACK)))
@@ -90,6 +93,24 @@ class Member:
                 self.credits.append(amount)
             case _:
                 echo(peer, frame)
+
+
+class Session:
+    """One that wants to be renewed by each request; notes when it was."""
+
+    session_id = "5e55105e55105e55"
+
+    def __init__(self) -> None:
+        self.renewed_ms: list[int] = []
+
+    def wants_renewal(self, now_ms: int) -> bool:
+        return True
+
+    def on_renewed(self, sent_ms: int) -> None:
+        self.renewed_ms.append(sent_ms)
+
+    def on_ended(self, reason: str) -> None:
+        raise AssertionError(reason)
 
 
 def watch(
@@ -326,3 +347,39 @@ async def test_a_stream_that_has_ended_is_not_joined(member: Member) -> None:
     assert [each.from_zxid for each in member.watches.values()] == [None, 1]
     member.say(3, change(7))
     assert [each.zxid for each in await asyncio.gather(*reading)] == [7, 7]
+
+
+@scenario
+async def test_an_answer_that_several_share_renews_nobody(member: Member) -> None:
+    """It may be that of a request sent long before, or of another session."""
+    client = member.client()
+    client.renewing = session = Session()
+    member.says = {SAFE_HEADER.lower(): "10000"}
+    streams = []
+    for _ in range(3):
+        streams.append(await watch(client))
+        await asyncio.sleep(5)
+    assert list(member.watches) == [1]
+    assert session.renewed_ms == []
+    (request,) = [each for each in member.network.peer(A).requests() if each.target == "/v1/watch"]
+    assert SESSION_ID_HEADER.lower() not in {name.lower() for name in request.headers}
+
+    alone = await watch(client, one_shot=True)
+
+    assert len(session.renewed_ms) == 1, "of one that is alone the answer says so"
+    for each in (*streams, alone):
+        await each.close()
+
+
+@scenario
+async def test_an_answer_that_several_share_accepts_nobodys_credential(member: Member) -> None:
+    """That of the first was accepted when it was sent, and may be gone by now."""
+    client = member.client(token="t" * 40)
+    first = await watch(client)
+    second = await watch(client)
+
+    assert client.acceptance._last is None
+    alone = await watch(client, one_shot=True)
+    assert client.acceptance._last is not None
+    for each in (first, second, alone):
+        await each.close()
