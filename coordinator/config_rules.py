@@ -269,6 +269,9 @@ def _check_member_id(member_id: str, where: str) -> None:
 
 def _check_address(member: MemberAddress, where: str) -> None:
     _check_member_id(member.member_id, f"{where}: member_id")
+    if "[" in member.member_host:
+        expected = "an address or a host name, without brackets and port"
+        _fail(f"{where}: member_host", "member_host", expected, repr(member.member_host))
     _check_host(member.member_host, f"{where}: member_host", "member_host")
     if _is_any_address(member.member_host):
         expected = "the address by which the other members reach it; [member] member_bind_host may"

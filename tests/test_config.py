@@ -205,6 +205,10 @@ WRONG_FILES = [
         '[member]\ntls_cert_file = "c"\ntls_key_file = "k"\n',
         ["[member] tls_cert_file", "[cluster] tls_ca_file as well", "coordinator certs"],
     ),
+    (
+        MEMBERS.replace('member_host = "127.0.0.1"', 'member_host = "[::1]"'),
+        ["member_host", "without brackets and port", "found '[::1]'"],
+    ),
     ('[http]\nbind_host = "[::1]"\n', ["[http] bind_host", "without brackets", "found '[::1]'"]),
     ('[http]\nlearn_url = "http://127.0.0.1:9/learn#key=k"\n', ["learn_url", "none beyond"]),
     (

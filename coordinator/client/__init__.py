@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from coordinator.client.in_process import InProcessTransport as InProcessTransport
     from coordinator.client.locks.observing import ElectionStream as ElectionStream
     from coordinator.client.probing import HealthProbe as HealthProbe
+    from coordinator.client.process import OfOneProcess as OfOneProcess
     from coordinator.client.retry import RetryPolicy as RetryPolicy
     from coordinator.client.session import Session as Session
     from coordinator.client.session_state import SessionState as SessionState
@@ -107,6 +108,7 @@ _HOMES = {
     "coordinator.client.in_process": ("InProcessTransport",),
     "coordinator.client.locks.observing": ("ElectionStream",),
     "coordinator.client.probing": ("HealthProbe",),
+    "coordinator.client.process": ("OfOneProcess",),
     "coordinator.client.retry": ("RetryPolicy",),
     "coordinator.client.session": ("Session",),
     "coordinator.client.session_state": ("SessionState",),

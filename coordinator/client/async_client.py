@@ -204,7 +204,9 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
             timeout_ms=self.settings.timeout_ms,
         )
 
-    def observe(self, name: str, *, contact_timeout: float | None = None) -> ElectionStream:
+    def observe(
+        self, name: str | int, *, contact_timeout: float | None = None
+    ) -> ElectionStream:
         """Return a stream of the elected, now and after each change; resumes as ``watch`` does.
 
         Raises:

@@ -98,9 +98,21 @@ def _not_text(error: UnicodeEncodeError) -> BadArgumentsError:
     return BadArgumentsError(f"expected text that UTF-8 can carry, found {error.object!a}")
 
 
-def target_of(*segments: str) -> str:
-    """Return the percent-encoded target of a route below /v1."""
-    return "/v1/" + "/".join(quoted(segment) for segment in segments)
+def target_of(*segments: str | int) -> str:
+    """Return the percent-encoded target of a route below /v1; an integer is its decimal digits.
+
+    Raises:
+        BadArgumentsError: a segment is neither text nor an integer.
+    """
+    return "/v1/" + "/".join([quoted(_text_of(segment)) for segment in segments])
+
+
+def _text_of(segment: object) -> str:
+    if isinstance(segment, str):
+        return segment
+    if isinstance(segment, int) and not isinstance(segment, bool):
+        return str(segment)
+    raise BadArgumentsError(f"expected a name of text or an integer, found {segment!r:.60}")
 
 
 def packed(method: str, target: str, body: Any = None, *, is_for_any: bool = False) -> Call:

@@ -14,7 +14,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from coordinator.client.peer_names import OWN, WATCH, hint_for
-from coordinator.errors import NoNodeError
+from coordinator.client.process import OfOneProcess
+from coordinator.errors import NoNodeError, QuotaExceededError
 from coordinator.model.views import HOLD_LINE, LockView
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,6 +31,13 @@ MISSING: Mapping[str, str] = {
 }
 """What to type where a verb raises NoNodeError; kazoo's users expect ``ensure_path``, etcd's an
 answer of None and a put that creates."""
+
+IN_PARTS = (
+    "delete it in parts, each child by itself: `for name in client.children(path).names: "
+    "client.delete(f'{path}/{name}', recursive=True)`; one command deletes that many at most, so "
+    "that no member stands still for it, and an administrator may raise the limit"
+)
+"""What to type where a recursive delete would take too many znodes."""
 
 CONTENDER: Mapping[str, str] = {
     "locked": "`lock.grant` is what this object holds; `client.lock(name)` says who holds the lock",
@@ -118,7 +126,7 @@ def line_to_import(name: str) -> str | None:
     return PACKAGE.get(name) or (hint_for(name) if name[:1].isupper() else None)
 
 
-class Contending:
+class Contending(OfOneProcess):
     """Base of locks and elections: answers other libraries' attributes."""
 
     if not TYPE_CHECKING:
@@ -140,9 +148,14 @@ def refuse_keywords(name: str, given: Mapping[str, object]) -> NoReturn:
     )
 
 
-def add_hint(error: NoNodeError, verb: str) -> None:
-    """Note below the traceback what to type where a znode, or its parent, is missing."""
-    hint = MISSING.get(verb)
+def add_hint(error: NoNodeError | QuotaExceededError, verb: str) -> None:
+    """Note below the traceback what to type where a znode, or its parent, is missing.
+
+    And where a subtree is too large for one command."""
+    if isinstance(error, NoNodeError):
+        hint = MISSING.get(verb)
+    else:
+        hint = IN_PARTS if error.fields.get("limit") == "recursive_delete_max" else None
     if hint is not None and not getattr(error, "__notes__", ()):
         error.add_note(f"hint: {hint}")
 
@@ -165,7 +178,7 @@ def answering(verb: F) -> F:
                 check(given)
             try:
                 return await verb(*args, **given)
-            except NoNodeError as error:
+            except (NoNodeError, QuotaExceededError) as error:
                 add_hint(error, name)
                 raise
 

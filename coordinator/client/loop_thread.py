@@ -19,6 +19,7 @@ import threading
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from contextvars import Context
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,6 +29,7 @@ from coordinator.client.light_event import LightEvent
 from coordinator.client.locks.owner import context_of_caller
 from coordinator.client.process import Process
 from coordinator.client.transport import client_closed
+from coordinator.clock import loop_seconds
 from coordinator.errors import (
     BadArgumentsError,
     ClientClosedError,
@@ -53,6 +55,8 @@ class LoopThread:
     def __init__(self) -> None:
         self._process = Process()
         self._loop = asyncio.new_event_loop()
+        with suppress(AttributeError):  # of a loop in C, which asks the system itself
+            self._loop.time = loop_seconds  # type: ignore[method-assign]
         self.callbacks = call_in_threads(self._loop)
         self._is_stopped = False
         self._calls: set[asyncio.Task[Any]] = set()

@@ -8,6 +8,7 @@ without a request asks ``is_ours`` first, and each request is refused by ``check
 from __future__ import annotations
 
 import os
+from typing import NoReturn
 
 from coordinator.errors import ClientClosedError
 
@@ -22,6 +23,20 @@ def _note_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
+
+
+class OfOneProcess:
+    """Base of what belongs to a client, and so to one process: it cannot be sent to another one."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        """Raise TypeError, which says what to do instead; called by ``pickle`` and ``copy``."""
+        raise TypeError(
+            f"cannot pickle or copy a {type(self).__name__}: it belongs to a client of this "
+            f"process. Send names, and in the other process connect() and make it there; a grant "
+            f"stays here, and its fencing_token may be sent"
+        )
 
 
 class Process:

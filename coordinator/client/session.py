@@ -40,6 +40,7 @@ from coordinator.client.lease import Lease, margin_ms
 from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.grant_watch import GrantWatch
 from coordinator.client.probing import Prober
+from coordinator.client.process import OfOneProcess
 from coordinator.client.session_state import SessionState, StateListeners
 from coordinator.errors import (
     AuthFailedError,
@@ -68,7 +69,7 @@ class WaitOverError(Exception):
 _ENDED = (SessionState.LOST, SessionState.CLOSED)
 
 
-class Session:
+class Session(OfOneProcess):
     """One open session with its heartbeats; made by ``open_session``."""
 
     def __init__(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from coordinator.client.probing import HealthProbe
 from coordinator.client.securing import ClientTls
 from coordinator.errors import BadArgumentsError
 
 TIMEOUT_S_MAX = 1e9
+SESSION_TIMEOUT_S_MAX = 30 * 24 * 3_600.0
+"""What limits of a cluster may allow at most (``timeout_ms_max``: an hour unless it is set)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +45,30 @@ class ClientSettings:
         Raises:
             BadArgumentsError: one of them is out of its range.
         """
-        _check_times(timeout_s, session_timeout_s, lease_margin_ratio)
+        timeout_ms = _ms_of("timeout", timeout_s, TIMEOUT_S_MAX)
+        session_timeout_ms = _ms_of("session_timeout", session_timeout_s, SESSION_TIMEOUT_S_MAX)
+        if not (_is_number(lease_margin_ratio) and 0.0 <= lease_margin_ratio < 0.5):
+            raise BadArgumentsError(
+                f"connect: expected lease_margin_ratio from 0 to 0.5, found {lease_margin_ratio!r}"
+            )
         return cls(
-            timeout_ms=max(1, round(timeout_s * 1000)),
-            session_timeout_ms=max(1, round(session_timeout_s * 1000)),
-            label=label if label is not None else f"pid {os.getpid()}",
+            timeout_ms=timeout_ms,
+            session_timeout_ms=session_timeout_ms,
+            label=label if label is not None else f"{socket.gethostname()} pid {os.getpid()}",
             given_label=label or "",
             lease_margin_ratio=lease_margin_ratio,
             probe=probe if probe is None or isinstance(probe, HealthProbe) else HealthProbe(probe),
         )
 
 
-def _check_times(timeout: float, session_timeout: float, lease_margin_ratio: float) -> None:
+def _ms_of(what: str, seconds: object, most_s: float) -> int:
     # Said this way round, NaN is refused as well.
-    if not (0 < timeout <= TIMEOUT_S_MAX and 0 < session_timeout <= TIMEOUT_S_MAX):
+    if not (_is_number(seconds) and 0 < seconds <= most_s):
         raise BadArgumentsError(
-            f"connect: expected timeouts above 0 s, up to {TIMEOUT_S_MAX:g} s, found {timeout} and"
-            f" {session_timeout}"
+            f"connect: expected {what} in seconds, above 0, up to {most_s:g}; found {seconds!r:.60}"
         )
-    if not 0.0 <= lease_margin_ratio < 0.5:
-        raise BadArgumentsError(
-            f"connect: expected lease_margin_ratio from 0 to 0.5, found {lease_margin_ratio}"
-        )
+    return max(1, round(seconds * 1000))
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

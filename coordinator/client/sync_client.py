@@ -38,6 +38,7 @@ from coordinator.client.callbacks import CallbackThreads
 from coordinator.client.conditions import Conditions
 from coordinator.client.hints import missing_verb
 from coordinator.client.loop_thread import LoopThread, Undo
+from coordinator.client.process import OfOneProcess
 from coordinator.client.settling import called, run_here
 from coordinator.client.threads import Verbs
 from coordinator.client.transport import client_closed
@@ -113,7 +114,7 @@ async def _closed(core: AsyncClient, verbs: Verbs | None, callbacks: CallbackThr
         await callbacks.ended(_CALLBACKS_S_MAX)
 
 
-class Client:
+class Client(OfOneProcess):
     """A client of the cluster for code without an event loop; made by ``with connect(...)``.
 
     The verbs are those of AsyncClient, and wait. Safe to share between threads.
@@ -316,7 +317,7 @@ class Client:
         return BlockingStream(self, stream)
 
     def observe(
-        self, name: str, *, contact_timeout: float | None = None
+        self, name: str | int, *, contact_timeout: float | None = None
     ) -> BlockingStream[Elected]:
         """Return who is elected now, then each change; iterate over it, or ``with`` it.
 

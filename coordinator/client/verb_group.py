@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from coordinator.client.calls import Call, queried
+from coordinator.client.process import OfOneProcess
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ class ListPage(Protocol):
 PageT = TypeVar("PageT", bound=ListPage)
 
 
-class VerbGroup:
+class VerbGroup(OfOneProcess):
     """Base of groups of verbs; the core brings ``_read`` and ``_write``."""
 
     def _read(self, call: Call, parse: Callable[[Any], T]) -> Coroutine[Any, Any, T]:

@@ -134,6 +134,7 @@ class ZnodeVerbs(VerbGroup):
         Raises:
             NoNodeError, BadVersionError: the path does not exist, or has another version.
             NotEmptyError: it has children.
+            QuotaExceededError: it has more below it than one command deletes; delete it in parts.
             LockLostError: a grant of ``if_held`` does not hold; nothing was changed.
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """

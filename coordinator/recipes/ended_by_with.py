@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Self
 
-from coordinator.client import AsyncClient, Client, ClientT, expect_client
+from coordinator.client import AsyncClient, Client, ClientT, OfOneProcess, expect_client
 from coordinator.errors import ClientClosedError
 
 
-class EndedByWith(Generic[ClientT]):
+class EndedByWith(OfOneProcess, Generic[ClientT]):
     """Base of what a ``with`` ends; a subclass has ``client`` and ``_end``."""
 
     __slots__ = ()

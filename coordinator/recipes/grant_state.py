@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from typing import Generic, Self
 
-from coordinator.client import Callback, Check, ClientT
+from coordinator.client import Callback, Check, ClientT, OfOneProcess
 from coordinator.client.locks import GrantReply
 from coordinator.errors import LockLostError
 from coordinator.recipes.hold import Hold
@@ -14,7 +13,7 @@ from coordinator.recipes.queue_client import QueueClient
 from coordinator.recipes.shares import Share
 
 
-class GrantState(Generic[ClientT]):
+class GrantState(OfOneProcess, Generic[ClientT]):
     """What is known here of one acquisition of ``lock``.
 
     ``kind`` is ``exclusive``, ``shared`` or ``slot``. ``max_hold_ms`` is how long it may be held at
@@ -76,8 +75,8 @@ class GrantState(Generic[ClientT]):
 
     def with_hold(self, hold: Hold | Share) -> Self:
         """Return another grant of the same place in the queue, kept by ``hold``."""
-        other = copy(self)
-        other.hold = hold
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__ | {"hold": hold}
         return other
 
     def check(self) -> None:

@@ -219,7 +219,8 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
             raise NotOwnerError(
                 f"lock {self.name!r}: expected {owner} to hold it by this object, found that "
                 f"{others} does; the task or thread that acquires also releases (or give both "
-                f"one name with owner=)"
+                f"one name with owner=). Before Python 3.12 asyncio.wait_for acquires in a task of "
+                f"its own: use timeout="
             )
         caller = current_owner()
         return [each for each in taken if each.caller == caller] or taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -83,7 +84,8 @@ def test_the_shared_cluster_is_empty_each_time(
         with pytest.raises(NoNodeError):
             client.get("/left")
         assert Lock(client, "report").try_acquire() is not None
-        assert [each.label for each in client.sessions()] == [f"pid {os.getpid()}"]
+        label = f"{socket.gethostname()} pid {os.getpid()}"
+        assert [each.label for each in client.sessions()] == [label]
 
         client.create("/left")
         cluster.kill()

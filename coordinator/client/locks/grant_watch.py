@@ -88,6 +88,11 @@ class GrantWatch:
         with self._guard:
             return path in self._watched
 
+    def watches_below(self, directory: str) -> bool:
+        """Whether a contender in ``directory`` holds for a recipe."""
+        with self._guard:
+            return any(path.startswith(f"{directory}/") for path in self._watched)
+
     async def nothing_watched(self) -> None:
         """Wait until no grant is watched: everything was released or given up; in the loop."""
         while True:

@@ -39,6 +39,7 @@ from coordinator.client.locks.attempt import (
 from coordinator.client.locks.held_verbs import HeldVerbs
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
+from coordinator.client.process import OfOneProcess
 from coordinator.client.session import Session, WaitOverError
 from coordinator.client.transport import NotByStreamError
 from coordinator.errors import (
@@ -70,9 +71,13 @@ _ABANDON_ATTEMPT_MS = 5_000
 _LAST_MS_MIN = 300
 _DEFINITE = LockTimeoutError | UnavailableError | AuthFailedError | NoAuthError
 _FORGOTTEN_MAX = 3
+_OWN = (
+    "this very client holds it, by another object, task or thread: it is released there, or "
+    "ReentrantLock counts what one task or thread holds"
+)
 
 
-class LockQueue(HeldVerbs):
+class LockQueue(OfOneProcess, HeldVerbs):
     """The queue of one lock or election, or of several locks that are acquired as one.
 
     Made by ``client.core.lock_queue(*names)``. Any number of contenders may come from one client.
@@ -181,6 +186,8 @@ class LockQueue(HeldVerbs):
         except BaseException as error:
             failure = error
         session, away = attempt.session, None
+        if isinstance(failure, LockTimeoutError) and self._is_held_by(session):
+            failure = LockTimeoutError(f"{failure.message}; {_OWN}", **failure.fields)
         if isinstance(failure, SessionExpiredError) and session is not None and session.is_unheard:
             away = UnavailableError(f"{self._title}: {session.reason}; not granted")
         await self._settle(attempt, request.owner, failure if away is None else away)
@@ -192,6 +199,11 @@ class LockQueue(HeldVerbs):
             raise failure
         finally:
             del failure, away  # as above
+
+    def _is_held_by(self, session: Session | None) -> bool:
+        """Whether this client itself holds what it waited for."""
+        directories = [each.removeprefix("/v1") for each in self._bases]
+        return session is not None and any(map(session.grant_watch.watches_below, directories))
 
     async def _expect_safe(self, acquired: Acquired) -> None:
         """Wait until it is known how long a bounded hold is; raise if there is no safe time."""

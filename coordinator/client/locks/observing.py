@@ -21,7 +21,9 @@ from coordinator.wire.messages import NDJSON_TYPE
 class ElectionStream:
     """``async for elected in stream``; ``zxid`` is that of the last item."""
 
-    def __init__(self, delivery: CallDelivery, name: str, contact_timeout_ms: int | None) -> None:
+    def __init__(
+        self, delivery: CallDelivery, name: str | int, contact_timeout_ms: int | None
+    ) -> None:
         self.zxid: int | None = None
         target = target_of("elections", name) + "?observe"
         call = Call("GET", target, accept=NDJSON_TYPE, is_for_any=True)

@@ -25,7 +25,7 @@ class LockVerbs(VerbGroup):
     """What a client may ask of locks and elections without being a contender."""
 
     @answering
-    def lock(self, name: str, *, fencing_token: int | None = None) -> LockQuestion:
+    def lock(self, name: str | int, *, fencing_token: int | None = None) -> LockQuestion:
         """Return who holds a lock and who waits; with a token also whether it is current.
 
         Raises:
@@ -51,7 +51,7 @@ class LockVerbs(VerbGroup):
 
     async def grants(
         self,
-        lock: str | None = None,
+        lock: str | int | None = None,
         *,
         session_id: str | None = None,
         fencing_token: int | None = None,
@@ -87,7 +87,9 @@ class LockVerbs(VerbGroup):
             for each in page.grants:
                 yield each
 
-    async def grant(self, lock: str, grant_id: str, *, is_election: bool = False) -> GrantStory:
+    async def grant(
+        self, lock: str | int, grant_id: str, *, is_election: bool = False
+    ) -> GrantStory:
         """Return what became of a grant, and who was granted next.
 
         Raises:
@@ -99,7 +101,7 @@ class LockVerbs(VerbGroup):
         return await self._read(call, reader(GrantStory))
 
     async def revoke(
-        self, lock: str, *, by: str, reason: str, grant_id: str | None = None
+        self, lock: str | int, *, by: str, reason: str, grant_id: str | None = None
     ) -> RevokeReply:
         """End a grant against its holder's will; ``by`` and ``reason`` go into the history.
 
@@ -117,7 +119,7 @@ class LockVerbs(VerbGroup):
         call = Call("POST", target_of("locks", lock, "revoke"), body)
         return await self._write(call, reader(RevokeReply))
 
-    async def resize(self, semaphore: str, size: int) -> SizeReply:
+    async def resize(self, semaphore: str | int, size: int) -> SizeReply:
         """Let ``size`` contenders (1 to 10,000) hold a semaphore at once.
 
         More are granted at once; with fewer no slot is taken away, the next ones wait longer.
@@ -130,7 +132,7 @@ class LockVerbs(VerbGroup):
         call = Call("PUT", target_of("locks", semaphore, "size"), SizeRequest(size))
         return await self._write(call, reader(SizeReply))
 
-    async def election(self, name: str) -> ElectionView:
+    async def election(self, name: str | int) -> ElectionView:
         """Return who is elected, with which value and epoch, and who waits to be.
 
         Raises:
@@ -140,7 +142,7 @@ class LockVerbs(VerbGroup):
         return await self._read(call, reader(ElectionView))
 
     async def proclaim(
-        self, name: str, grant_id: str, value: bytes, *, if_held: Conditions = None
+        self, name: str | int, grant_id: str, value: bytes, *, if_held: Conditions = None
     ) -> None:
         """Publish the value of the elected.
 
