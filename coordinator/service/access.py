@@ -23,6 +23,7 @@ from coordinator.errors import (
     CoordinatorError,
     NoLeaderError,
     NoNodeError,
+    RequestForgottenError,
 )
 from coordinator.model.access import (
     ACCESS,
@@ -52,6 +53,7 @@ from coordinator.service.places import is_operator
 from coordinator.service.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
 from coordinator.service.shown_tokens import bearer, has_expired, refuse_expired, shown_token
 from coordinator.state.access.table import AccessTable
+from coordinator.state.commands import RequestId
 
 _LOOK_EVERY_MS = 100
 _LOOK_DEADLINE_MS = 2_000
@@ -308,6 +310,20 @@ class AccessService:
         """Return for how long the token counts that proved who calls; None: no end is known."""
         expires_ms = self._table.expires_ms(caller)
         return expires_ms - self.clock.wall_ms() if expires_ms else None
+
+    def refuse_repeat(self, request: RequestId, error: AuthFailedError) -> None:
+        """Refuse a repetition under a token that has expired as apply does.
+
+        Raises:
+            RequestForgottenError: its number was seen before, and what it did may stand.
+        """
+        if self.replica.machine.has_seen(request):
+            raise RequestForgottenError(
+                f"request {request.number} of client {request.client_id}: it may have been done, "
+                f"and what it came to is not told any more: {error.message}",
+                client_id=request.client_id,
+                number=request.number,
+            ) from None
 
     # --- what they may do
 

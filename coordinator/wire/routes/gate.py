@@ -63,6 +63,7 @@ class Gate:
 
         Raises:
             NoAuthError: access rights are not on, and it is from another machine.
+            RequestForgottenError: it was sent before, and its token has expired.
             AuthFailedError: what was shown proves nobody, or nothing was shown where something is
                 needed.
         """
@@ -83,8 +84,13 @@ class Gate:
             )
         names = () if place is None else place.certificate_names
         authorization = request.authorization
-        # Of an earlier attempt under the same number nothing is said: it is a stranger who asks.
-        request.caller = caller = await access.caller(authorization, names, deadline_ms)
+        try:
+            request.caller = caller = await access.caller(authorization, names, deadline_ms)
+        except AuthFailedError as error:
+            # Of an earlier attempt nothing is said to a stranger; whose token has expired is none.
+            if "identity" in error.fields and (repeated := door.request_id(request)) is not None:
+                access.refuse_repeat(repeated, error)
+            raise
         if place is not None and authorization is not None:
             place.proved = access.proof(authorization, caller)
 
