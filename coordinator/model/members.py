@@ -41,6 +41,14 @@ class LeaderSeen(Struct, frozen=True):
     at_ms: Annotated[Count, described("wall time of the member that noticed it")]
     leader_id: str | None
     term: Count
+    cause: Annotated[
+        str,
+        one_of("", "pause", "disk", "link", "silence"),
+        described(
+            "why contact was lost, as this member saw it: it did not run for a while, its disk is "
+            "slow, the connection ended, or nothing was heard; empty where a leader was found"
+        ),
+    ] = ""
 
 
 class MemberFacts(Struct, frozen=True):

@@ -140,6 +140,10 @@ class Consensus:
             return 0 if self.core.role is Role.LEADER else None
         return self._elections.contact_age_ms(self.replication.quorum_heard_ms())
 
+    def lost_by(self) -> str:
+        """Return what a loss of the leader, or of the quorum, that is noticed now is due to."""
+        return self._elections.lost_by()
+
     @property
     def is_leader_of_others(self) -> bool:
         """Whether this member leads, and does not lead itself alone."""
@@ -328,7 +332,7 @@ class Consensus:
             self.replication.begin_term(self._now_ms())
         else:
             self.rounds.fail()
-        self._elections.on_role()
+        self._elections.on_role(role)
         self._on_role(role)
 
     # A leader's messages.

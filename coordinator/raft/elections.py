@@ -68,6 +68,13 @@ class Elections:
         self._late_until_ms: int | None = None
         self.is_leader_in_sight = False
         """Whether the leader was heard since its last silence or disconnection."""
+        self._is_cut_off = False
+        """Whether the connection to the leader has ended since it was heard."""
+        self._was_late = False
+        """Whether this member did not run for a while before it missed the leader or the quorum."""
+        self._has_led = False
+        self._role_ms = 0
+        """Since when it has its role."""
         self.heard_leader_ms: int | None = None
         """When a leader was last heard, whatever became of it; None: never."""
         self.standstill = Standstill(raft, now_ms())
@@ -81,6 +88,7 @@ class Elections:
         """The leader of this term was heard: no election is due."""
         self.standstill.note(now_ms)
         self.is_leader_in_sight = True
+        self._is_cut_off = self._was_late = False
         self.heard_leader_ms = now_ms
         self._has_yielded = False
         self._late_until_ms = None
@@ -94,9 +102,19 @@ class Elections:
         self.standstill.note(now_ms)
         return now_ms - self.standstill.since(max(known)) if known else None
 
-    def on_role(self) -> None:
+    def lost_by(self) -> str:
+        """Return what a loss of the leader, or of the quorum, that is noticed now is due to."""
+        if self._was_late:
+            return "pause"
+        return "link" if self._is_cut_off else "silence"
+
+    def on_role(self, role: Role) -> None:
         """The role has changed: no leader was heard in it yet."""
         self.is_leader_in_sight = False
+        self._role_ms = now_ms = self._now_ms()
+        if self._has_led:
+            self._was_late = self.standstill.is_recent(now_ms)
+        self._has_led = role is Role.LEADER
 
     def on_met(self, met_count: int) -> None:
         """Ask soon if no leader was heard since the start: all may have just come back.
@@ -114,6 +132,7 @@ class Elections:
     def on_leader_disconnected(self, leader_id: str) -> None:
         """Ask the others soon: a leader whose connection closed is probably dead."""
         self.is_leader_in_sight = False
+        self._is_cut_off = True
         rank = sorted(other for other in (*self._others, self._member_id) if other != leader_id)
         delay_ms = rank.index(self._member_id) * HINTED_ELECTION_MS + self._random.randint(1, 5)
         core = self._core
@@ -148,6 +167,8 @@ class Elections:
 
     def _maybe_ask_for_pre_votes(self, now_ms: int) -> None:
         if self._late_until_ms is None:
+            late_ms = now_ms - max(self._core.election_due_ms, self._role_ms)
+            self._was_late |= late_ms > self._raft.election_timeout_ms_min // 2
             self._late_until_ms = now_ms + LATE_ELECTION_MS
         if now_ms < self._late_until_ms:
             return

@@ -106,6 +106,10 @@ class EngineStatus:
     """Members, listed or not, that differ in what must be equal on all, each with a sentence."""
     obstacle: str = ""
     """What prevents a leader, or this member following one, until an operator acts."""
+    lost_by: str = ""
+    """What a loss of the leader, or of a leader's quorum, that is noticed now is due to: "pause",
+    this member did not run for a while; "disk", its disk is slow; "link", the connection ended;
+    "silence", nothing was heard."""
     alarms: Mapping[str, str] = field(default_factory=dict)
     """Members that recently sent something that cannot be true, and what it was."""
 

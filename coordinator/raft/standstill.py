@@ -26,6 +26,10 @@ class Standstill:
             self._doubted_until_ms = now_ms + self._doubt_ms
         self._alive_ms = now_ms
 
+    def is_recent(self, now_ms: int) -> bool:
+        """Whether what is found now may be due to it."""
+        return self._doubted_until_ms is not None and now_ms <= self._doubted_until_ms
+
     def since(self, heard_ms: int) -> int:
         """Return when that may have been said which was heard last at ``heard_ms``."""
         if self._doubted_until_ms is None or heard_ms > self._doubted_until_ms:

@@ -45,6 +45,7 @@ def status(
         trouble=passes.disk_health.trouble,
         refused=trust.refused(),
         alarms=trust.alarms.all(),
+        lost_by="disk" if passes.log_sync.is_slow else consensus.lost_by(),
         obstacle=passes.incarnations.obstacle(has_leader=consensus.leader_id is not None),
     )
 

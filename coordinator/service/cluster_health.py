@@ -7,6 +7,7 @@ that is asked adds what only a look at all of them shows. What several find alik
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from coordinator.model.members import ClusterHealth, HealthFinding, MemberFacts, MemberReport
@@ -189,6 +190,14 @@ def _beside_others(facts: MemberFacts, reports: Sequence[MemberReport]) -> Itera
             )
 
 
+_CAUSES = {
+    "pause": "that they did not run for a while",
+    "disk": "that their disk was slow",
+    "link": "that the connection ended",
+    "silence": "that nothing was heard",
+}
+
+
 def _leaders(reports: Sequence[MemberReport], now_ms: int) -> Iterator[HealthFinding]:
     """Say it if leaders change often; a change that several noticed counts once."""
     terms = {
@@ -198,9 +207,18 @@ def _leaders(reports: Sequence[MemberReport], now_ms: int) -> Iterator[HealthFin
         if each.leader_id is not None and each.at_ms > now_ms - LEADERS_MS
     }  # fmt: skip
     if len(terms) > LEADERS_MAX:
+        seen = Counter(
+            each.cause
+            for report in reports if report.facts is not None
+            for each in report.facts.elections
+            if each.cause and each.at_ms > now_ms - LEADERS_MS
+        )  # fmt: skip
+        causes = ", ".join(f"{count} times {_CAUSES[why]}" for why, count in seen.most_common())
         yield HealthFinding(
             "warn",
-            f"The leader has changed {len(terms)} times in ten minutes.",
-            "Look in the members' logs for the reason: a slow disk, a machine that does not let the"
-            " member run (no tick), or the network between them.",
+            f"The leader has changed {len(terms)} times in ten minutes"
+            f"{causes and '; members saw '}{causes}.",
+            "Look at the machines and the members' logs: a member that is not let run wants"
+            " processor time (no tick), a slow disk another disk, and a link that ends or is silent"
+            " a look at the network. election_timeout_ms_min and _max may be longer.",
         )

@@ -58,6 +58,7 @@ class MemberReports:
         self._engine = context.engine
         self._clock = context.clock
         self._replica = context.replica
+        self._metrics = context.metrics
         self._addresses = context.config.cluster.members
         self._started_ms = context.clock.wall_ms()
         self._elections: deque[LeaderSeen] = deque(maxlen=ELECTIONS_KEPT)
@@ -193,7 +194,12 @@ class MemberReports:
         return b""
 
     def _on_leader_change(self, leader_id: str | None, term: int) -> None:
-        self._elections.append(LeaderSeen(self._clock.wall_ms(), leader_id, term))
+        cause = ""
+        if leader_id is None:
+            cause = self._engine.status().lost_by
+            if cause:
+                self._metrics.leader_losses.labels(cause).inc()
+        self._elections.append(LeaderSeen(self._clock.wall_ms(), leader_id, term, cause))
         self._reports = None
         self._leader_changed.set()
         self._leader_changed = asyncio.Event()

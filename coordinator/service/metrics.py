@@ -104,6 +104,12 @@ class Metrics:
         self.leader_changes = self._counter(
             "leader_changes", "Leaderships that this member has learned of since it started."
         )
+        self.leader_losses = self._counters(
+            "leader_losses",
+            "Times this member lost the leader or, leading, its quorum, by what it saw: a pause of "
+            "its own, its disk, the link, silence.",
+            "cause",
+        )
         self.requests = self._counters(
             "requests",
             "Requests answered, by operation, status and the door that they came through.",

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from coordinator.model.manual_holds import ROOT, ManualHold
-from coordinator.model.members import ClusterHealth
+from coordinator.model.members import ClusterHealth, LeaderSeen
 from coordinator.service.cluster_health import DISK_FREE_MIN, LAG_MAX, LEADERS_MAX, LEADERS_MS
 from coordinator.state.commands import Create
 from tests.service.fake_cluster import STEP_MS, World, cluster, soon
@@ -82,6 +82,14 @@ async def many_elections(world: World) -> None:
         world.elect(str(number % 3 + 1))
 
 
+async def many_elections_seen(world: World) -> None:
+    for number in range(LEADERS_MAX):
+        for each in world.members.values():
+            at_ms = each.reports._clock.wall_ms()
+            each.reports._elections.append(LeaderSeen(at_ms, None, number, "pause"))
+        world.elect(str(number % 3 + 1))
+
+
 async def hold_overdue(world: World) -> None:
     hold = ManualHold(by="ann", note="a long night", alarm_after_ms=1_000).to_bytes()
     for operation in (Create(ROOT), Create(f"{ROOT}/order", hold)):
@@ -101,6 +109,9 @@ FAULTS: dict[Fault, str] = {
     state_differs: "Member 2 has stopped answering: its state differs from that of members 1, 3",
     no_secret: "Member 2: the former secret stays in use",
     many_elections: f"The leader has changed {LEADERS_MAX + 1} times in ten minutes.",
+    many_elections_seen: (
+        f"times in ten minutes; members saw {3 * LEADERS_MAX} times that they did not run"
+    ),
     hold_overdue: "1 lock is held by hand for longer than planned",
 }
 
