@@ -42,12 +42,21 @@ def unary(channel: Any, call: tuple[str, Any, Any]) -> Callable[[Any], Any]:
 
 def leads(endpoint: str) -> bool:
     """Whether this member leads; raises OSError when it cannot be asked."""
+    said = _status(endpoint)
+    return bool(said.leader and said.leader == said.header.member_id)
+
+
+def term_at(endpoint: str) -> int:
+    """Return the term of this member; raises OSError when it cannot be asked."""
+    return int(_status(endpoint).raft_term)
+
+
+def _status(endpoint: str) -> Any:
     with grpc.insecure_channel(endpoint) as channel:
         try:
-            said = unary(channel, STATUS)(pb.StatusRequest())
+            return unary(channel, STATUS)(pb.StatusRequest(), timeout=5.0)
         except grpc.RpcError as error:
             raise ConnectionError(str(error)) from error
-    return bool(said.leader and said.leader == said.header.member_id)
 
 
 class EtcdThreads:

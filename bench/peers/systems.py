@@ -208,7 +208,7 @@ class ZooKeeper(System):
 
     def leader(self) -> int:
         for number, endpoint in enumerate(self.endpoints):
-            if self.processes[number].poll() is None and "Mode: leader" in _asked(endpoint, "srvr"):
+            if self.processes[number].poll() is None and "Mode: leader" in asked(endpoint, "srvr"):
                 return number
         raise LookupError("none of them leads")
 
@@ -239,12 +239,12 @@ class Redis(System):
         ]  # fmt: skip
 
     def leader(self) -> int:
-        if "role:master" not in _asked(self.endpoints[0], "INFO replication\r\nQUIT"):
+        if "role:master" not in asked(self.endpoints[0], "INFO replication\r\nQUIT"):
             raise LookupError("the master does not answer")
         return 0
 
 
-def _asked(endpoint: str, words: str) -> str:
+def asked(endpoint: str, words: str) -> str:
     """Send a line and return what is answered until the connection ends, or a second is over."""
     host, _, port = endpoint.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=1.0) as connection:
