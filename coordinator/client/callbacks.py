@@ -90,6 +90,11 @@ def call_in_threads(loop: asyncio.AbstractEventLoop) -> CallbackThreads:
     return _threads_of.setdefault(loop, CallbackThreads())
 
 
+def calls_in_threads(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether no code of the program runs in ``loop``: it is that of a sync client."""
+    return loop in _threads_of
+
+
 class Callback:
     """One registered ``function``; ``what`` names it in errors. It is called from any thread."""
 

@@ -3,7 +3,8 @@
 1. A probe has failed when it raises, returns False, or does not answer in time. Several failures in
    a row end the session. Any other result means well.
 2. A function runs in a thread of its own, so that it delays neither the event loop nor the
-   heartbeats; a coroutine function runs in the client's event loop.
+   heartbeats. A coroutine function runs in the loop of an asyncio client; for a sync client, too,
+   in a thread of its own, where it has a loop for this run.
 3. At most one run is under way: one that hangs counts as a failure each time it is looked at, and
    no second one is started beside it.
 """
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator.client.callables import expect_function, expect_result, kind_of
+from coordinator.client.callbacks import calls_in_threads
 from coordinator.errors import BadArgumentsError
 
 SECONDS_MAX = 3_600.0
@@ -110,8 +112,7 @@ class Prober:
         limit: asyncio.Timeout | None = None
         try:
             # Not that of asyncio alone: a thread of its pool would be waited for at the exit.
-            is_coroutine = kind_of(check) == "coroutine function"
-            answer = check() if is_coroutine else await self._in_thread()
+            answer = check() if self._is_for_loop() else await self._in_thread()
             if inspect.isawaitable(answer):
                 async with asyncio.timeout(self._probe.timeout) as limit:
                     answer = await answer
@@ -121,10 +122,21 @@ class Prober:
             return self._late if is_late else _text_of(error)
         return "it returned False" if answer is False else ""
 
+    def _is_for_loop(self) -> bool:
+        """Whether the loop is the program's, and the probe made for it."""
+        is_coroutine = kind_of(self._probe.check) == "coroutine function"
+        return is_coroutine and not calls_in_threads(asyncio.get_running_loop())
+
+    async def _within(self, answer: Any) -> object:
+        """Return what a coroutine answers in a loop of its thread, which ends with it."""
+        async with asyncio.timeout(self._probe.timeout):
+            return await answer
+
     def _in_thread(self) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Any] = loop.create_future()
         returned = self._has_returned = threading.Event()
+        is_coroutine = kind_of(self._probe.check) == "coroutine function"
 
         def settle(answer: object, error: Exception | None) -> None:
             if answered.done():
@@ -139,6 +151,8 @@ class Prober:
             failure: Exception | None = None
             try:
                 answer = self._probe.check()
+                if is_coroutine:
+                    answer = asyncio.run(self._within(answer))
             except Exception as error:
                 failure = error
             except BaseException as error:  # such as SystemExit, which ends nothing but this run

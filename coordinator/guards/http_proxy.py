@@ -47,6 +47,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict
 from yarl import URL
 
+from coordinator.client import kind_of
 from coordinator.errors import (
     BadArgumentsError,
     ConfigError,
@@ -114,6 +115,10 @@ class ProxyOptions:
     """How much higher than the one before a token may be without a secret; ages of grants."""
 
     def __post_init__(self) -> None:
+        if kind_of(self.resource_of) != "function":
+            raise BadArgumentsError(
+                f"resource_of: expected a plain function, found a {kind_of(self.resource_of)}"
+            )
         if self.secret is not None:
             checked_secret(self.secret)
 
@@ -178,6 +183,8 @@ class FencingProxy:
         resource = self._options.resource_of(request.method, path)
         if resource is None:
             return await self._pass_on(request)
+        if not isinstance(resource, str):  # it would be another resource for each request
+            raise TypeError(f"resource_of: expected text or None, found {resource!r:.100}")
         number = write_number_of(request.headers.getall(WRITE_HEADER, []))
         token = self._token(request, resource, number)
         body = await self._body(request)

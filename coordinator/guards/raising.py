@@ -16,12 +16,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
 from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from coordinator.client import AsyncClient, Client
+from coordinator.client import AsyncClient, Client, expect_result, kind_of, settled
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
@@ -47,7 +46,13 @@ def checked_guards(client: AsyncClient | Client, guards: Sequence[Guard]) -> tup
             raise BadArgumentsError(
                 f"guards: expected objects with raise_to(token), found {guard!r}"
             )
-        if isinstance(client, Client) and inspect.iscoroutinefunction(guard.raise_to):
+        kind = kind_of(guard.raise_to)
+        if kind == "generator function":
+            raise BadArgumentsError(
+                f"guards: expected a raise_to that raises when it is called, found that of "
+                f"{guard!r}, a {kind}, of which a call runs nothing"
+            )
+        if isinstance(client, Client) and kind == "coroutine function":
             raise BadArgumentsError(
                 f"guards: expected guards without await for a Client, found {guard!r}: its "
                 f"connections belong to an event loop that this client does not run"
@@ -90,8 +95,8 @@ async def raise_guards(grant: Grant[Any], guards: Sequence[Guard]) -> None:
 
 
 async def _raise(guard: Guard, token: int) -> None:
-    if inspect.iscoroutinefunction(guard.raise_to):
-        await guard.raise_to(token)
+    if kind_of(guard.raise_to) == "coroutine function":
+        await settled(guard.raise_to(token))
         return
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
@@ -107,7 +112,7 @@ async def _raise(guard: Guard, token: int) -> None:
     def run() -> None:
         failure: BaseException | None = None
         try:
-            guard.raise_to(token)
+            expect_result(guard.raise_to, guard.raise_to(token))
         except BaseException as error:
             failure = error
         try:

@@ -360,3 +360,23 @@ def test_a_session_that_ended_otherwise_is_probed_no_more() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     run(scenario())
+
+
+def test_a_coroutine_probe_that_blocks_costs_a_sync_client_no_heartbeat() -> None:
+    """It has a loop of its own: that of the client is for the heartbeats alone."""
+    may_end, threads = threading.Event(), []
+
+    async def blocks() -> None:
+        threads.append(threading.current_thread().name)
+        may_end.wait(60)
+
+    with (
+        serving() as url,
+        connect(url, session_timeout=2, probe=HealthProbe(lambda: None)) as client,
+        Lock(client, "well") as kept,
+    ):
+        prober = Prober(HealthProbe(blocks, timeout=0.1))
+        assert client.call(prober.look()) == "no answer within 0.1 s"
+        assert threads == ["health probe"]
+        assert kept.verify() > 0
+        may_end.set()

@@ -30,6 +30,7 @@ from coordinator.guards.conformance import NUMBER_TRIALS, TRIALS, Trial, try_gua
 from coordinator.guards.fencing_header import PROOF_HEADER, TOKEN_HEADER, WRITE_HEADER
 from coordinator.guards.http_proxy import ProxyOptions
 from tests.guards.proxied import proxied
+from tests.recipes.callable_kinds import Ran, async_kinds, never_kinds
 
 
 @pytest.fixture
@@ -463,3 +464,10 @@ def test_the_proxy_passes_the_trials(trial: Trial, served: str) -> None:
     """The conformance kit, over HTTP."""
     finding = try_guard(partial(BehindProxy, served), trial, patience_s=15)
     assert finding is None, str(finding)
+
+
+@pytest.mark.parametrize("kind", async_kinds(Ran()) | never_kinds(Ran()))
+def test_a_resource_is_named_by_a_plain_function(kind: str) -> None:
+    """Of a coroutine function each request would be another resource, and none of them fenced."""
+    with pytest.raises(BadArgumentsError, match=r"expected a (plain )?function, found"):
+        ProxyOptions((async_kinds(Ran()) | never_kinds(Ran()))[kind])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -210,3 +211,27 @@ def test_a_guard_that_is_awaited_needs_an_asyncio_client() -> None:
             Lock(client, "daily", guards=[Awaited()])
         with pytest.raises(BadArgumentsError, match="raise_to"):
             Lock(client, "daily", guards=[object()])  # type: ignore[list-item]
+
+
+class Yields(Plain):
+    """A guard that raises nothing when it is called."""
+
+    def raise_to(self, token: int) -> Any:
+        yield super().raise_to(token)
+
+
+class Returns(Plain):
+    """A guard whose call returns what would have to be awaited."""
+
+    def raise_to(self, token: int) -> Any:
+        return Awaited().raise_to(token)
+
+
+def test_a_guard_that_is_not_raised_by_its_call_protects_nothing() -> None:
+    """A generator function is refused with the lock; what returns a coroutine costs the grant."""
+    with serving() as url, connect(url) as client:
+        with pytest.raises(BadArgumentsError, match="of which a call runs nothing"):
+            Lock(client, "daily", guards=[Yields()])
+        with pytest.raises(BadArgumentsError, match="returned a coroutine, of which nothing has"):
+            Lock(client, "daily", guards=[Returns()]).acquire()
+        assert client.lock("daily").holder is None
