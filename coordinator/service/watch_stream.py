@@ -158,6 +158,8 @@ class WatchStream:
                 if self._taken_in_a_row >= HANDED_AT_ONCE or not self._sift():
                     await self._next_turn()
                     continue
+                if not self._buffer:  # nothing of it may be shown any more
+                    continue
                 self._taken_in_a_row += 1
                 item = self._shown()
                 if item is not None:

@@ -119,6 +119,23 @@ async def test_rights_that_change_twice_are_those_of_the_delivery() -> None:
         assert set(await read_paths(stream, "/b/last")) == {"/b", "/b/c", "/b/last"}
 
 
+async def test_a_stream_waits_on_if_nothing_of_its_buffer_may_be_shown_any_more() -> None:
+    """The caller may watch something else now, of which the next change is delivered."""
+    async with cluster(1) as world:
+        stream = watching(world.leader, wanted=PLAIN, caller=await with_rights(world, *BOTH))
+        await write(world, Create("/a"), Create("/b"))
+        await allowed(world, Rule("/c", WATCH))
+        reading = asyncio.ensure_future(anext(stream))
+        await settle()
+        assert not reading.done()
+
+        await write(world, Create("/c"))
+
+        item = await soon(reading)
+        assert isinstance(item, Change)
+        assert [each.path for each in item.events] == ["/c"]
+
+
 async def test_a_full_stream_of_a_caller_without_rights_ends_with_nothing() -> None:
     async with cluster(1) as world:
         stream = await full(world, *BOTH)
