@@ -6,6 +6,7 @@ A member puts aside what has stayed for a while, and then looks for no cycles in
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import socket
@@ -20,10 +21,13 @@ import pytest
 from coordinator.wire.http import openapi as openapi  # else loaded, with cycles, by one test
 from coordinator.wire.stream import frames
 from tests.loop_meter import Metered
+from tests.patience import patient
 from tests.wire.crowded import Crowded
 
 EACH = 15
 _LEASE_MS = 60_000
+HOLDERS = 2
+"""Connections of those who hold, in which others wait their turn."""
 _LINES = "application/x-ndjson"
 
 
@@ -204,14 +208,15 @@ _OF_ONE_EXCEPTION = ("builtins.traceback", "builtins.frame")
 @pytest.mark.parametrize("part", ROWS)
 def test_who_has_gone_leaves_no_cycle(scene: Crowded, part: str) -> None:
     """Of many, less is found than one object each."""
+    alone = _tasks_of(scene)
     ROWS[part](scene).close()  # what is made once, for all of a kind, is no part of it
-    _let_end(scene)
+    _let_end(scene, alone)
     gc.collect()
     gc.disable()
     try:
         for _ in range(EACH):
             ROWS[part](scene).close()
-        _let_end(scene)
+        _let_end(scene, alone)
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         found = Counter(f"{type(each).__module__}.{type(each).__name__}" for each in gc.garbage)
@@ -225,10 +230,21 @@ def test_who_has_gone_leaves_no_cycle(scene: Crowded, part: str) -> None:
     assert max(found.values(), default=0) < EACH, f"in cycles: {found.most_common(12)}"
 
 
-def _let_end(scene: Crowded) -> None:
+def _tasks_of(scene: Crowded) -> int:
+    async def count() -> int:
+        return len(asyncio.all_tasks())
+
+    return scene.loop.run(count())
+
+
+def _let_end(scene: Crowded, alone: int) -> None:
     """Return when the member has noticed that everybody has gone, but those who hold."""
-    for _ in range(100):
-        if scene.member.metrics.contenders_waiting.value == 0:
-            break
-        time.sleep(0.05)
-    time.sleep(0.3)
+    assert scene.server is not None
+    deadline_s = time.monotonic() + patient(10)
+    while (
+        scene.member.metrics.contenders_waiting.value > 0
+        or scene.server.connection_count > HOLDERS
+        or _tasks_of(scene) > alone
+    ):
+        assert time.monotonic() < deadline_s, "they have not ended"
+        time.sleep(0.02)

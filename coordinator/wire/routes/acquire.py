@@ -28,6 +28,7 @@ from coordinator.errors import (
     ConnectionLostError,
     CoordinatorError,
     LockTimeoutError,
+    forget_frames,
 )
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AcquireReply, Granted, GrantReply, Queued
@@ -395,6 +396,7 @@ class _Waiting:
                 if not self._is_ending:
                     await self._something(woken)
         except Exception as error:
+            forget_frames(error)  # this one, which holds what keeps the error
             self.error = error
             self._on_lost()
 
