@@ -12,13 +12,15 @@ EXTRAS := certs,oidc
 
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-input --root-user-action=ignore
 
-.PHONY: help run test compiled-tests check lint house bench bench-peers bench-peers-tools compiled pure wheels simulate job-days ledger mutants mutate faults faults-tools \
+.PHONY: help run test test-python test-debian debian-tools compiled-tests check lint house bench bench-peers bench-peers-tools compiled pure wheels simulate job-days ledger mutants mutate faults faults-tools \
 	lock sbom pin-base guard-servers guard-object-store fuzz openapi-tools promtool clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make run     start three members on this machine, data kept in ./data; Ctrl-C stops them"
 	@echo "make test    ruff, mypy --strict and the fast test suite"
+	@echo "make test-python PYTHON=python3.13   the fast suite on another Python of this machine"
+	@echo "make test-debian SUITE=trixie   the fast suite on the Python of another Debian; root"
 	@echo "make check   what takes longer: a hundred worlds, stories, real clusters and servers"
 	@echo "make lint    ruff and mypy --strict alone"
 	@echo "make house   figures of the source: sizes, imports, duplicates, the ways of a write and a lock"
@@ -58,6 +60,21 @@ test: $(VENV)/.installed-dev
 # than every worker for itself.
 compiled-tests: $(VENV)/.installed-dev
 	@test -d tests/__pycache__ || $(BIN)/python -m pytest -qq --collect-only >/dev/null || true
+
+# The fast suite on another Python of this machine, in an environment of its own.
+test-python:
+	@$(MAKE) --no-print-directory test PYTHON=$(PYTHON) \
+		VENV=$$($(PYTHON) -c 'import sys; print(".venv-%d.%d" % sys.version_info[:2])')
+
+# The fast suite on the Python of another Debian, in a root of its own (.ci/debian): 3.13 is that of
+# trixie. Needs root.
+SUITE ?= trixie
+test-debian:
+	@.ci/debian $(SUITE)
+
+debian-tools:
+	$(APT) update || true
+	$(APT) install -y --no-install-recommends debootstrap
 
 # What is marked `check`; its tests wait still more. `make guard-servers` before it installs the servers that some of it wants.
 check: WORKERS = 4
@@ -228,7 +245,7 @@ fuzz: $(VENV)/.installed-dev
 	@$(BIN)/python -m pytest -q tests/fuzz --fuzz short $(OPTIONS)
 
 clean:
-	rm -rf $(VENV) $(PEERS) build dist *.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-* $(PEERS) build dist *.so *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find coordinator -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
