@@ -23,6 +23,7 @@ from coordinator.wire.http.server import HttpServer
 from coordinator.wire.request import Answered, IncomingRequest
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.route import Route
+from tests.patience import patient
 
 FAST = HttpConfig(
     bind_port=0,
@@ -36,7 +37,6 @@ FAST = HttpConfig(
     shutdown_grace_ms=500,
 )
 
-PATIENCE_S = 10
 
 Handler = Callable[[Door, IncomingRequest], Awaitable[Answered]]
 
@@ -69,7 +69,10 @@ async def answer(door: Door, request: IncomingRequest) -> Answered:
 async def serving(
     handler: Handler = answer, *, client_urls: Sequence[str] = (), **changes: Any
 ) -> AsyncIterator[HttpServer]:
-    config = replace(FAST, **changes)
+    # On a busy machine as much longer as it is busy: most tests only must not meet them.
+    deadlines = ("header_deadline_ms", "body_deadline_ms", "idle_deadline_ms")
+    longer = {each: round(patient(getattr(FAST, each))) for each in deadlines}
+    config = replace(FAST, **{**longer, **changes})
     door = Door(cast(Any, QuietMember()), config, SystemClock())
 
     async def route(request: IncomingRequest) -> Answered:
@@ -102,7 +105,7 @@ class Wire:
         await self.writer.drain()
 
     async def response(self) -> tuple[int, dict[str, str], bytes]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patient(10)):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             status, *lines = head.split("\r\n")
             headers = dict(line.lower().split(": ", 1) for line in lines if line)
@@ -110,7 +113,7 @@ class Wire:
         return int(status.split()[1]), headers, body
 
     async def rest(self) -> bytes:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patient(10)):
             try:
                 return await self.reader.read()
             except ConnectionResetError:
@@ -122,7 +125,7 @@ class Wire:
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Return once ``is_so``, looking again at each turn of the loop."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(patient(10)):
         while not is_so():  # noqa: ASYNC110 (a counter, not an event)
             await asyncio.sleep(0)
 

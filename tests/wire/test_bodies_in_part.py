@@ -24,8 +24,8 @@ from tests.wire.raw_connection import (
 async def test_half_a_header_is_not_waited_for(sent: bytes) -> None:
     """A connection without a whole header is closed at its deadline, not before."""
     async with serving() as server:
-        wire = await Wire.to(server)
         began = asyncio.get_running_loop().time()
+        wire = await Wire.to(server)
         await wire.send(sent)
 
         assert await wire.rest() == b""

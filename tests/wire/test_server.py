@@ -23,7 +23,6 @@ from coordinator.wire.routes.door import Door
 from tests.patience import patient
 from tests.wire.raw_connection import (
     FAST,
-    PATIENCE_S,
     QuietMember,
     Wire,
     elapsed_ms,
@@ -133,7 +132,7 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
         await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
         await wire.reader.readuntil(b"\r\n\r\n")
 
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patient(10)):
             await ended.wait()
 
         assert server.connection_count == 0
@@ -158,7 +157,7 @@ async def test_a_client_that_leaves_cancels_its_handler() -> None:
         await entered.wait()
         wire.close()
 
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patient(10)):
             await cancelled.wait()
 
 
@@ -200,7 +199,7 @@ async def test_stopping_does_not_wait_for_ever() -> None:
         await wire.send(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
         await until(lambda: server.connection_count == 1)
 
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patient(10)):
             await server.stop()
 
         assert await wire.rest() == b""
@@ -223,7 +222,7 @@ async def test_a_body_that_does_not_come_is_broken_off(ends_by: str) -> None:
         await wire.send(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{")
         await entered.wait()
 
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patient(10)):
             await server.stop(break_after_s=None if is_grace else 0.05)
 
         assert await wire.rest() == b""

@@ -13,6 +13,7 @@ from coordinator.config import HttpConfig
 from coordinator.wire.arrival import Speaker
 from coordinator.wire.http import full_door
 from coordinator.wire.http.server import HttpServer
+from tests.patience import patient
 from tests.wire.raw_connection import Wire
 from tests.wire.serving import Api, serving
 
@@ -238,14 +239,15 @@ async def test_a_client_that_asks_nothing_is_let_go() -> None:
 
 async def test_a_client_that_waited_long_is_kept() -> None:
     """The time of an idle connection begins with the answer."""
-    async with serving(http=HttpConfig(idle_deadline_ms=300)) as api:
+    idle_ms = round(patient(500))
+    async with serving(http=HttpConfig(idle_deadline_ms=idle_ms)) as api:
         wire = await Wire.to(api.server)
         lock = b'{"lease_ms": 60000, "timeout_ms": %d}'
         await wire.send(request(b"POST /v1/locks/l", lock % 0))
         assert (await wire.response())[0] == 200
-        await wire.send(request(b"POST /v1/locks/l", lock % 500))
+        await wire.send(request(b"POST /v1/locks/l", lock % (1.5 * idle_ms)))
         assert (await wire.response())[0] == 409
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(idle_ms / 5_000)
         await wire.send(PLAIN["a znode that is not there"])
 
         assert (await wire.response())[0] == 404

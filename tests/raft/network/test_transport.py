@@ -30,6 +30,7 @@ from coordinator.raft.network.messages import FrameError, Message, decode, encod
 from coordinator.raft.network.seals import Seals
 from coordinator.raft.network.transport import TURNED_AWAY, UNPROVED_CALLERS_MAX, TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
+from tests.patience import patient
 from tests.ports import free_ports
 from tests.raft.network.message_table import EXAMPLES
 from tests.raft.simulated_cluster import ListReplica
@@ -125,7 +126,7 @@ async def network(tmp_path: Path) -> AsyncIterator[Network]:
 
 
 async def until(is_true: Callable[[], bool], within_s: float = 5.0) -> None:
-    async with asyncio.timeout(within_s):
+    async with asyncio.timeout(patient(within_s)):
         while not is_true():  # noqa: ASYNC110 (there is nobody to set an event)
             await asyncio.sleep(0.002)
 

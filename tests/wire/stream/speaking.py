@@ -12,8 +12,8 @@ import msgspec
 
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.frames import FromClient, FromServer
+from tests.patience import patient
 
-PATIENCE_S = 10
 FrameT = TypeVar("FrameT")
 
 
@@ -67,7 +67,7 @@ class Speaker:
 
     async def next(self) -> FromServer | None:
         """Return the next frame; None when the server has closed."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patient(10)):
             while not self._read:
                 try:
                     data = await self.reader.read(256 * 1024)

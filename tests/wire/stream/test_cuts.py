@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from coordinator.wire.stream import frames
+from tests.patience import patient
 from tests.wire.serving import Api, serving
-from tests.wire.stream.speaking import PATIENCE_S, Speaker
+from tests.wire.stream.speaking import Speaker
 
 LINES = "application/x-ndjson"
 _AT_ONCE = 40
@@ -111,7 +112,7 @@ async def test_a_conversation_cut_at_each_byte_leaves_nothing(
                 speaker.close()
             else:
                 speaker.break_off()
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(patient(10)):
         while not await _is_as_before(api, tasks):  # noqa: ASYNC110 (a member's state, no event)
             await asyncio.sleep(0.01)
 

@@ -14,7 +14,7 @@ from coordinator.wire.stream import connection as stream_connection
 from coordinator.wire.stream import frames, outbox
 from tests.patience import patient
 from tests.wire.serving import Api, serving
-from tests.wire.stream.speaking import PATIENCE_S, Speaker, speaking
+from tests.wire.stream.speaking import Speaker, speaking
 
 LINES = "application/x-ndjson"
 QUICK = HttpConfig(header_deadline_ms=100, body_deadline_ms=100, idle_deadline_ms=300)
@@ -23,7 +23,7 @@ QUICK = HttpConfig(header_deadline_ms=100, body_deadline_ms=100, idle_deadline_m
 async def until(is_so: object) -> None:
     """Return once ``is_so()``, looking again at each turn of the loop."""
     assert callable(is_so)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(patient(10)):
         while not is_so():  # noqa: ASYNC110 (a counter, not an event)
             await asyncio.sleep(0)
 
@@ -91,7 +91,7 @@ async def test_a_cancelled_request_ends_as_its_client_had_gone(api: Api) -> None
 
         speaker.send(frames.Cancel(waiting.id))
         await until(lambda: api.member.metrics.contenders_waiting.value == 0)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patient(10)):
             while (await speaker.call("GET", "/v1/locks/a")).body["queue"]:
                 pass
 
@@ -197,7 +197,7 @@ async def test_a_silent_client_is_let_go() -> None:
         speaking(api.server.port) as alive,
     ):
         numbers = count()
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(patient(10)):
             while api.server.connection_count == 2:
                 number = next(numbers)
                 alive.send(frames.PingFrame(number))
