@@ -155,6 +155,14 @@ class AtPassEnd:
             self._call()
 
 
+def _can_be_entered(context: Context) -> bool:
+    try:
+        context.run(int)
+    except RuntimeError:  # it is entered already
+        return False
+    return True
+
+
 class MemberLoop(asyncio.SelectorEventLoop):
     """asyncio's loop; what ``call_at_pass_end`` was given runs before it waits."""
 
@@ -251,15 +259,16 @@ class MemberLoop(asyncio.SelectorEventLoop):
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                handle = self._handle_of(handle)
-                self.call_exception_handler(
-                    {
-                        "message": f"Exception in callback {handle!r}", "exception": error,
-                        "handle": handle,
-                    }
-                )  # fmt: skip
+                self._report(self._handle_of(handle), context, error)
         # What they refer to may be freed while the loop waits.
         handle = context = callback = args = None
+
+    def _report(self, handle: Any, context: Context, error: BaseException) -> None:
+        said = {"message": f"Exception in callback {handle!r}", "exception": error}
+        # From Python 3.12 on the handler of exceptions is called in the context of the handle.
+        if _can_be_entered(context):
+            said["handle"] = handle
+        self.call_exception_handler(said)
 
     def _with_handles(self) -> None:
         """Give a handle to each call that was left without one: asyncio makes the pass."""

@@ -12,6 +12,7 @@ from coordinator.config import Config, HttpConfig
 from coordinator.errors import LockTimeoutError
 from coordinator.recipes import Lock
 from coordinator.server import Server
+from tests.patience import patient
 
 
 @pytest.mark.parametrize("transport", ["stream", "http"])
@@ -32,7 +33,7 @@ async def test_a_member_that_says_that_a_lock_is_held_has_answered(
             Lock(waiter, "another").acquire()  # so it has a session
             for timeout in (0.03, 0.06, 0.09):
                 with pytest.raises(LockTimeoutError) as raised:
-                    Lock(waiter, "daily", timeout=timeout).acquire()
+                    Lock(waiter, "daily", timeout=patient(timeout)).acquire()
                 found.append(raised.value)
         return found
 
