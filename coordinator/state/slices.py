@@ -51,7 +51,7 @@ from coordinator.state.slice_room import (
 from coordinator.state.tree import Tree
 from coordinator.state.znode import ZnodeRecord
 
-FORMAT: Final = 9
+FORMAT: Final = 10
 """Raise it when a slice's content or end changes: only slices of one format are compared."""
 ITEMS_MAX: Final = 8_000
 """What the items of a slice may count."""

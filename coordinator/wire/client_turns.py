@@ -30,6 +30,8 @@ URGENT_FREE: Final = 64
 shortest one is renewed three times a second."""
 URGENT_PER_SESSION: Final = 3
 _IDENTITY: Final = "identity "
+_QUICK_KIB: Final = 4
+"""What a request counts as, in kibibytes of a long answer, that holds no turn (``note_quick``)."""
 _TREE: Final = "/v1/tree"
 _WATCH: Final = "/v1/watch"
 _PAGES: Final = ("/console", "/learn")
@@ -157,6 +159,11 @@ class ClientTurns:
         mark, request.mark = request.mark, 0
         if mark:
             self._turns.end(request.key, mark, request.cost)
+
+    def note_quick(self) -> None:
+        """Count what was over at once for the client of this task: a refusal for want of room, or
+        the begin of a stream. It holds no turn, so thousands of it would count as nothing."""
+        self._turns.note_work(KEY.get(), _QUICK_KIB)
 
     def note_long(self, size: int) -> None:
         """Count the work of a long answer, of so many bytes, for the client of this task."""

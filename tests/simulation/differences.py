@@ -59,11 +59,11 @@ def history_reason(machine: Any) -> Still | None:
     history = machine._locks.history
     if not history._ended:
         return None
-    ended = history._ended[-1]
+    ended = history._ended._chunks[-1][-1]
     planted = structs.replace(
         ended, departure=structs.replace(ended.departure, reason="another")
     )
-    history._ended[-1] = planted
+    history._ended._chunks[-1][-1] = planted
     return lambda: any(each is planted for each in history._ended)
 
 

@@ -65,6 +65,7 @@ SMALL_LIMITS = MachineLimits(
     released_grants_max=2,
     grant_history_max=5,
     grant_history_bytes_max=4_000,
+    grant_history_percent_max=40,
     timeout_ms_min=10,
     timeout_ms_max=100,
     sessions_max=3,

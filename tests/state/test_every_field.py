@@ -63,11 +63,12 @@ SEEN_BY_NOTHING = {
     r".*\._locks\.(is_changed|entered.*|ended_now.*|(group|place)s_going.*)": "of the last command",
     r".*limits\..*|.*\._released\.count_max|.*\._room\._.*_for_all": "driven to their bounds by "
     "test_limits",
-    r".*history\.(bytes_max|count_max)": "limits, as above",
-    r".*\.history\._bytes": "counts towards a limit",
+    r".*history\.(bytes|count|percent)_max": "limits, as above",
+    r".*\.history\.(_bytes|_ended\._count)": "counts towards a limit",
+    r".*\.history\._(of_owner|by_count|most).*": "what goes first beyond it: test_grant_history",
     r".*\._(released|bound|ended|free)\._hold": "whether a capture reads; see test_captures",
     r".*\._(released|bound|ended|free)\._walk": "where a comparison goes on; see test_recency_map",
-    r".*\.history\.(_ended|.*order\._chunks\[\*\]\.grants)\[\*\]\.contender"
+    r".*\.history\.(_ended\._chunks\[\*\]|.*order\._chunks\[\*\]\.grants)\[\*\]\.contender"
     r"\.(is_repeated|lock_delay_ms|max_hold_ms|extensions|number)": "kept whole; nobody is told it",
     r".*\.history\..*order\._chunks\[\*\]\.numbers.*": "those of its grants",
 }

@@ -202,3 +202,17 @@ async def test_a_client_with_many_sessions_may_keep_them_all(api: Api) -> None:
     assert {each.status for each in opened} == {201}
     assert free == URGENT_FREE + 10 * URGENT_PER_SESSION
     speaker.writer.close()
+
+
+async def test_who_begins_watches_by_the_thousand_waits_for_its_turns(api: Api) -> None:
+    """A stream holds no turn; its begin is work all the same, and so is a refusal."""
+    turns, until_s = api.member.turns, asyncio.get_running_loop().time() + 10
+    raging = await speaker_from(RAGING, api.server.port)
+    modest = await speaker_from(MODEST, api.server.port)
+    while not turns.waits_total and asyncio.get_running_loop().time() < until_s:
+        await modest.call("GET", "/v1/tree/")
+        raging.send(*[raging.request("GET", "/v1/watch?path=/a") for _ in range(40)])
+
+    assert turns.waits_total > 0
+    for each in (raging, modest):
+        each.writer.close()

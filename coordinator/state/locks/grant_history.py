@@ -1,4 +1,4 @@
-"""The history of grants: who held what, from when to when, and how it ended. Bounded, oldest out.
+"""The history of grants: who held what, from when to when, and how it ended. Bounded.
 
 1. A grant enters the history when it ends; what is held now is in the contenders' records, and
    a query shows both as one list.
@@ -7,7 +7,11 @@
 3. ``count_max`` and ``bytes_max`` bound what is kept; each text and note in it is bounded where it
    comes in. A wait that ended without a grant is not history. ``limits`` says what happens when
    one is lowered.
-4. The times are labels for people, as given by the proposers; order is that of the zxids.
+4. Beyond those bounds the oldest goes. But if an owner has more than ``percent_max`` of all, the
+   history of the queue in which its oldest is goes first, from its begin: so no owner pushes out
+   what others did in other queues, and of one queue nothing is left out in between. An owner is an
+   identity; where there is none, a queue.
+5. The times are labels for people, as given by the proposers; order is that of the zxids.
 """
 
 from __future__ import annotations
@@ -19,10 +23,12 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import Kind
 from coordinator.state.emptying import emptied
 from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.locks.contender import ContenderRecord, EndedGrant, Ending
+from coordinator.state.locks.end_order import EndOrder
 from coordinator.state.locks.grant_order import GrantOrder, number_of
 from coordinator.state.paths import parent_of
 from coordinator.state.thread_breaks import with_breaks
@@ -141,15 +147,25 @@ class _QueueEnds:
 class KeptGrants:
     """The last grants that ended, in the order of their ends; also those of each queue."""
 
-    def __init__(self, *, count_max: int, bytes_max: int, ended: Iterable[EndedGrant] = ()) -> None:
-        self.count_max = count_max
-        self.bytes_max = bytes_max
-        self._ended: deque[EndedGrant] = deque()
+    def __init__(self, limits: MachineLimits, ended: Iterable[EndedGrant] = ()) -> None:
+        self.use(limits)
+        self._ended = EndOrder()
         self._order = GrantOrder()
+        self._of_owner: dict[str, EndOrder] = {}
+        self._by_count: dict[int, dict[str, None]] = {}
+        """The owners by how many grants they have here."""
+        self._most = 0
+        """How many the owner has that has most."""
         self._of_queue: dict[str, _QueueEnds] = {}
         self._bytes = 0
         for each in with_breaks(ended):
             self._keep(each, parent_of(each.contender.path))
+
+    def use(self, limits: MachineLimits) -> None:
+        """Keep as much as ``limits`` say from now on."""
+        self.count_max = limits.grant_history_max
+        self.bytes_max = limits.grant_history_bytes_max
+        self.percent_max = limits.grant_history_percent_max
 
     def __len__(self) -> int:
         return len(self._ended)
@@ -158,18 +174,33 @@ class KeptGrants:
         return len(self) > 0  # compiled code does not ask __len__ whether something is empty
 
     def add(self, ended: EndedGrant, directory: str) -> None:
-        """Keep a grant of the queue ``directory`` that has ended; drop the oldest beyond the
-        limits, this one too."""
+        """Keep a grant of the queue ``directory`` that has ended; drop others beyond the limits,
+        or this one."""
         self._keep(ended, directory)
         left = DROPPED_AT_ONCE
         while left and (len(self._ended) > self.count_max or self._bytes > self.bytes_max):
-            self._drop_oldest()
+            self._drop(self._next_to_go())
             left -= 1
+
+    def _next_to_go(self) -> EndedGrant:
+        """Return what goes first."""
+        if self._most * 100 <= self.percent_max * len(self._ended):
+            return self._ended.first()
+        # They are few: each has more than its share.
+        oldest = min([self._of_owner[each].first() for each in self._by_count[self._most]],
+                     key=_place_of)  # fmt: skip
+        return self._of_queue[parent_of(oldest.contender.path)].ends[0]
 
     def _keep(self, ended: EndedGrant, directory: str) -> None:
         number = ended.contender.grant_number
         self._order.add(ended, number)
-        self._ended.append(ended)
+        self._ended.add(ended)
+        owner = _owner_of(ended)
+        of_owner = self._of_owner.get(owner)
+        if of_owner is None:
+            of_owner = self._of_owner[owner] = EndOrder()
+        of_owner.add(ended)
+        self._recount(owner, len(of_owner) - 1, len(of_owner))
         of_queue = self._of_queue.get(directory)
         if of_queue is None:
             of_queue = self._of_queue[directory] = _QueueEnds()
@@ -177,16 +208,35 @@ class KeptGrants:
         of_queue.order.add(ended, number)
         self._bytes += _bytes_of(ended)
 
-    def _drop_oldest(self) -> None:
-        oldest = self._ended.popleft()
-        self._order.remove(oldest)
-        self._bytes -= _bytes_of(oldest)
-        directory = parent_of(oldest.contender.path)
+    def _drop(self, ended: EndedGrant) -> None:
+        """Forget the oldest of a queue."""
+        self._ended.remove(ended)
+        self._order.remove(ended)
+        self._bytes -= _bytes_of(ended)
+        directory, owner = parent_of(ended.contender.path), _owner_of(ended)
         of_queue = self._of_queue[directory]
-        of_queue.ends.popleft()  # the oldest of all is the oldest of its queue
-        of_queue.order.remove(oldest)
+        of_queue.ends.popleft()
+        of_queue.order.remove(ended)
         if not of_queue.ends:
             del self._of_queue[directory]
+        of_owner = self._of_owner[owner]
+        of_owner.remove(ended)
+        self._recount(owner, len(of_owner) + 1, len(of_owner))
+        if not of_owner:
+            del self._of_owner[owner]
+
+    def _recount(self, owner: str, before: int, count: int) -> None:
+        """Note that an owner has ``count``, one more or less than ``before``."""
+        by_count = self._by_count
+        if before:
+            alike = by_count[before]
+            del alike[owner]
+            if not alike:
+                del by_count[before]
+        if count:
+            by_count.setdefault(count, {})[owner] = None
+        if count > self._most or (before == self._most and before not in by_count):
+            self._most = count
 
     def _ends_of(self, directory: str) -> Sequence[EndedGrant]:
         of_queue = self._of_queue.get(directory)
@@ -237,7 +287,10 @@ class KeptGrants:
     def emptied(self) -> Iterator[None]:
         """Empty a history that is no longer used, by one value at each step."""
         self._order = GrantOrder()
-        yield from emptied(self._of_queue, self._ended)
+        for each in self._of_owner.values():
+            yield from each.emptied()
+        yield from self._ended.emptied()
+        yield from emptied(self._of_queue, self._by_count)
 
     def behind(self, directory: str | None, number: int, count: int) -> list[EndedGrant]:
         """Return the first ``count`` ended grants behind a number, of one queue or of all.
@@ -274,6 +327,15 @@ def _granted_zxid_of(ended: EndedGrant) -> int:
     granted_zxid = ended.contender.granted_zxid
     assert granted_zxid is not None, "it has held"
     return granted_zxid
+
+
+def _owner_of(ended: EndedGrant) -> str:
+    contender = ended.contender
+    return contender.identity or parent_of(contender.path)
+
+
+def _place_of(ended: EndedGrant) -> tuple[int, int]:
+    return ended.ended_zxid, ended.contender.grant_number
 
 
 def _how(each: GrantAndEnd) -> Ending:

@@ -69,11 +69,7 @@ class LockTable:
         self.waiting = Waiting()
         self.sizes = LargeMap[str, int]()
         self.closings = LargeMap[str, Closing]()
-        self.history = KeptGrants(
-            count_max=limits.grant_history_max,
-            bytes_max=limits.grant_history_bytes_max,
-            ended=ended,
-        )
+        self.history = KeptGrants(limits, ended)
         self.grant_count = 0
         self.limits = limits
         self.ungranted: dict[str, None] = {}
@@ -100,8 +96,7 @@ class LockTable:
 
     def use(self, limits: MachineLimits) -> None:
         """Keep as much of the history of grants as ``limits`` say from now on."""
-        self.history.count_max = limits.grant_history_max
-        self.history.bytes_max = limits.grant_history_bytes_max
+        self.history.use(limits)
         self.limits = limits
 
     # --- what a command says before it is settled

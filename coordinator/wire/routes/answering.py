@@ -18,7 +18,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from coordinator.errors import CoordinatorError, MethodNotAllowedError
+from coordinator.errors import CoordinatorError, MethodNotAllowedError, ThrottledError
 from coordinator.service.renewals import LeaseRenewal
 from coordinator.service.tallies import Tally
 from coordinator.wire.client_turns import LONG_BYTES
@@ -148,6 +148,8 @@ class Answering:
             operation_id = NO_ROUTE if route is None else route.operation_id
             note_answer(door, request, operation_id, answered, refusal)
         if isinstance(answered, Answer):
+            if answered.status == ThrottledError.http_status:
+                door.turns.note_quick()
             if answered.body is not None and len(answered.body) > LONG_BYTES:
                 door.turns.note_long(len(answered.body))
             answered.is_labelled = may_label(door, answered, is_admitted=is_admitted)

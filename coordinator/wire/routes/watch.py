@@ -91,6 +91,7 @@ class WatchRoutes:
         from_zxid = _resumed(request, watch_request.from_zxid)
         if from_zxid is not None:
             await door.member.reached(from_zxid, door.deadline_ms(request))
+        door.turns.note_quick()
         return door.member.watches.watch(
             watch_request.watches,
             from_zxid=from_zxid,

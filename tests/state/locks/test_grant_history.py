@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given
 
+from coordinator.model.access import NOBODY, Caller, Rule, Verb
 from coordinator.model.limits import MachineLimits
-from coordinator.state.commands import Command, Enter, Kind, OpenSession, Release
+from coordinator.state.commands import (
+    AddToken,
+    Command,
+    Enter,
+    Kind,
+    OpenSession,
+    Operation,
+    PutIdentity,
+    PutRole,
+    Release,
+    SetAccess,
+)
 from coordinator.state.locks.contender import Ending
 from coordinator.state.locks.grant_history import GrantQuery, KeptGrant
 from coordinator.state.machine import StateMachine
@@ -127,3 +141,85 @@ def test_what_is_forgotten_is_forgotten_of_its_queue_too() -> None:
     assert locks.latest_ended("/locks/old", 10) == []
     assert len(locks.history(GrantQuery("/locks/new"))) == 5
     assert {each.how for each in locks.ended()} == {Ending.RELEASED}
+
+
+def ending(machine: StateMachine, name: str, session_id: str, caller: Caller = NOBODY) -> None:
+    """Take a lock and release it."""
+    enter = Enter(
+        (f"/locks/{name}",), prefix="lock-", kind=Kind.EXCLUSIVE, session_id=session_id, data=b""
+    )
+    entered = done(machine, enter, caller)
+    assert isinstance(entered, Entered)
+    created = entered.contenders[0]
+    done(machine, Release(created.path, created.stat.czxid), caller)
+
+
+def done(machine: StateMachine, operation: Operation, caller: Caller = NOBODY) -> object:
+    command = Command(operation, 0, caller=caller)
+    return machine.apply(command, machine.applied_index + 1, 1).unwrap()
+
+
+def queues_in(machine: StateMachine) -> Counter[str]:
+    return Counter(each.directory for each in machine.locks.history(GrantQuery()))
+
+
+def test_one_queue_pushes_out_no_history_of_others() -> None:
+    """Where there are no identities; with a greater share it may have more."""
+    limits = MachineLimits(grant_history_max=20, grant_history_percent_max=50)
+    machine = StateMachine(limits)
+    done(machine, OpenSession("s1", 10_000))
+    for number in range(9):
+        ending(machine, f"quiet-{number}", "s1")
+    for _ in range(200):
+        ending(machine, "busy", "s1")
+
+    kept = queues_in(machine)
+    assert kept.pop("/locks/busy") == 11
+    assert kept == {f"/locks/quiet-{number}": 1 for number in range(9)}
+    tokens = [each.czxid for each in machine.locks.history(GrantQuery("/locks/busy"))]
+    assert tokens == sorted(tokens)
+    assert tokens[-1] > machine.zxid - 4, "of a queue the newest are kept"
+
+
+def test_one_identity_pushes_out_no_history_of_others() -> None:
+    """By as many locks as it likes; the order of all is that of their ends, after a restore too."""
+    machine = StateMachine(MachineLimits(grant_history_max=20, grant_history_percent_max=30))
+    everything = (Rule("/", tuple(Verb)), Rule("@", tuple(Verb)))
+    done(machine, PutRole("all", everything))
+    for name in ("greedy", "other"):
+        done(machine, PutIdentity(name, roles=("all",), subjects=(f"cert:{name}",)))
+    operator = PutIdentity("operator", roles=("all",))
+    token = AddToken(
+        identity="operator", token_id="operator0001", digest=bytes(32), expires_ms=0, label=""
+    )
+    for operation in (operator, token, SetAccess(is_on=True)):
+        done(machine, operation)
+    greedy, other = map(machine.access.by_subject, ("cert:greedy", "cert:other"))
+    assert greedy is not None
+    assert other is not None
+    for session_id, caller in (("s1", greedy), ("s2", other)):
+        done(machine, OpenSession(session_id, 10_000), caller)
+    for number in range(5):
+        ending(machine, f"theirs-{number}", "s2", other)
+    for number in range(200):
+        ending(machine, f"own-{number}", "s1", greedy)
+
+    kept = machine.locks.history(GrantQuery())
+    assert [each.directory for each in kept[:5]] == [f"/locks/theirs-{n}" for n in range(5)]
+    assert [each.directory for each in kept[5:]] == [f"/locks/own-{n}" for n in range(185, 200)]
+    again = StateMachine()
+    again.restore(machine.snapshot())
+    for each in (machine, again):
+        ending(each, "own-more", "s1", greedy)
+    assert again.digest() == machine.digest()
+
+
+def test_a_state_without_the_limit_forgets_the_oldest() -> None:
+    """As every release before."""
+    machine = StateMachine(MachineLimits(grant_history_max=5))
+    done(machine, OpenSession("s1", 10_000))
+    ending(machine, "quiet", "s1")
+    for _ in range(5):
+        ending(machine, "busy", "s1")
+
+    assert queues_in(machine) == {"/locks/busy": 5}
