@@ -110,6 +110,8 @@ class Metrics:
             "its own, its disk, the link, silence.",
             "cause",
         )
+        for cause in ("pause", "disk", "link", "silence"):
+            self.leader_losses.labels(cause)
         self.requests = self._counters(
             "requests",
             "Requests answered, by operation, status and the door that they came through.",

@@ -86,7 +86,7 @@ async def many_elections_seen(world: World) -> None:
     for number in range(LEADERS_MAX):
         for each in world.members.values():
             at_ms = each.reports._clock.wall_ms()
-            each.reports._elections.append(LeaderSeen(at_ms, None, number, "pause"))
+            each.reports._elections.append(LeaderSeen(at_ms, None, term=number, cause="pause"))
         world.elect(str(number % 3 + 1))
 
 

@@ -1,4 +1,4 @@
-"""What waits to leave for one member, in lanes: nothing short waits behind much that is long.
+"""The lanes of what waits to leave for one member: nothing short waits behind much that is long.
 
 1. Raft's own words (votes, heartbeats, acknowledgements, probes) go first, in their order.
 2. Appends, short questions and answers, and all that is long have a lane each. They take turns, a

@@ -27,7 +27,10 @@ def request(number: int, payload: bytes = LONG) -> say.MemberRequest:
 
 
 def append(index: int, *entries: bytes) -> say.Append:
-    return say.Append(1, 1, 0, index, 1, tuple((1, each) for each in entries))
+    return say.Append(
+        term=1, epoch=1, commit_index=0, prev_index=index, prev_term=1,
+        entries=tuple((1, each) for each in entries),
+    )  # fmt: skip
 
 
 def arrived(frames: list[bytes], joiner: Joiner) -> list[Message]:
@@ -48,9 +51,14 @@ def all_of(waiting: Lanes, room: int = PIECE_BYTES) -> list[Message]:
 
 @pytest.mark.parametrize(
     "word",
-    [say.VoteRequest(1, 1, 1), say.Appended(1, 1, 1, True), say.CommitNotice(1, 1),
-     say.Probe(1, 0), say.SnapshotReply(1, 1, 1, False)],
-)  # fmt: skip
+    [
+        say.VoteRequest(1, last_index=1, last_term=1),
+        say.Appended(1, 1, next_index=1, is_success=True),
+        say.CommitNotice(1, 1),
+        say.Probe(1, 0),
+        say.SnapshotReply(1, 1, next_offset=1, is_installed=False),
+    ],
+)
 def test_a_word_is_the_next_to_leave(word: Message) -> None:
     """Whatever was sent before it."""
     waiting = lanes(append(1, LONG), request(1), request(2, b"short"))

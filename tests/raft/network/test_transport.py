@@ -456,7 +456,7 @@ async def test_a_peer_that_reads_nothing_fills_no_memory(network: Network) -> No
         say.SnapshotPiece(1, 1, total_bytes=1, sha256=b"", offset=0, data=bytes(10_000)),
         say.MemberRequest(1, kind="k", payload=bytes(10_000)),
         say.MemberRequest(1, kind="k", payload=bytes(1_000)),
-        say.Append(1, 1, 1, prev_index=1, prev_term=1, entries=[(1, bytes(10_000))]),
+        say.Append(1, 1, commit_index=1, prev_index=1, prev_term=1, entries=[(1, bytes(10_000))]),
     ):
         taken = 0
         while one.send("2", kind):
@@ -480,7 +480,8 @@ async def test_a_word_overtakes_megabytes(network: Network) -> None:
     for number in range(8):
         assert one.send("2", say.MemberRequest(number, kind="k", payload=value))
         assert one.send(
-            "2", say.Append(1, 1, 1, prev_index=number, prev_term=1, entries=[(1, value)])
+            "2",
+            say.Append(1, 1, commit_index=1, prev_index=number, prev_term=1, entries=[(1, value)]),
         )
     one.flush()
     heard = other.messages()
@@ -488,7 +489,7 @@ async def test_a_word_overtakes_megabytes(network: Network) -> None:
     assert isinstance(first, say.MemberRequest | say.Append)
 
     assert one.send("2", say.MemberRequest(99, kind="k", payload=b"short"))
-    assert one.send("2", say.VoteRequest(9, 9, 9))
+    assert one.send("2", say.VoteRequest(9, last_index=9, last_term=9))
     order: list[Message] = [first]
     behind: dict[Message, int] = {}
     async for message, count in heard:
@@ -497,7 +498,7 @@ async def test_a_word_overtakes_megabytes(network: Network) -> None:
         if len(order) == 18:
             break
 
-    assert behind[say.VoteRequest(9, 9, 9)] < BEHIND_BYTES_MAX
+    assert behind[say.VoteRequest(9, last_index=9, last_term=9)] < BEHIND_BYTES_MAX
     assert behind[say.MemberRequest(99, kind="k", payload=b"short")] < BEHIND_BYTES_MAX
     appends = [each.prev_index for each in order if isinstance(each, say.Append)]
     assert appends == list(range(8)), "in their order"
