@@ -49,7 +49,7 @@ class History:
 
     def do(self, operation: Operation, request: RequestId | None = None) -> Outcome:
         index = self.machine.applied_index + 1
-        return self.machine.apply(Command(operation, index, request), index, 1)
+        return self.machine.apply(Command(operation, index, request=request), index, 1)
 
     def live(self, session_id: str, times: int = 3) -> dict[str, set[int]]:
         """Use what gives numbers; return by the name of each counter what it gave."""
@@ -67,7 +67,9 @@ class History:
                     assert isinstance(each, Created)
                     self._note(found, queue, each.path)
                 found["zxid"].add(outcome.zxid)
-            entered = self.do(Enter(("/locks/a",), "lock-", Kind.EXCLUSIVE, session_id, b""))
+            entered = self.do(Enter(
+                ("/locks/a",), "lock-", kind=Kind.EXCLUSIVE, session_id=session_id, data=b""
+            ))
             found["zxid"].add(entered.zxid)
             result = entered.unwrap()
             assert isinstance(result, Entered)
@@ -149,13 +151,13 @@ def test_a_request_that_was_forgotten_is_not_done_again_for_a_client_of_before()
         lost.do(Create("/lost"))
     floor = lost.machine.applied_index
     kept.begin_again(NOW_MS)
-    request = RequestId("c1", 1, floor)
+    request = RequestId("c1", 1, floor_index=floor)
     add = Create("/q-", mode=_SEQUENTIAL)
     assert kept.do(add, request).refusal is None
 
     kept.do(SetLimits((("clients_max", 1),)))
     for number in range(3):
-        kept.do(Create(f"/other-{number}"), RequestId(f"other-{number}", 1, floor))
+        kept.do(Create(f"/other-{number}"), RequestId(f"other-{number}", 1, floor_index=floor))
     again = kept.do(add, request)
 
     assert again.refusal is not None

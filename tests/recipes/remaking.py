@@ -106,7 +106,10 @@ class RemakingEngine(LoopbackEngine):
         self._do(Delete(path, is_recursive=True))
         for each in below:
             data, stat = before[each]  # type: ignore[misc]
-            make = Create(each, data, _plain(stat.mode), stat.ephemeral_owner, stat.ttl_ms)
+            make = Create(
+                each, data, mode=_plain(stat.mode), session_id=stat.ephemeral_owner,
+                ttl_ms=stat.ttl_ms,
+            )  # fmt: skip
             if self._do(make).refusal is not None:
                 assert each.startswith(QUEUE_ROOTS), each
                 return False  # a place in a queue, with others behind it: it cannot come again
@@ -121,7 +124,8 @@ class RemakingEngine(LoopbackEngine):
         tokens = [each.fencing_token for each in command.if_held if each.directory == directory]
         for each in self.machine.locks.holders(directory):
             if each.czxid in tokens:
-                return self._do(Revoke(each.path, each.czxid, "ops", "to see")).refusal is None
+                revoke = Revoke(each.path, each.czxid, by="ops", reason="to see")
+                return self._do(revoke).refusal is None
         return False
 
     def _do(self, operation: Operation) -> Outcome:

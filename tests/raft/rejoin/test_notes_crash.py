@@ -120,7 +120,10 @@ def _raised(error: BaseException) -> None:
 
 def shown_by(number: int) -> Incarnation:
     last, first = [bytes([each]) * INCARNATION_ID_BYTES for each in (number, 1)]
-    return Incarnation(number, last, first, True, False, 1, 1, CLUSTER_ID, b"s" * 16)
+    return Incarnation(
+        number, last, life_id=first, is_proven=True, is_asking=False, proof_term=1, proof_index=1,
+        cluster_id=CLUSTER_ID, seal=b"s" * 16,
+    )  # fmt: skip
 
 
 # Each step of a life; before it, what it may come to is noted.
@@ -252,7 +255,7 @@ def test_data_to_begin_again_with_are_whole_or_are_not_there() -> None:
     """The note that says who did it is the last: where it is, there is all the rest."""
     replica = ListReplica()
     replica.apply(7, 3, b"one")
-    at, owner = Position(7, 3), Owner("coordinator", "1", CLUSTER_ID, IDS)
+    at, owner = Position(7, 3), Owner("coordinator", "1", cluster_id=CLUSTER_ID, member_ids=IDS)
     seen = {"whole": 0, "not there": 0}
 
     def run(disk: SimulatedDisk) -> None:
