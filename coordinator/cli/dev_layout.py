@@ -25,6 +25,9 @@ from coordinator.model.status import DEVELOPMENT
 from coordinator.secret_file import ensure_secret
 
 HOST = "127.0.0.1"
+_PATIENCE = "election_timeout_ms_min = 1000\nelection_timeout_ms_max = 2000\n"
+"""All members share a machine with whatever else runs on it, which may hold them up for longer than
+a server is. A member whose process has ended is noticed at once in any case."""
 # What would give all members the same address or the same data.
 _OF_ONE_MEMBER = ("COORDINATOR_MEMBER_", "COORDINATOR_CLUSTER_", "COORDINATOR_HTTP_BIND_")
 
@@ -166,6 +169,7 @@ def write_files(layout: Layout) -> None:
             f'[cluster]\nname = "{DEVELOPMENT}"\nsecret_file = "{layout.secret.name}"\n{ca}\n'
             f'[http]\nbind_host = "{HOST}"\nbind_port = {layout.client_port + member - 1}\n{shown}'
             + stories
+            + f"\n[raft]\n{_PATIENCE}"
             + addresses,
             encoding="utf-8",
         )

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 from coordinator.cli.dev_layout import Layout, greeting, write_files
 from coordinator.cli.main import cli
+from coordinator.config import RaftConfig
 from coordinator.config_file import load
 from coordinator.tls import certificates
 from tests.cli.supervising import eventually, is_alive
@@ -238,6 +239,7 @@ def test_the_written_files_are_right(tmp_path: Path) -> None:
     assert len({config.cluster for config in configs}) == 1
     assert [config.http.bind_port for config in configs] == list(range(20_001, 20_006))
     assert configs[2].member.data_dir == str(tmp_path / "member-3")
+    assert configs[0].raft.election_timeout_ms_min > RaftConfig().election_timeout_ms_max
     assert configs[0].http.learn_url is None
     url = "http://127.0.0.1:9/learn#key=k"
     write_files(replace(layout, learn_url=url))
