@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from coordinator.client.conditions import IfHeld as IfHeld
     from coordinator.client.connecting import Connector as Connector
     from coordinator.client.connecting import connect as connect
+    from coordinator.client.deadline import LAST_MS as LAST_MS
+    from coordinator.client.deadline import TRY_MS as TRY_MS
+    from coordinator.client.deadline import limit_ms_of as limit_ms_of
+    from coordinator.client.deadline import within as within
     from coordinator.client.http_transport import HttpTransport as HttpTransport
     from coordinator.client.in_process import InProcessTransport as InProcessTransport
     from coordinator.client.locks.observing import ElectionStream as ElectionStream
@@ -104,6 +108,7 @@ _HOMES = {
     "coordinator.client.callbacks": ("Callback", "answered"),
     "coordinator.client.conditions": ("Conditions", "HoldsLock", "IfHeld"),
     "coordinator.client.connecting": ("Connector", "connect"),
+    "coordinator.client.deadline": ("LAST_MS", "TRY_MS", "limit_ms_of", "within"),
     "coordinator.client.http_transport": ("HttpTransport",),
     "coordinator.client.in_process": ("InProcessTransport",),
     "coordinator.client.locks.observing": ("ElectionStream",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from coordinator.client.access import AccessVerbs
@@ -11,6 +12,7 @@ from coordinator.client.calls import Call
 from coordinator.client.chores import Chores
 from coordinator.client.conditions import Conditions
 from coordinator.client.current_session import CurrentSession
+from coordinator.client.deadline import limited, within
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.hints import missing_verb
 from coordinator.client.home import Home
@@ -115,6 +117,13 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         """
         expect_function("update", change, may_wait=False)
         return await updated(self, self.wait, path, change, max_retries, if_held)
+
+    def _in_time(self) -> AbstractContextManager[None]:
+        return within(self.clock, self.settings.timeout_ms)
+
+    def time_left_ms(self) -> int:
+        """Return how long a call may take that begins now: what is left of the verb's time."""
+        return limited(self.clock.monotonic_ms(), self.settings.timeout_ms)
 
     def retry_delay_ms(self, failures: int) -> int:
         """Return how long to wait after so many failures, as the policy of ``connect`` says."""

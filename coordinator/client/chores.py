@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from coordinator.client.deadline import without_deadline
+
 T = TypeVar("T")
 
 
@@ -21,7 +23,8 @@ class Chores:
 
     def start(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run ``work`` in a task of its own, which ``drain`` waits for."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
+        loop, context = asyncio.get_running_loop(), without_deadline()
+        task = loop.create_task(work, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         return task

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from coordinator.client.calls import Call, target_of
 from coordinator.client.chores import Chores
+from coordinator.client.deadline import limited
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.probing import Prober
 from coordinator.client.session import Session, new_session, open_session
@@ -151,6 +152,8 @@ class CurrentSession:
             opening = self._opening = self._chores.start(self._open(), "open a session")
         if timeout_s is None:  # the attempt that opens it may wait for ever
             timeout_s = self._settings.timeout_ms / 1000
+        now_ms = self._delivery.clock.monotonic_ms()
+        timeout_s = limited(now_ms, round(timeout_s * 1000)) / 1000
         if not opening.done():
             await self._wait(opening, timeout_s)
         if not opening.done():

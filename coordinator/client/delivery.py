@@ -34,6 +34,7 @@ from typing import Any, Protocol, TypeVar
 from coordinator.client.answers import number_of, problem_in, read_answer
 from coordinator.client.calls import Call
 from coordinator.client.credentials import Acceptance, Credentials
+from coordinator.client.deadline import limited
 from coordinator.client.endpoints import Endpoints
 from coordinator.client.failures import CallFailures
 from coordinator.client.recent_lines import RecentLines
@@ -160,7 +161,8 @@ class CallDelivery:
 
     async def read(self, call: Call, parse: Callable[[Any], T], timeout_ms: int) -> T:
         """Return the parsed answer of a call that changes nothing."""
-        return await self._until_answered(call, parse, self.clock.monotonic_ms(), timeout_ms, None)
+        now_ms = self.clock.monotonic_ms()
+        return await self._until_answered(call, parse, now_ms, limited(now_ms, timeout_ms), None)
 
     async def write(
         self, call: Call, parse: Callable[[Any], T], timeout_ms: int, *, until_known: bool = False
@@ -171,6 +173,7 @@ class CallDelivery:
         """
         clock, pool = self.clock, self.request_ids
         now_ms = clock.monotonic_ms()
+        timeout_ms = limited(now_ms, timeout_ms)
         deadline_ms = now_ms + timeout_ms
         if self.index_seen == 0:
             await self._learn_floor(timeout_ms)

@@ -33,6 +33,7 @@ from urllib.parse import quote
 
 from coordinator.client.callbacks import Callback
 from coordinator.client.calls import Call, target_of
+from coordinator.client.deadline import without_deadline
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.failures import CallFailures
 from coordinator.client.home import Home
@@ -95,7 +96,9 @@ class Session(OfOneProcess):
         self._is_unheard = False
         self._probes: asyncio.Task[None] | None = None
         self._heartbeats = self._loop.create_task(
-            self._keep_alive(), name=f"heartbeats of session {session_id}"
+            self._keep_alive(),
+            name=f"heartbeats of session {session_id}",
+            context=without_deadline(),
         )
 
     @property

@@ -19,13 +19,15 @@ with ``run_either``, ``settled``, ``returned`` and ``entered``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from coordinator.client import callables
 from coordinator.client.async_client import AsyncClient
+from coordinator.client.deadline import limit_ms_of, within
 from coordinator.client.settling import called, run_here, settled
 from coordinator.client.sync_client import Client
 from coordinator.errors import BadArgumentsError
@@ -59,24 +61,55 @@ def _both(
     undo: Callable[[Any, T], Coroutine[Any, Any, object]] | None = None,
     *,
     begins_here: bool = False,
+    has_own_time: bool = False,
 ) -> Any:
     """Offer a coroutine method to both clients.
 
     ``undo`` is another coroutine method of the object: it gives back what ``method`` returned when
     a sync caller was interrupted in the instant in which it was done. ``begins_here``: in a thread
     it needs no event loop until it says ``await core.home.enter()``.
+
+    All calls of the method end within the seconds of its argument ``timeout``, without one within
+    the client's timeout (``deadline``); with ``begins_here`` or ``has_own_time`` it sees to that.
     """
+    timeout_of = None if begins_here or has_own_time else _argument(method, "timeout")
 
     @wraps(method)
     def function(self: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
         undoing = None if undo is None else partial(undo, self)
-        run = self.client.begin if begins_here else self.client.call
-        return run(method(self, *args, **kwargs), undoing)
+        if begins_here:
+            return self.client.begin(method(self, *args, **kwargs), undoing)
+        if timeout_of is None:
+            return self.client.call(method(self, *args, **kwargs), undoing)
+
+        async def in_time() -> T:
+            core, timeout = self.client.core, timeout_of(args, kwargs)
+            limit_ms = core.settings.timeout_ms if timeout is _NONE else limit_ms_of(timeout)
+            with within(core.clock, limit_ms):
+                return await method(self, *args, **kwargs)
+
+        return self.client.call(in_time(), undoing)
 
     # Of ``acquire = both(_acquire)`` the world sees the name without the underscore.
     function.__name__ = method.__name__.lstrip("_")
     function.__qualname__ = method.__qualname__.replace(method.__name__, function.__name__)
     return function
+
+
+_NONE = object()
+
+
+def _argument(
+    method: Callable[..., Any], name: str
+) -> Callable[[Sequence[Any], Mapping[str, Any]], object]:
+    """Return what finds the argument ``name`` of a call, _NONE if ``method`` has none."""
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    places = {each.name: place for place, each in enumerate(parameters)}
+    place = places.get(name)
+    if place is None:
+        return lambda args, kwargs: _NONE
+    default = parameters[place].default
+    return lambda args, kwargs: args[place] if place < len(args) else kwargs.get(name, default)
 
 
 if TYPE_CHECKING:
@@ -92,6 +125,7 @@ if TYPE_CHECKING:
             undo: Callable[..., Coroutine[Any, Any, object]] | None = None,
             *,
             begins_here: bool = False,
+            has_own_time: bool = False,
         ) -> None: ...
 
         @overload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from coordinator.client.calls import Call, queried
@@ -32,6 +33,10 @@ class VerbGroup(OfOneProcess):
     def _write(
         self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
     ) -> Coroutine[Any, Any, T]:
+        raise NotImplementedError
+
+    def _in_time(self) -> AbstractContextManager[None]:
+        """Return in what several calls are made that end within the client's timeout in all."""
         raise NotImplementedError
 
     async def _pages(

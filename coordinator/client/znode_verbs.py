@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, Literal
 
 from coordinator.client.calls import PACKED, packed, read_mode, tree_target
@@ -67,17 +67,20 @@ class ZnodeVerbs(VerbGroup):
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
         held = if_held_body(conditions_of(if_held))
-        session = await self.session() if mode.startswith("ephemeral") else None
-        session_id = None if session is None else session.session_id
-        create = Create(path, data, mode, session_id, ttl_ms, parents)
-        body = {**to_body(create, PACKED, given=("path",)), **held}
-        call = packed("POST", tree_target(path), body)
-        try:
-            return await self._write(call, _WRITTEN)
-        except SessionExpiredError as error:
-            if session is not None:
+        if not mode.startswith("ephemeral"):
+            return await self._create(Create(path, data, mode, None, ttl_ms, parents), held)
+        with self._in_time():
+            session = await self.session()
+            create = Create(path, data, mode, session.session_id, ttl_ms, parents)
+            try:
+                return await self._create(create, held)
+            except SessionExpiredError as error:
                 self._note_end(session, error)
-            raise
+                raise
+
+    def _create(self, create: Create, held: dict[str, Any]) -> Coroutine[Any, Any, Written]:
+        body = {**to_body(create, PACKED, given=("path",)), **held}
+        return self._write(packed("POST", tree_target(create.path), body), _WRITTEN)
 
     @answering
     async def get(

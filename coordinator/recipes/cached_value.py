@@ -24,7 +24,7 @@ import asyncio
 from contextlib import suppress
 from typing import Generic
 
-from coordinator.client import AsyncClient, ChangeStream, ClientT, Create, both
+from coordinator.client import LAST_MS, AsyncClient, ChangeStream, ClientT, Create, both
 from coordinator.errors import (
     ClientClosedError,
     CoordinatorError,
@@ -73,11 +73,14 @@ class CachedValue(Generic[ClientT]):
         """
         if (value := self.peek()) is not None:
             return value
-        reading = self._reading
+        reading, core = self._reading, self.client.core
         if reading is None or reading.done():
-            reading = self.client.core.chores.start(self._read(), f"read {self._path}")
+            reading = core.chores.start(self._read(), f"read {self._path}")
             self._reading = reading
-        await asyncio.wait({reading})  # who is cancelled leaves it to the others
+        limit_s = (core.time_left_ms() + LAST_MS) / 1000
+        await asyncio.wait({reading}, timeout=limit_s)  # who gives up leaves it to the others
+        if not reading.done():
+            raise UnavailableError(f"{self._path}: no member answered in time")
         if reading.cancelled():
             raise ClientClosedError(f"{self._path}: the client was closed, or forget() called")
         return reading.result()
@@ -94,7 +97,7 @@ class CachedValue(Generic[ClientT]):
             SessionExpiredError: this client's session ended; it may have been written.
         """
         core = self.client.core
-        session = await core.session(core.settings.timeout_ms / 1000)
+        session = await core.session(core.time_left_ms() / 1000)
         path = f"{self._asked}/{unique_name(core, session)}"
         ask = Create(path, b"", "ephemeral", session.session_id, parents="container")
         place = await make(core, session, path, [], [ask])
@@ -133,7 +136,7 @@ class CachedValue(Generic[ClientT]):
         is_kept = False
         try:
             await _opened(core, changes)
-            grant = await reading._acquire()
+            grant = await reading._acquire(timeout=core.settings.timeout_ms / 1000)
             value, is_asked = await self._look()
             grant.check()
             if not is_asked:
@@ -177,7 +180,7 @@ class CachedValue(Generic[ClientT]):
 
 async def _opened(core: AsyncClient, changes: ChangeStream) -> None:
     try:
-        async with asyncio.timeout(core.settings.timeout_ms / 1000):
+        async with asyncio.timeout(core.time_left_ms() / 1000):
             await changes.open()
     except TimeoutError:
         raise UnavailableError(

@@ -4,7 +4,7 @@
 2. While no member can be reached the wait goes on, up to its deadline; then an error is raised,
    because what is there now is not known.
 3. "Not in time" is known only from a last look when the time is up: a watch that has said nothing
-   may be one whose member cannot be reached. It is given a second, as is an acquire of a lock.
+   may be one whose member cannot be reached. It is given a part of the margin of every wait.
 4. A look may be repeated at any time; it may write if that may be repeated, too.
 """
 
@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Literal, TypeVar
 
-from coordinator.client import AsyncClient
+from coordinator.client import LAST_MS, AsyncClient
 from coordinator.errors import (
     ClientClosedError,
     CompactedError,
@@ -23,8 +23,6 @@ from coordinator.errors import (
 )
 
 T = TypeVar("T")
-
-_LAST_LOOK_S = 1.0
 
 
 async def until(
@@ -62,11 +60,11 @@ async def last_look(path: str, look: Awaitable[T]) -> T:
     """Return what ``look`` comes to, when the time of a wait is up.
 
     Raises:
-        UnavailableError: it got no answer within a second: nobody knows what is there.
+        UnavailableError: it got no answer in the margin of a wait: nobody knows what is there.
         What else ``look`` raises.
     """
     try:
-        async with asyncio.timeout(_LAST_LOOK_S) as scope:
+        async with asyncio.timeout(LAST_MS / 1000) as scope:
             return await look
     except TimeoutError:
         if not scope.expired():

@@ -79,8 +79,7 @@ class CommitLog(Generic[ClientT]):
         self._steps = CommitSteps(client, name)
         self.name = self._steps.name
 
-    @both
-    async def run(
+    async def _run(
         self, key: str | int, sites: Sequence[str], value: Any = None, *, timeout: Timeout = 10.0
     ) -> Transaction:
         """Do the transaction ``key`` at all ``sites`` (1 to 16), or at none; return the decision.
@@ -123,6 +122,8 @@ class CommitLog(Generic[ClientT]):
                 key=new.key,
             ) from error
         return decided[0]
+
+    run = both(_run, has_own_time=True)
 
     @both
     async def recover(self, timeout: Timeout | None = None) -> list[Transaction]:

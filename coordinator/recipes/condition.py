@@ -25,9 +25,11 @@ from coordinator.client import (
     Conditions,
     both,
     expect_function,
+    limit_ms_of,
     returned,
     run_either,
     settled,
+    within,
 )
 from coordinator.recipes.changes import until
 from coordinator.recipes.flag import Marked
@@ -99,20 +101,33 @@ class Condition(Marked[ClientT]):
             What ``check`` raises.
         """
         expect_function(self.client, "Condition.wait_for", check)
-        wait_ms, clock = wait_ms_of(timeout), self.client.clock
-        ends_ms = None if wait_ms is None else clock.monotonic_ms() + wait_ms
+        wait_ms, limit_ms = wait_ms_of(timeout), limit_ms_of(timeout)
+        began_ms, clock = self.client.clock.monotonic_ms(), self.client.clock
 
-        def remaining() -> Timeout:
-            return FOREVER if ends_ms is None else max(0, ends_ms - clock.monotonic_ms()) / 1000
+        def left(ms: int) -> int:
+            left_ms: int = max(0, began_ms + ms - clock.monotonic_ms())
+            return left_ms
 
-        return run_either(self.client, self._wait_for(check, remaining))
+        return run_either(
+            self.client,
+            self._wait_for(
+                check,
+                lambda: FOREVER if wait_ms is None else left(wait_ms) / 1000,
+                lambda: None if limit_ms is None else left(limit_ms),
+            ),
+        )
 
     async def _wait_for(
-        self: Any, check: Callable[[], Any], remaining: Callable[[], Timeout]
+        self: Any,
+        check: Callable[[], Any],
+        remaining: Callable[[], Timeout],
+        limit_ms: Callable[[], int | None],
     ) -> bool:
         while True:
-            seen = await settled(self.last())
+            with within(self.client.clock, limit_ms()):
+                seen = await settled(self.last())
             if await returned(self.client, check):
                 return True
-            if not await settled(self.wait(seen, remaining())):
-                return False
+            with within(self.client.clock, limit_ms()):
+                if not await settled(self.wait(seen, remaining())):
+                    return False

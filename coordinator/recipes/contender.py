@@ -57,7 +57,7 @@ class LockContender(Context[HeldT_co, ClientT]):
             DeadlockError: this owner (this very task or thread) holds or waits already, or the
                 wait would close a circle of owners that wait for each other (``error.cycle``).
             UnavailableError, OutcomeUnknownError: the service is away, or has no quorum; not
-                granted. One try says so within one election.
+                granted. One try says so within 1.5 s.
             SessionExpiredError: a member says that the session ended while waiting.
             LockLostError, StaleTokenError: lost before the guards were raised; not granted.
             BadArgumentsError: an argument is out of its range.

@@ -121,7 +121,7 @@ class DoubleBarrier(Generic[ClientT]):
         core = self.client.core
         ends_ms = None if wait_ms is None else core.clock.monotonic_ms() + wait_ms
         while True:
-            session = await core.session(core.settings.timeout_ms / 1000)
+            session = await core.session(core.time_left_ms() / 1000)
             if (coming := await self._come(session)) is None:
                 continue  # a round has begun meanwhile
             made = coming.made

@@ -69,7 +69,7 @@ async def make(
         f"make {path}",
     )
     try:
-        async with asyncio.timeout(core.settings.timeout_ms / 1000) as scope:
+        async with asyncio.timeout(core.time_left_ms() / 1000) as scope:
             return await asyncio.shield(creating)
     except TimeoutError:
         core.chores.start(_remove_late(core, creating, undo), f"take {path} away")

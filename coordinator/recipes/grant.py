@@ -125,7 +125,7 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
 
     async def _renew(self) -> None:
         try:
-            await self.hold.renew(self.client.core.settings.timeout_ms)
+            await self.hold.renew(self.client.core.time_left_ms())
         except SessionExpiredError as error:
             raise self.loss() from error
 

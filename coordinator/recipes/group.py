@@ -64,7 +64,7 @@ class Group(Generic[ClientT]):
         """
         core = self.client.core
         if member is None:
-            member = unique_name(core, await core.session(core.settings.timeout_ms / 1000))
+            member = unique_name(core, await core.session(core.time_left_ms() / 1000))
         path = f"{self.path}/{segment_of(member, 'member')}"
         joined = Membership(self.client, path, dict(metadata or {}), state)
         try:

@@ -67,7 +67,7 @@ async def begin(
         core.guarded([free], then=[make], if_held=grant, timeout=_KNOWN_S_MAX), f"hold {path}"
     )
     try:
-        async with asyncio.timeout(core.settings.timeout_ms / 1000) as scope:
+        async with asyncio.timeout(core.time_left_ms() / 1000) as scope:
             reply = await asyncio.shield(creating)
     except (TimeoutError, OutcomeUnknownError) as error:
         core.chores.start(_end(core, path, creating, grant), f"release {path}")

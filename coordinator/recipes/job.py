@@ -29,6 +29,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, overload
@@ -40,9 +41,11 @@ from coordinator.client import (
     StoppedIteration,
     both,
     expect_function,
+    limit_ms_of,
     returned,
     run_either,
     settled,
+    within,
 )
 from coordinator.errors import CoordinatorError, LockTimeoutError
 from coordinator.recipes.finishing import finishing
@@ -170,12 +173,21 @@ class Job(Generic[ClientT]):
         agenda = await settled(self._look())
         if not agenda.is_due:
             return JobReply("done", (), agenda.next_ms, agenda.jump_ms)
+        with ExitStack() as before_work:
+            before_work.enter_context(within(self.client.clock, limit_ms_of(self._timeout)))
+            reply: JobReply = await self._run_due(work, agenda, before_work)
+            return reply
+
+    async def _run_due(
+        self: Any, work: Callable[[Run[Any]], Any], agenda: Agenda, before_work: ExitStack
+    ) -> JobReply:
         runs: list[JobRun] = []
         has_begun = False
         try:
             async with finishing(self._lock(), is_recorded=True) as grant:
                 has_begun = True
                 agenda = await settled(self._begin(grant, agenda.jump_ms))
+                before_work.close()
                 for start_ms in agenda.plan.starts:
                     run = await settled(self._start(start_ms, agenda, grant))
                     if run is None:
@@ -198,15 +210,22 @@ class Job(Generic[ClientT]):
     def _lock(self) -> Lock[ClientT]:
         return Lock(self.client, lock_name_of(self.name), timeout=self._timeout, label=self._by)
 
-    @both
-    async def _look(self) -> Agenda:
-        core, agenda = self.client.core, await self._steps.look()
+    async def _looked(self) -> Agenda:
+        core, agenda = self.client.core, await self._look_in_time()
         ends_ms = core.clock.monotonic_ms() + 2 * EARLY_MS_MAX  # the leader's time may stand still
         while (early_ms := agenda.early_ms) > 0 and core.clock.monotonic_ms() < ends_ms:
             await core.wait(early_ms)
-            now = await self._steps.look()
+            now = await self._look_in_time()
             agenda = replace(now, jump_ms=now.jump_ms or agenda.jump_ms)
         return agenda
+
+    _look = both(_looked, has_own_time=True)
+
+    async def _look_in_time(self) -> Agenda:
+        core = self.client.core
+        limit_ms = limit_ms_of(self._timeout) or core.settings.timeout_ms
+        with within(core.clock, min(limit_ms, core.settings.timeout_ms)):
+            return await self._steps.look()
 
     @both
     async def _begin(self, grant: Grant[Any], jump_ms: int) -> Agenda:

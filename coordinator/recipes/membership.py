@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
-from coordinator.client import Check, ClientT, Create, SessionState, SetData, both
+from coordinator.client import Check, ClientT, Create, SessionState, SetData, both, within
 from coordinator.errors import (
     BadArgumentsError,
     ClientClosedError,
@@ -79,8 +79,7 @@ class Membership(EndedByWith[ClientT]):
         """
         return await self._say(state=_checked(state), reason=reason)
 
-    @both
-    async def drain(self, linger: float = 5.0, reason: str = "") -> None:
+    async def _drain(self, linger: float = 5.0, reason: str = "") -> None:
         """Say that no new work should come here, wait ``linger`` seconds for that, and leave.
 
         Raises:
@@ -89,11 +88,14 @@ class Membership(EndedByWith[ClientT]):
         if not is_seconds(linger):
             raise BadArgumentsError(f"linger: expected seconds from 0, found {linger!r}")
         try:
-            await self._say(state="draining", reason=reason)
+            with within(self.client.clock, self.client.core.settings.timeout_ms):
+                await self._say(state="draining", reason=reason)
             await asyncio.sleep(linger)
         except CoordinatorError:
             pass  # leaving says it, too
         await self._leave()
+
+    drain = both(_drain, has_own_time=True)
 
     async def _leave(self) -> bool:
         """Be registered no more; False when that is left to the end of the session. Idempotent.
@@ -126,7 +128,7 @@ class Membership(EndedByWith[ClientT]):
         """
         core = self.client.core
         every: list[tuple[Ephemeral, bytes]] = []
-        session = await core.session(core.settings.timeout_ms / 1000)
+        session = await core.session(core.time_left_ms() / 1000)
 
         async def look() -> tuple[Ephemeral, bytes] | None:
             data = self._data()

@@ -25,6 +25,7 @@ The pattern is Stripe's idempotency key with the lock's fencing token in the rec
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Generic, Literal, overload
 
@@ -34,9 +35,11 @@ from coordinator.client import (
     ClientT,
     both,
     expect_function,
+    limit_ms_of,
     returned,
     run_either,
     settled,
+    within,
 )
 from coordinator.errors import (
     BadArgumentsError,
@@ -161,12 +164,19 @@ class Once(Generic[ClientT]):
     # --- the steps
 
     async def _run(self: Any, key: str, work: Callable[[Attempt], Any]) -> Done:
-        known: Done | None = await settled(self.look(key))
-        if known is not None:
-            return known
+        with ExitStack() as before_work:
+            before_work.enter_context(within(self.client.clock, limit_ms_of(self._timeout)))
+            known: Done | None = await settled(self.look(key))
+            return known or await self._run_now(key, work, before_work)
+
+    async def _run_now(
+        self: Any, key: str, work: Callable[[Attempt], Any], before_work: ExitStack
+    ) -> Done:
+        known: Done | None
         try:
             async with finishing(self._lock(key), is_recorded=True) as grant:
                 begun = await settled(self._begin(key, grant))
+                before_work.close()
                 if isinstance(begun, Done):
                     return begun
                 attempt, before = begun

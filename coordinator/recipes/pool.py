@@ -80,9 +80,9 @@ class Pool(Generic[ClientT]):
         grant = await slot._acquire()
         made: list[Ephemeral] = []
         try:
-            session = await core.session(core.settings.timeout_ms / 1000)
+            session = await core.session(core.time_left_ms() / 1000)
             # A resource is free: the one who had the slot before has given it back.
-            left_ms = core.settings.timeout_ms
+            left_ms = core.time_left_ms()
             looking = until(
                 core, self._path, "children", lambda: self._claim(session, made), left_ms
             )

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal
 
 from coordinator.client import AsyncClient, Check, ClientT, Contender, Create, both
+from coordinator.client import within as within_limit
 from coordinator.errors import BadArgumentsError, NotOwnerError
 from coordinator.recipes.changes import until
 from coordinator.recipes.ephemeral import Ephemeral, make, remove, unique_name
@@ -59,8 +60,7 @@ class Revoker(Generic[ClientT]):
         self.client = client
         self.name = name_of(name)
 
-    @both
-    async def ask(
+    async def _ask(
         self,
         reason: str,
         *,
@@ -89,23 +89,30 @@ class Revoker(Generic[ClientT]):
             checked_text("reason", reason, WHY_CHARACTERS_MAX),
             round(within * 1000),
         )
-        holder = await self._holder(fencing_token)
-        session = await core.session(core.settings.timeout_ms / 1000)
-        directory = directory_of(holder.path, holder.fencing_token)
-        path = f"{directory}/{unique_name(core, session)}"
-        made = await make(
-            core,
-            session,
-            path,
-            [Check(holder.path, expected_czxid=holder.fencing_token)],
-            [Create(path, record.to_bytes(), "ephemeral", session.session_id, parents="container")],
-        )
+        with within_limit(core.clock, core.settings.timeout_ms):
+            holder = await self._holder(fencing_token)
+            made = await self._asked(holder, record)
         if made is None:
             return RevokeAnswer("ended", holder.fencing_token)
         try:
-            return await session.while_alive(_answer(core, holder, made, record.within_ms))
+            answering = _answer(core, holder, made, record.within_ms)
+            return await made.session.while_alive(answering)
         finally:
-            core.chores.start(remove(core, made), f"take {path} away")
+            core.chores.start(remove(core, made), f"take {made.path} away")
+
+    ask = both(_ask, has_own_time=True)
+
+    async def _asked(self, holder: Contender, record: RequestRecord) -> Ephemeral | None:
+        """Write the request; None if the hold has ended."""
+        core = self.client.core
+        session = await core.session(core.time_left_ms() / 1000)
+        directory = directory_of(holder.path, holder.fencing_token)
+        path = f"{directory}/{unique_name(core, session)}"
+        is_held = Check(holder.path, expected_czxid=holder.fencing_token)
+        create = Create(
+            path, record.to_bytes(), "ephemeral", session.session_id, parents="container"
+        )
+        return await make(core, session, path, [is_held], [create])
 
     async def _holder(self, fencing_token: int | None) -> Contender:
         holders = (await self.client.core.lock(self.name)).holders

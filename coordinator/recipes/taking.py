@@ -100,7 +100,7 @@ class Taking(Generic[ClientT]):
             reason = item.reason or f"delivered {item.attempts} times, and never acknowledged"
             await core.guarded([is_free], then=to_dead(path, item.because(reason)))
             return None
-        session = await core.session(core.settings.timeout_ms / 1000)
+        session = await core.session(core.time_left_ms() / 1000)
         before, item = item, replace(item, attempts=item.attempts + 1)
         claim = f"{path}/{CLAIM}"
         made = await make(

@@ -23,7 +23,7 @@ import asyncio
 import threading
 from typing import Protocol
 
-from coordinator.client import ClientT, Session, both
+from coordinator.client import ClientT, Session, both, limit_ms_of, within
 from coordinator.errors import CoordinatorError
 from coordinator.recipes.counts import checked_count
 from coordinator.recipes.ended_by_with import EndedByWith
@@ -71,10 +71,11 @@ class TokenChunk(EndedByWith[ClientT]):
         core, wait_ms = self.client.core, wait_ms_of(timeout)
         await core.home.enter()
         ends_ms = None if wait_ms is None else core.clock.monotonic_ms() + wait_ms
-        while (missing_ms := await self._fetch(count)) > 0:
-            if ends_ms is not None and core.clock.monotonic_ms() + missing_ms > ends_ms:
-                return False
-            await asyncio.sleep(missing_ms / 1000)  # others with less time look meanwhile
+        with within(core.clock, limit_ms_of(timeout)):
+            while (missing_ms := await self._fetch(count)) > 0:
+                if ends_ms is not None and core.clock.monotonic_ms() + missing_ms > ends_ms:
+                    return False
+                await asyncio.sleep(missing_ms / 1000)  # others with less time look meanwhile
         return True
 
     async def _fetch(self, count: int) -> int:
@@ -86,7 +87,7 @@ class TokenChunk(EndedByWith[ClientT]):
         async with self._fetching:
             if self._spend(count):
                 return 0
-            session = await core.session(core.settings.timeout_ms / 1000)
+            session = await core.session(core.time_left_ms() / 1000)
             with self._guard:  # what is left is put aside, as others spend meanwhile
                 aside, self._left, self._session = self.left, 0, session
             try:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import quote
 
-from coordinator.client import ClientT
+from coordinator.client import TRY_MS, ClientT
 from coordinator.client.locks import Acquired, GrantReply
 from coordinator.errors import (
     BadArgumentsError,
@@ -43,7 +43,6 @@ from coordinator.recipes.tree_place import TreePlace
 _ROOT = "/locks"
 _NAME_CHARACTERS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_TRY_S_MAX = 2.0
 """How long one try looks for a member that can decide it, as ``Lock`` does."""
 
 
@@ -81,7 +80,7 @@ class TreeLock(LockContender[Grant[ClientT], ClientT]):
         await core.home.enter()
         limit_s = None if wait_ms is None else wait_ms / 1000
         if wait_ms == 0:
-            limit_s = min(core.settings.timeout_ms / 1000, _TRY_S_MAX)
+            limit_s = min(core.settings.timeout_ms, TRY_MS) / 1000
         contender = TreePlace(core, self._directory, self._on_position, self._on_before_watch)
         try:
             async with asyncio.timeout(limit_s) as scope:

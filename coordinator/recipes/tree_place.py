@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from coordinator.client import AsyncClient, Check, Create, Result, Session
+from coordinator.client import LAST_MS, AsyncClient, Check, Create, Result, Session
 from coordinator.client.locks import GrantReply, holder, place_of, sequence_of
 from coordinator.errors import (
     BadArgumentsError,
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _ROOT = "/locks"
 _BY_HAND_ROOT = "/manual-locks"
-_LEAVE_WAIT_S = 1.0
+_LEAVE_WAIT_S = LAST_MS / 1000
 _AGAIN_S = 0.5
 _KNOWN_S_MAX = 3_600.0
 

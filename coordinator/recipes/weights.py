@@ -39,7 +39,7 @@ def checked_weight(weight: int | None) -> int | None:
 @asynccontextmanager
 async def announced(core: AsyncClient, name: str, weight: int) -> AsyncIterator[None]:
     """Let others see this candidate's weight, while it waits."""
-    session = await core.session(core.settings.timeout_ms / 1000)
+    session = await core.session(core.time_left_ms() / 1000)
     path = f"{directory_of(name)}/{unique_name(core, session)}.{weight}"
     create = Create(path, b"", "ephemeral", session.session_id, parents="container")
     made = await make(core, session, path, [], [create])

@@ -29,7 +29,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from coordinator.client import ClientT, Conditions, Create, Delete, Operation, both
+from coordinator.client import ClientT, Conditions, Create, Delete, Operation, both, within
 from coordinator.errors import BadArgumentsError, NoNodeError, QuotaExceededError
 from coordinator.recipes.changes import until
 from coordinator.recipes.counts import checked_count
@@ -112,8 +112,7 @@ class WorkQueue(Generic[ClientT]):
         path = f"{self._items}/{priority}--{drawn:016x}"
         return (Create(path, data, parents="persistent"), *delayed(path, wait_ms))
 
-    @both
-    async def put(
+    async def _put(
         self,
         *bodies: bytes,
         priority: int = PRIORITY,
@@ -121,7 +120,9 @@ class WorkQueue(Generic[ClientT]):
         timeout: Timeout = 0,
         if_held: Conditions = None,
     ) -> tuple[str, ...]:
-        """Put items, up to 300, all or none; return their names. Waits ``timeout`` for room.
+        """Put items, up to 300, all or none; return their names.
+
+        Waits ``timeout`` seconds for room, and for all else the client's timeout.
 
         Raises:
             QuotaExceededError: the queue was full for all of ``timeout``; nothing was put.
@@ -133,7 +134,8 @@ class WorkQueue(Generic[ClientT]):
             raise BadArgumentsError(
                 f"bodies: expected 1 to {TOGETHER_MAX} items, found {len(bodies)}"
             )
-        core = self.client.core
+        core, wait_ms = self.client.core, wait_ms_of(timeout)
+        limit_ms = None if wait_ms is None else wait_ms + core.settings.timeout_ms
         made = [
             each
             for body in bodies
@@ -145,15 +147,18 @@ class WorkQueue(Generic[ClientT]):
             length = 0 if stat is None else stat.num_children
             return True if length + len(bodies) <= self.length_max else None
 
-        if not await until(core, self._items, "children", look, wait_ms_of(timeout)):
-            raise QuotaExceededError(
-                f"{self._path}: expected room for {len(bodies)} more of {self.length_max} items, "
-                f"found none in time; nothing was put",
-                path=self._path,
-            )
-        reply = await core.multi(made, if_held=if_held)
+        with within(core.clock, limit_ms):
+            if not await until(core, self._items, "children", look, wait_ms):
+                raise QuotaExceededError(
+                    f"{self._path}: expected room for {len(bodies)} more of {self.length_max} "
+                    f"items, found none in time; nothing was put",
+                    path=self._path,
+                )
+            reply = await core.multi(made, if_held=if_held)
         parts = [each.path.removeprefix(f"{self._items}/") for each in reply.results]
         return tuple(each for each in parts if "/" not in each)
+
+    put = both(_put, has_own_time=True)
 
     async def _undo_take(self, delivery: Delivery[Any] | None) -> None:
         if delivery is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.client import Client, RetryPolicy
-from coordinator.client.locks.lock_queue import ABANDON_WAIT_MS
+from coordinator.client.deadline import MARGIN_MS
 from coordinator.errors import (
     LockTimeoutError,
     OutcomeUnknownError,
@@ -131,7 +131,7 @@ async def test_an_attempt_that_opens_the_session_ends_in_time_and_so_does_its_cl
             with pytest.raises(UnavailableError if is_refusing else OutcomeUnknownError):
                 await Lock(client, "daily").acquire(timeout=0.3)
             ended = now()
-            assert ended - began <= 0.31 + ABANDON_WAIT_MS / 1000
+            assert ended - began <= 0.31 + MARGIN_MS / 1000
         assert now() - ended <= 2.1  # it tries to withdraw, as with any attempt
 
 
@@ -150,7 +150,7 @@ async def test_what_an_acquire_waits_for_one_after_the_other_shares_its_one_dead
         with pytest.raises(OutcomeUnknownError):
             await Lock(client, "daily", owner="me", timeout=5).acquire()
 
-        assert now() - began <= 5.1 + ABANDON_WAIT_MS / 1000
+        assert now() - began <= 5.1 + MARGIN_MS / 1000
 
 
 @in_memory

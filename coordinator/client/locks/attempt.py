@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from coordinator.client.answers import encoding_of
 from coordinator.client.current_session import OpeningSession
+from coordinator.client.deadline import MARGIN_MS, TRY_MS
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.home import Home
 from coordinator.client.request_ids import RequestIds
@@ -37,12 +38,14 @@ T = TypeVar("T")
 
 POSITIONS = NDJSON_TYPE
 """Accepts lines, with the position as it changes."""
-TRY_MS_MAX = 2_000
-"""How long one try looks for a member that can decide it: as long as an election takes."""
 _SILENCE_MS_MAX = 7_000
 """A waiting stream that says nothing for so long is taken for dead."""
-_GRACE_MS = 500
+_GRACE_MS = 200
 """How much longer than the deadline we listen for the server's own "timed out"."""
+_SETTLED_MS = MARGIN_MS - 50
+"""How much longer than the deadline a failed attempt waits until it knows that it left nothing."""
+_SETTLING_MS = 100, 1_000
+"""At least and at most, a cancelled attempt does so."""
 _END_MS_MAX = 250
 """How long the end of a stream is waited for, so that its connection can be kept."""
 _ASK_AGAIN_MS = WAIT_MS_MAX // 2
@@ -104,11 +107,16 @@ class AcquireAttempt:
             return WAIT_MS_MAX
         return self.deadline_ms - self.clock.monotonic_ms()
 
+    def settling_ms(self) -> int:
+        """Return how long it may wait until it is known that it left nothing."""
+        least_ms, most_ms = _SETTLING_MS
+        return max(least_ms, min(most_ms, self.remaining_ms() + _SETTLED_MS))
+
     def first_answer_ms(
         self, delivery: CallDelivery, timeout_ms: int, remaining_ms: int, home: Home
     ) -> int:
         """Return how long a member's first answer may take, of a client of this timeout."""
-        whole_ms = TRY_MS_MAX if self.is_try else timeout_ms
+        whole_ms = TRY_MS if self.is_try else timeout_ms
         limit_ms = delivery.attempt_ms(whole_ms, remaining_ms)
         if self.session is None or home.is_here:
             return limit_ms

@@ -14,9 +14,11 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
+_PAUSE_S_MIN = 0.05
 _ANY = ("", "")
 """Means all queues and owners."""
 
@@ -34,6 +36,10 @@ class Leftovers:
         self._released: dict[tuple[str, str], Future[None]] = {}
         """What is done when none of them is; made if an attempt waits for it."""
         self._guard = threading.Lock()
+        self._wanted: dict[tuple[str, str], int] = {}
+        """How many attempts wait until nothing is left of an owner in a queue."""
+        self._hurry = asyncio.Event()
+        """Set, for a moment, when one begins to wait."""
 
     def add(self, locks: Sequence[str], owner: str, task: asyncio.Task[Any]) -> None:
         """Count ``task`` as cleaning up after ``owner`` in these queues, until it is done."""
@@ -98,8 +104,30 @@ class Leftovers:
                     tasks.add(asyncio.wrap_future(released))
         if not tasks:
             return True
-        _, pending = await asyncio.wait(tasks, timeout=timeout_ms / 1000)
+        wanted = [(lock, owner) for lock in locks]
+        for key in wanted:
+            self._wanted[key] = self._wanted.get(key, 0) + 1
+        self._hurry.set()
+        self._hurry.clear()
+        try:
+            _, pending = await asyncio.wait(tasks, timeout=timeout_ms / 1000)
+        finally:
+            for key in wanted:
+                if left := self._wanted.pop(key) - 1:
+                    self._wanted[key] = left
         return not pending
+
+    async def pause(self, locks: Sequence[str], owner: str, pause_ms: int) -> None:
+        """Let a clean-up wait before it tries again; not long while an attempt waits for it."""
+        await asyncio.sleep(_PAUSE_S_MIN)
+        ends_s = asyncio.get_running_loop().time() + pause_ms / 1000
+        while not any((lock, owner) in self._wanted for lock in locks):
+            left_s = ends_s - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._hurry.wait()
 
     def begin_attempt(self, queues: Sequence[str], owner: str) -> None:
         """Count an attempt of ``owner`` in these queues, until ``end_attempt``."""

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
 from coordinator.client.current_session import CurrentSession, OpeningSession
+from coordinator.client.deadline import TRY_MS, limited
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.failures import CallFailures
 from coordinator.client.home import Home
@@ -31,7 +32,6 @@ from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.acquired import Acquired, give_back
 from coordinator.client.locks.attempt import (
     POSITIONS,
-    TRY_MS_MAX,
     AcquireAttempt,
     AskAgain,
     CallbackFailed,
@@ -65,9 +65,8 @@ from coordinator.wire.codec import reader
 
 T = TypeVar("T")
 
-ABANDON_WAIT_MS = 1_000
-"""How long a failed or cancelled attempt waits until it knows that it left nothing."""
-_ABANDON_ATTEMPT_MS = 5_000
+_WITHDRAW_MS = 1_000
+"""How long one round of a withdrawal tries; then it pauses, unless its owner waits for it."""
 _LAST_MS_MIN = 300
 _DEFINITE = LockTimeoutError | UnavailableError | AuthFailedError | NoAuthError
 _FORGOTTEN_MAX = 3
@@ -135,7 +134,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
             LockTimeoutError: others held until the deadline; nothing of the attempt is left.
             DeadlockError: the wait would never end; ``fields["cycle"]`` says who waits for whom.
             UnavailableError: no member could be reached, or none has a quorum (a try says so within
-                one election); nothing of the attempt is left.
+                a second); nothing of the attempt is left.
             OutcomeUnknownError: it is not granted to this caller, but may still be queued until
                 the withdrawal, which goes on in the background, arrives or the session ends.
             SessionExpiredError: a member said that the session ended while waiting, or the grant
@@ -144,8 +143,11 @@ class LockQueue(OfOneProcess, HeldVerbs):
         if on_position is not None:
             await self._home.enter()  # it is called there
         clock, usual_ms = self._in_loop.clock, self._timeout_ms
-        limit_ms = min(usual_ms, TRY_MS_MAX) if wait_ms == 0 else wait_ms or usual_ms
-        deadline_ms = None if wait_ms is None else clock.monotonic_ms() + limit_ms
+        began_ms = clock.monotonic_ms()
+        asked_ms = min(usual_ms, TRY_MS) if wait_ms == 0 else wait_ms or usual_ms
+        limit_ms = limited(began_ms, asked_ms)
+        is_endless = wait_ms is None and limit_ms == asked_ms
+        deadline_ms = None if is_endless else began_ms + limit_ms
         session, opening = self._sessions.open_now, None
         if session is None or not self._leftovers.are_gone(self.names, request.owner):
             session, opening = await self._session_for(request.owner, limit_ms, deadline_ms)
@@ -272,7 +274,8 @@ class LockQueue(OfOneProcess, HeldVerbs):
         await self._home.enter()
         if not await self._leftovers.gone(self.names, owner, limit_ms):
             raise UnavailableError(
-                f"{self._title}: an earlier contender of {owner} is still being withdrawn"
+                f"{self._title}: an earlier contender of {owner} is still being withdrawn: no "
+                f"member has answered yet"
             )
         if deadline_ms is not None:
             limit_ms = max(0, deadline_ms - self._delivery.clock.monotonic_ms())
@@ -446,7 +449,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         work = self._withdraw(call, attempt, owner)
         chore = self.clean_up(work, f"withdraw {target}", owner)
         # A second cancellation does not wait any longer; the chore goes on in any case.
-        await asyncio.wait({chore}, timeout=ABANDON_WAIT_MS / 1000)
+        await asyncio.wait({chore}, timeout=attempt.settling_ms() / 1000)
         has_come_to_it = chore.done() and not chore.cancelled() and chore.exception() is None
         is_withdrawn = has_come_to_it and chore.result()
         if is_withdrawn and isinstance(error, OutcomeUnknownError):
@@ -472,7 +475,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         while not (attempt.has_ended or self._in_loop.is_closed):
             is_forgotten = is_withdrawn = False
             try:
-                await self._delivery.read(call, reader(AbandonReply), _ABANDON_ATTEMPT_MS)
+                await self._delivery.read(call, reader(AbandonReply), _WITHDRAW_MS)
                 is_withdrawn = True
             except UnavailableError:
                 pass  # it is tried again
@@ -485,7 +488,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 if session is None and attempt.opening is not None:
                     await attempt.opening.close(self._timeout_ms)
                 return True
-            await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
+            await self._leftovers.pause(self.names, owner, self._delivery.retry.cap_ms)
         return False
 
     async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
@@ -502,5 +505,5 @@ class LockQueue(OfOneProcess, HeldVerbs):
                     for grant_id in found:
                         await self._release(self.names[0], grant_id)
                     return True
-            await asyncio.sleep(self._delivery.retry.cap_ms / 1000)
+            await self._leftovers.pause(self.names, owner, self._delivery.retry.cap_ms)
         return False
