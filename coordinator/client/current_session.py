@@ -158,10 +158,12 @@ class CurrentSession:
             await self._wait(opening, timeout_s)
         if not opening.done():
             failure = self._delivery.last_failure
-            because = "" if failure is None else f": {failure.message}"
+            because = f": {failure}" if failure else ""
             raise UnavailableError(f"no session could be opened within {timeout_s:g} s{because}")
         if opening.cancelled():  # a cancellation of the caller's own is raised by the wait
             raise ClientClosedError("this client was closed while a session was being opened")
+        if opening.exception() is not None and self._opening is opening:
+            self._opening = None  # its error comes to hold its callers, and so this client
         return opening.result()
 
     async def _wait(self, opening: asyncio.Task[Session], timeout_s: float) -> None:

@@ -123,8 +123,9 @@ class CallDelivery:
         self.zxid_seen = 0
         self._index_said: tuple[str | None, int] = None, 0
         """The index in the last answer: many reads are answered as of the same."""
-        self.last_failure: UnavailableError | OutcomeUnknownError | None = None
-        """What the latest attempt of any call came to; None when it was answered."""
+        self.last_failure = ""
+        """What the latest attempt came to, "" if it was answered. An error would hold its callers,
+        and so the client, which could not be forgotten."""
         self.writes_begun = 0
         """How many writes of the tree and of locks the program has asked for, for its watches."""
         self.request_ids = RequestIdPool(lambda: self.index_seen)
@@ -219,11 +220,11 @@ class CallDelivery:
             self.on_auth_failed(error, request, sent_ms)
             raise
         except (UnavailableError, OutcomeUnknownError) as error:
-            self.last_failure = error
+            self.last_failure = error.message
             if not isinstance(error, RequestForgottenError):
                 self.leave(endpoint)
             raise
-        self.last_failure = None
+        self.last_failure = ""
         return parsed
 
     def stream(

@@ -58,6 +58,7 @@ class DeputyCall:
 
     def end(self) -> None:
         """Wake who waits for it."""
+        self.on_cancel = None  # it knows the task, and that the error, and that its caller
         self.done.set()
 
 

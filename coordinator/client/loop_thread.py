@@ -179,9 +179,11 @@ class LoopThread:
         except BaseException as error:
             self._interrupt_deputy(call, undo, error)
             raise
-        if isinstance(call.error, CoordinatorError):
-            raise call.error.with_traceback(None)
-        raise call.error
+        failure, call.error = call.error, None  # the deputy keeps the call, and an error its caller
+        try:
+            raise failure.with_traceback(None) if isinstance(failure, CoordinatorError) else failure
+        finally:
+            del failure  # its frames hold it: no cycle is left for the collector
 
     def _run_for_deputy(self, call: DeputyCall) -> Any:
         if call.is_cancelled and call.may_be_dropped:

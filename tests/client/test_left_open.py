@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import textwrap
 import threading
 import warnings
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from coordinator import ClientClosedError, connect
+from coordinator import Client, ClientClosedError, CoordinatorError, connect
+from coordinator.client.connecting import TransportName
+from coordinator.recipes import Lock
 from tests.client.server_thread import serving
+from tests.client.stream.scripted import until
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +178,31 @@ def test_a_blocking_client_in_a_thread_without_a_loop_is_none() -> None:
         warnings.simplefilter("error")
         with connect("http://127.0.0.1:1"):
             pass
+
+
+FAILING: dict[str, Callable[[Client], object]] = {
+    "get": lambda client: client.get("/"),
+    "session": lambda client: client.session(),
+    "lock": lambda client: Lock(client, "x").acquire(timeout=0.1),
+    "watch": lambda client: next(iter(client.watch("/", contact_timeout=0.1))),
+}
+
+
+@pytest.mark.parametrize("transport", ["auto", "stream", "http"])
+@pytest.mark.parametrize("verb", FAILING)
+def test_a_client_that_is_dropped_after_a_failed_call_leaves_nothing(
+    transport: TransportName, verb: str
+) -> None:
+    """Its threads and descriptors end with it, though its caller caught an error of it."""
+
+    def fail() -> weakref.ref[Client]:
+        client = connect("http://127.0.0.1:9", transport=transport, timeout=0.1)
+        with pytest.raises(CoordinatorError):
+            FAILING[verb](client)
+        return weakref.ref(client)
+
+    threads = set(threading.enumerate())
+    dropped = fail()
+
+    until(lambda: gc.collect() >= 0 and dropped() is None)
+    until(lambda: set(threading.enumerate()) <= threads)
