@@ -44,7 +44,7 @@ from coordinator.client.retry import RetryPolicy
 from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
-from coordinator.client.turns import AttemptTurn, AttemptTurns
+from coordinator.client.turns import OPENINGS_MAX, AttemptTurn, AttemptTurns
 from coordinator.client.watch_share import shareable
 from coordinator.clock import Clock
 from coordinator.errors import (
@@ -133,6 +133,8 @@ class CallDelivery:
         """The client's session; None before there is one."""
         self.readers: weakref.WeakSet[Reader] = weakref.WeakSet()
         """The readers of streams, notified when no more lines will come."""
+        self.openings = AttemptTurns(OPENINGS_MAX)
+        """The turns to open a long stream of lines."""
         self.recent_lines = RecentLines()
         """What the lines of streams said that were read last."""
         self.is_closed = False

@@ -37,6 +37,8 @@ A stream that is silent for longer than this is taken for dead. A wait for a gra
 every 2 s, is read by ``LockQueue``.
 """
 _OPEN_MS = 3_000
+_TURN_MS = 600_000
+"""How long it waits at most until as many others of this client have begun as came before it."""
 _FOR_EVER_MS = 1 << 53
 
 
@@ -145,8 +147,12 @@ class Lines(Generic[T]):
             await opening.__aexit__(type(error), error, error.__traceback__)
 
     async def _open(self) -> ResponseStream:
-        opening = self._delivery.stream(self._call(), _OPEN_MS)
-        self._stream = stream = await opening.__aenter__()
+        turn = await self._delivery.openings.take(_TURN_MS)
+        try:
+            opening = self._delivery.stream(self._call(), _OPEN_MS)
+            self._stream = stream = await opening.__aenter__()
+        finally:
+            turn.end()
         self._opening, self._encoding = opening, encoding_of(stream.headers)
         return stream
 

@@ -12,6 +12,9 @@ from coordinator.client.places import Places
 from coordinator.errors import UnavailableError, caused
 
 TURNS_MAX = 256
+OPENINGS_MAX = 32
+"""How many long streams of lines are opened at once: when a connection breaks all of a client are
+opened again, and each has a short time for its first line."""
 
 
 class AttemptTurn:
