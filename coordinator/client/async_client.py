@@ -43,6 +43,8 @@ T = TypeVar("T")
 PageT = TypeVar("PageT", LockList, GrantPage, SessionList)
 
 _CLOSE_MS_MAX = 2_000
+_LAST_MS = 100
+"""What each step of a close gets at least."""
 
 
 class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
@@ -242,12 +244,16 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         if self._is_closed or not self.home.process.is_ours:
             return
         self._is_closed = True
-        limit_ms = min(self.settings.timeout_ms, _CLOSE_MS_MAX)
+        ends_ms = self.clock.monotonic_ms() + min(self.settings.timeout_ms, _CLOSE_MS_MAX)
+
+        def left_ms() -> int:
+            return max(_LAST_MS, ends_ms - self.clock.monotonic_ms())
+
         try:
             await self._session.stop_opening()
-            await self.chores.drain(limit_ms)
-            await self.leftovers.no_release(limit_ms)
-            await self._session.close(limit_ms)
+            await self.chores.drain(left_ms())
+            await self.leftovers.no_release(left_ms())
+            await self._session.close(left_ms())
         finally:
             await self._delivery.close()
 

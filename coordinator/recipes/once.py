@@ -173,8 +173,9 @@ class Once(Generic[ClientT]):
         self: Any, key: str, work: Callable[[Attempt], Any], before_work: ExitStack
     ) -> Done:
         known: Done | None
+        lock = Lock(self.client, f"once:{key}", timeout=self._timeout)
         try:
-            async with finishing(self._lock(key), is_recorded=True) as grant:
+            async with finishing(lock, is_recorded=True) as grant:
                 begun = await settled(self._begin(key, grant))
                 before_work.close()
                 if isinstance(begun, Done):
@@ -193,9 +194,6 @@ class Once(Generic[ClientT]):
                 raise
         assert known is not None, "the work was done, here or elsewhere"
         return known
-
-    def _lock(self, key: str) -> Lock[ClientT]:
-        return Lock(self.client, f"once:{key}", timeout=self._timeout)
 
     @both
     async def _begin(self, key: str, grant: Grant[Any]) -> tuple[Attempt, OnceRecord | None] | Done:
@@ -240,8 +238,8 @@ class Once(Generic[ClientT]):
             await self._write(key, before, grant)
 
     async def _write(self, key: str, record: OnceRecord, grant: Grant[Any] | None) -> None:
-        data = record.to_bytes()
-        await write_record(self.client.core, _path_of(key), self._keep_ms, data, grant)
+        core, data = self.client.core, record.to_bytes()
+        await write_record(core, _path_of(key), self._keep_ms, data, grant)
 
 
 def _path_of(key: str) -> str:

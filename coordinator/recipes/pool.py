@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import Any, Generic
 
 from coordinator.client import (
+    LAST_MS,
     AsyncClient,
     Check,
     ClientT,
@@ -82,7 +83,7 @@ class Pool(Generic[ClientT]):
         try:
             session = await core.session(core.time_left_ms() / 1000)
             # A resource is free: the one who had the slot before has given it back.
-            left_ms = core.time_left_ms()
+            left_ms = max(0, core.time_left_ms() - LAST_MS)
             looking = until(
                 core, self._path, "children", lambda: self._claim(session, made), left_ms
             )

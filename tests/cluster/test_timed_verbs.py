@@ -10,8 +10,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from coordinator import connect
+from coordinator.cli.main import cli
 from coordinator.client import AsyncClient, settled
 from coordinator.client.deadline import MARGIN_MS
 from coordinator.client.settling import run_here
@@ -260,3 +262,42 @@ async def test_each_verb_ends_in_time_when_it_is_cut_off(cluster: ShimmedCluster
     for proxy in proxies:
         await proxy.stop()
     assert list(table.judged()) == []
+
+
+COMMANDS = (
+    "get /x", "set /x 1", "create /y 1", "delete /x", "ls /", "stat /x", "counter c",
+    "counter c --add 1", "flag f", "latch l 2", "barrier b", "bucket b --rate 1 --burst 1",
+    "queue q", "jobs", "services", "commit-log c", "locks", "why x", "grants", "why-lost x",
+    "sessions", "limits", "config get c", "lock x -- true", "elect x -- true", "once x -- true",
+)  # fmt: skip
+
+
+_CLOSED_S_MAX = 2.5
+"""How long a command that contends goes on trying to leave nothing behind."""
+
+
+@pytest.mark.timeout(300)
+def test_each_command_ends_in_time(
+    cluster: ShimmedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three members are frozen: its ``--timeout`` and the margin, and an exit code."""
+    cluster.wait_ready()
+    monkeypatch.setenv("COORDINATOR_ENDPOINTS", cluster.endpoints)
+    victims = _victims(cluster, 2, leads=True)
+    for each in victims:
+        cluster.signal(each, signal.SIGSTOP)
+    late: list[str] = []
+    try:
+        for command in COMMANDS:
+            name, *rest = command.split(" -- ")
+            words = [*name.split(), "--timeout", "1", *(["--", *rest] if rest else [])]
+            began, work_s = time.monotonic(), time.process_time()
+            result = CliRunner().invoke(cli, words)
+            took_s = time.monotonic() - began - (time.process_time() - work_s)
+            limit_s = 1.5 + 0.05 + (_CLOSED_S_MAX if rest else 0.0)
+            if result.exit_code in (0, 2) or took_s > limit_s:
+                late.append(f"{command}: {took_s:.2f} s: {result.exit_code} {result.output!r:.200}")
+    finally:
+        for each in victims:
+            cluster.signal(each, signal.SIGCONT)
+    assert late == []
