@@ -216,3 +216,26 @@ async def test_who_begins_watches_by_the_thousand_waits_for_its_turns(api: Api) 
     assert turns.waits_total > 0
     for each in (raging, modest):
         each.writer.close()
+
+
+async def test_a_client_that_is_not_read_from_is_not_late_with_its_frames() -> None:
+    """However long its line stays full: the rest of a frame waits in its connection meanwhile."""
+    config = HttpConfig(body_deadline_ms=50)
+    async with serving(http=config) as api:
+        raging = await speaker_from(RAGING, api.server.port)
+        await raging.call("PUT", "/v1/tree/a?create", {"data": b""})
+        several_ask(api)
+        client, loop = api.member.turns._clients[RAGING], asyncio.get_running_loop()
+        client.heavy_until_s = client.rest_until_s = math.inf
+        raging.send(*[raging.request("GET", "/v1/tree/a") for _ in range(5 * LINE_MAX)])
+        (connection,) = of(api, RAGING)
+        while not connection._turns._is_held:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        connection._frame_timer = loop.call_soon(connection._late)  # the time of a frame in part
+        await asyncio.sleep(0)
+        client.heavy_until_s = client.rest_until_s = 0.0
+        api.member.turns._look()
+
+        for _ in range(5 * LINE_MAX):
+            assert (await raging.expect(frames.AnswerFrame)).status == 200
+        raging.writer.close()

@@ -389,7 +389,7 @@ class StreamConnection(asyncio.Protocol):
 
     def _late(self) -> None:
         self._frame_timer = None
-        if self.out.is_paused:
+        if self.out.is_paused or self._is_turn_due:  # the rest of it is not read
             self._frame_timer = self._loop.call_later(1.0, self._late)
         else:
             self._close()
