@@ -33,6 +33,7 @@ from coordinator.raft.network.handshake import (
     HandshakeError,
     Identity,
 )
+from coordinator.raft.network.lanes import Joiner
 from coordinator.raft.network.messages import FrameError, Message, Ping, decode
 from coordinator.raft.network.seals import SEAL_BYTES, Seals
 from coordinator.raft.network.transport import UNPROVED_CALLERS_MAX, TcpTransport
@@ -349,11 +350,12 @@ def understood(sent: bytes, key: bytes) -> list[Message]:
     frames = PayloadReader(RaftConfig().frame_bytes_max + SEAL_BYTES)
     seals = Seals(key)
     frames.feed(sent)
+    joiner = Joiner(RaftConfig().frame_bytes_max)
     found: list[Message] = []
     with contextlib.suppress(FrameError):
         while (payload := frames.next()) is not None:
-            message = decode(seals.open(payload))
-            if not isinstance(message, Ping):
+            whole = joiner.take(seals.open(payload))
+            if whole is not None and not isinstance(message := decode(whole), Ping):
                 found.append(message)
     return found
 
