@@ -60,8 +60,8 @@ def slowdown(calm: Sequence[Tick]) -> float:
     """Return how many times longer than alone the canary's work took; 1.0 on an idle machine.
 
     The mean, not the median: a machine that stands still once in a while is slow, too."""
-    work_s = sum(tick.work_s for tick in calm)
-    took_s = sum(max(tick.work_s, tick.took_s) for tick in calm)
+    work_s = math.fsum(tick.work_s for tick in calm)
+    took_s = math.fsum(max(tick.work_s, tick.took_s) for tick in calm)
     return took_s / work_s if work_s else 1.0
 
 

@@ -32,7 +32,7 @@ JUMPY = [0.010] * 480 + [0.400] * 20
 def test_a_machine_alone_is_as_fast_as_itself() -> None:
     """The slowdown is what all looks took to what they needed; none says nothing."""
     assert slowdown(ALONE) == 1.0
-    assert slowdown(CROWDED) == 3.0
+    assert round(slowdown(CROWDED), 9) == 3.0
     assert round(slowdown(STALLED), 2) == 8.43
     assert slowdown([]) == 1.0
 

@@ -6,6 +6,7 @@ python -m tests.simulation.ledger      renews the table in docs/evidence.md (`ma
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -69,7 +70,7 @@ def renew(page: Path = PAGE, ledger: Path = LEDGER) -> None:
 
 def _sums(rows: list[Row]) -> list[str]:
     seeds = sum(int(row["last_seed"]) - int(row["first_seed"]) + 1 for row in rows)
-    hours = sum(float(row["simulated_hours"]) for row in rows)
+    hours = math.fsum(float(row["simulated_hours"]) for row in rows)  # the same on each Python
     failed = " ".join(row["failed_seeds"] for row in rows if row["failed_seeds"])
     counts = [f"{sum(int(row[name]) for row in rows):,}" for name in _SUMS]
     return [f"{seeds:,}", f"{hours:.1f}", *counts, failed or "none"]
