@@ -66,21 +66,22 @@ class Table:
         """Make, do the fault, call; ``judged`` says what came of it."""
         watching = asyncio.create_task(self._stalls.watch())
         threaded = [each for each in VERBS if each.startswith(THREADED)]
+        client = connect(self._urls, timeout=CLIENT_S, session_timeout=60)  # for the threads
         try:
             await asyncio.gather(*(self._make(each) for each in VERBS))
-            with connect(self._urls, timeout=CLIENT_S, session_timeout=60) as client:
-                made = await asyncio.gather(
-                    *(asyncio.to_thread(self._make_in_thread, client, each) for each in threaded)
+            made = await asyncio.gather(
+                *(asyncio.to_thread(self._make_in_thread, client, each) for each in threaded)
+            )
+            async with fault:
+                await asyncio.gather(
+                    *(self._call(each) for each in VERBS),
+                    *(
+                        asyncio.to_thread(self._call_in_thread, each, item)
+                        for each, item in zip(threaded, made, strict=True)
+                    ),
                 )
-                async with fault:
-                    await asyncio.gather(
-                        *(self._call(each) for each in VERBS),
-                        *(
-                            asyncio.to_thread(self._call_in_thread, each, item)
-                            for each, item in zip(threaded, made, strict=True)
-                        ),
-                    )
         finally:
+            await asyncio.to_thread(client.close)
             await asyncio.gather(*(each.close() for each in self._clients.values()))
             watching.cancel()
 

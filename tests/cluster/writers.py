@@ -33,8 +33,6 @@ class Writers:
         ]
 
     def __enter__(self) -> Writers:
-        with connect(self._urls) as client, suppress(NodeExistsError):
-            client.create("/writers")
         for thread in self._threads:
             thread.start()
         return self
@@ -72,6 +70,8 @@ class Writers:
     def _write_in_thread(self, url: str) -> None:
         answered = self.answered.setdefault(("threads", url), [])
         with connect(self._urls, retry=beginning_at(url, self._urls)) as client:
+            with suppress(NodeExistsError):
+                client.create("/writers")
             while not self._is_over.is_set():
                 try:
                     client.set("/writers", b"x")
@@ -86,6 +86,8 @@ class Writers:
     async def _write_by_tasks(self, url: str) -> None:
         answered = self.answered.setdefault(("asyncio", url), [])
         async with connect(self._urls, retry=beginning_at(url, self._urls)) as client:
+            with suppress(NodeExistsError):
+                await client.create("/writers")
             while not self._is_over.is_set():
                 try:
                     await client.set("/writers", b"x")
