@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from coordinator.client.calls import Call, quoted
 from coordinator.client.chores import Chores
 from coordinator.client.current_session import CurrentSession, OpeningSession
-from coordinator.client.deadline import TRY_MS, limited
+from coordinator.client.deadline import LAST_MS, TRY_MS, limited
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.failures import CallFailures
 from coordinator.client.home import Home
@@ -145,7 +145,8 @@ class LockQueue(OfOneProcess, HeldVerbs):
         clock, usual_ms = self._in_loop.clock, self._timeout_ms
         began_ms = clock.monotonic_ms()
         asked_ms = min(usual_ms, TRY_MS) if wait_ms == 0 else wait_ms or usual_ms
-        limit_ms = limited(began_ms, asked_ms)
+        left_ms = limited(began_ms, asked_ms + LAST_MS)  # of a verb; some of it to withdraw
+        limit_ms = min(asked_ms, max(left_ms // 2, left_ms - LAST_MS))
         is_endless = wait_ms is None and limit_ms == asked_ms
         deadline_ms = None if is_endless else began_ms + limit_ms
         session, opening = self._sessions.open_now, None
