@@ -1,7 +1,7 @@
 """The deadline of the verb under way: no call that it makes waits beyond it.
 
-A verb may make several calls, each of which could wait for as long as the client's timeout. Whoever
-calls it was promised one time for all of them. What goes on in the background when the verb has
+A verb may make several calls, each of which could wait for as long as the client's timeout. The
+caller was promised one time for all of them. What goes on in the background when the verb has
 ended (``chores``) has its own time.
 """
 

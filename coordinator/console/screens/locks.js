@@ -1,4 +1,5 @@
-// All locks that are not free: held, held by hand, closed after a loss; who waits longest, who holds longest. Live by one watch.
+// All locks that are not free: held, held by hand, closed after a loss; who waits longest, who
+// holds longest. Live by one watch.
 
 import { Paged } from "../parts/paged.js";
 import { Refresher } from "../parts/refresher.js";
@@ -191,8 +192,8 @@ function seen(row, start) {
 
 /** Who holds it, or what else keeps it from its queue. */
 function holderOf(row) {
-  if (row.by_hand)
-    return `${row.by_hand.replace(/^it is /, "")}${row.is_overdue ? ", for longer than planned" : ""}`;
+  const late = row.is_overdue ? ", for longer than planned" : "";
+  if (row.by_hand) return `${row.by_hand.replace(/^it is /, "")}${late}`;
   if (!row.holder && row.closed) return "closed after an unclean loss";
   return who(row.holder);
 }
