@@ -243,7 +243,8 @@ MATRIX: dict[str, Row] = {
 }  # fmt: skip
 
 PARTS: dict[str, str] = {
-    "Grant": "Lock", "Held": "Lock", "FOREVER": "Lock", "SuccessionRequest": "Election",
+    "Grant": "Lock", "Held": "Lock", "FOREVER": "Lock", "Leadership": "Election",
+    "SuccessionRequest": "Election",
     "RevokeRequest": "Revoker", "RevokeAnswer": "Revoker", "execute_exclusive": "exclusive",
     "run_exclusive": "exclusive", "Run": "Job", "JobReply": "Job", "JobRun": "Jobs",
     "JobView": "Jobs", "GroupMember": "Group", "Membership": "Group", "Owned": "Partitioner",
