@@ -136,20 +136,23 @@ async def _answer(
     """Wait until the holder refuses, or holds no more: of what it writes, and of its place."""
     token, record = holder.fencing_token, RequestRecord("", "", 0)
 
-    async def look() -> RevokeAnswer | None:
+    async def heard() -> RevokeAnswer | None:
         nonlocal record
-        stat = await core.exists(holder.path)
         if (znode := await read(core, made.path)) is not None:  # else the session is ending
             record = RequestRecord.of(znode.data) or record
-        if stat is None or stat.czxid != token:
-            return RevokeAnswer("ended", token, record.answer_reason)
-        if record.answer == REFUSED:
-            return RevokeAnswer("refused", token, record.answer_reason)
-        return None
+        is_refused = record.answer == REFUSED
+        return RevokeAnswer("refused", token, record.answer_reason) if is_refused else None
+
+    async def ended() -> RevokeAnswer | None:
+        stat = await core.exists(holder.path)
+        if stat is not None and stat.czxid == token:
+            return None
+        await heard()  # it may have said why
+        return RevokeAnswer("ended", token, record.answer_reason)
 
     waits = [
         asyncio.create_task(until(core, path, "znode", look, within_ms))
-        for path in (holder.path, made.path)
+        for path, look in ((holder.path, ended), (made.path, heard))
     ]
     try:
         for done in asyncio.as_completed(waits):

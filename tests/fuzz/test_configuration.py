@@ -225,6 +225,7 @@ def test_a_wrong_command_line_is_told_so(
             )
             if verb in ("dev", "learn", "serve"):
                 chosen.append("--nonsense")  # none may really begin
+            chosen = [each for each in chosen if each != "--watch"]  # until Ctrl-C
             if verb == "secret":
                 chosen = [each for each in chosen if not each.startswith("/")]
             # The two that would wait for somebody as long as it takes have a timeout of their own.
