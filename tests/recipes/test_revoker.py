@@ -231,6 +231,6 @@ def test_who_asks_is_answered_truly(seed: int) -> None:
     async def judge(blown: Storm, observer: AsyncClient) -> None:
         assert await left_below(observer, "/revoke-requests") == []
 
-    storm(seed, work, judge=judge, seconds=90).check(
+    storm(seed, work, judge=judge, seconds=180).check(
         ended=5, refused=2, agreed=1, silent=2, kill=1, cut=1
     )
