@@ -25,7 +25,7 @@ def by_compare_and_set(client: Client, path: str, change: Change) -> None:
 
 
 def by_lock(client: Client, path: str, change: Change) -> None:
-    with Lock(client, path, timeout=60) as grant:
+    with Lock(client, path.strip("/"), timeout=60) as grant:
         client.set(path, change(client.get(path).data), if_held=grant)
 
 

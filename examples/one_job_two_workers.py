@@ -21,9 +21,10 @@ def work_without_claim(client: Client, job: str, everybody_looked: threading.Bar
 
 
 def work_with_claim(stage: Stage, client: Client, name: str, job: str) -> bool:
-    grant = Lock(client, job, label=name).try_acquire()
+    claim = job.strip("/")  # a lock's name is no path
+    grant = Lock(client, claim, label=name).try_acquire()
     if grant is None:
-        holder = client.lock(job).holder
+        holder = client.lock(claim).holder
         stage.say(f"  {name}: {holder.label if holder else 'somebody'} has it, I take another job")
         return False
     if client.get(job).data != b"pending":

@@ -198,9 +198,10 @@ def test_no_token_no_key_and_no_data_is_said_anywhere(
     # Where a client put its token into the address it is in the answer about that address.
     said = {where: text for where, text in said.items() if "POST /v1/" not in where}
     assert b"Fatal Python error: Aborted" in (member.directory / "member.log").read_bytes()
-    files = of_files(member.directory, "member.log", "audit.jsonl", "data/owner")
+    files = of_files(member.directory, "member.log", "audit.jsonl*", "data/owner")
     assert found(canaries, said | files) == []
     noted = lines(member.directory / "audit.jsonl")
+    noted += lines(member.directory / "audit.jsonl.strangers")
     refused = [each for each in noted if each["event"] == "request.refused"]
     assert {each["code"] for each in refused} == {"AuthFailed", "NoAuth"}
     assert "worker" in {each["identity"] for each in refused}

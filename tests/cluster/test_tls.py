@@ -105,7 +105,7 @@ async def test_a_cluster_with_a_secret_gets_tls_member_by_member(tmp_path: Path)
                         await asyncio.sleep(0.05)
                 status = await asyncio.to_thread(cluster.status, "1")
                 assert status is not None
-                warned.append([each for each in status["warnings"] if "member.tls" in each])
+                warned.append([each for each in status["off"] if "member.tls" in each])
             ends.set()
             await writing
             assert (await client.get("/written")).data == b"%d" % done

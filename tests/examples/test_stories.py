@@ -180,9 +180,9 @@ SAID: dict[str, tuple[str, ...]] = {
         r"Charged: A, B\.",
     ),
     "partitioned_jobs": (
-        r"Two workers: w1 7, w2 5",
-        r"A third joins: w1 5, w2 3, w3 4; moved between the living: 4 of 12",
-        r"The third dies: w1 7, w2 5; moved between the living: 0 of 12",
+        r"Two workers: w1 6, w2 6",
+        r"A third joins: w1 4, w2 4, w3 4; moved between the living: 5 of 12",
+        r"The third dies: w1 6, w2 6; moved between the living: 1 of 12",
         r"higher token",
     ),
     "work_until_done": (

@@ -309,7 +309,9 @@ class Stage:
         self.until(lambda: self.core.leader_id == "2" and self.core.term == new_term)
 
     def lead(self) -> None:
-        """Have member 2 hand its leadership over to it."""
+        """Have member 2 hand its leadership over to it, once its disk is fit for that."""
+        elections = self.engine._consensus._elections  # type: ignore[union-attr]
+        self.until(elections._may_lead)
         self.follow()
         self.say(say.StandNow(self.core.term))
         self.until(lambda: self.member._leadership.is_leader)

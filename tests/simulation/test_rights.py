@@ -21,7 +21,7 @@ def world(seed: int, seconds: float = 12) -> Verdict:
 
 
 @pytest.mark.check
-@pytest.mark.parametrize("seed", [TELLING, 9, 14])
+@pytest.mark.parametrize("seed", [TELLING, 9, 19])
 def test_nothing_comes_of_a_right_that_is_gone(seed: int) -> None:
     """No read, write, grant or event after the zxid of its revocation, and no other promise broken;
     a definite refusal tells the truth."""
