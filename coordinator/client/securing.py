@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from coordinator.errors import ConfigError, UnavailableError
 from coordinator.tls.files import HTTP, STREAM, Reloaded, TlsFiles, client_context
-from coordinator.tls.transport import Handshakes, TlsTransport
+from coordinator.tls.handshakes import Handshakes
+from coordinator.tls.transport import TlsTransport
 from coordinator.tls.wording import TO_CLIENTS, why_no_tls
 
 _NO_ADDRESS = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))

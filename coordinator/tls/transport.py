@@ -1,9 +1,6 @@
 """TLS on a connection of an event loop: a transport for its protocol, a protocol for the socket.
 
-1. Handshakes cost processor time (0.15 ms with a P-256 key, 3 ms with RSA 4096), and a crowd of
-   strangers may ask for many at once. Those of one port take turns: ``HANDSHAKES_AT_ONCE`` in a
-   pass of the loop; until its turn comes, one costs no more than what was read of it. Of those that
-   were answered and wait for the other side, the oldest is ended if they are too many.
+1. A handshake goes on when it is its turn (``handshakes``).
 2. A connection is read ``READ_BYTES`` at a time, so however its bytes are cut into records, one
    pass opens a bounded number of them. What TLS itself answers is bounded, too.
 3. How long a handshake may take is its protocol's to bound: it has the connection from the
@@ -14,19 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import deque
 from functools import partial
 from typing import Any, Protocol
 
+from coordinator.tls.handshakes import Handshakes
 from coordinator.tls.names import uris_of
 from coordinator.tls.pipe import TlsPipe
 
-HANDSHAKES_AT_ONCE = 4
 HANDSHAKE_BYTES_MAX = 128 * 1024
 """How much a stranger may send before its handshake is done; a chain of certificates is some
 KiB."""
-READ_BYTES = 17 * 1024
-"""A whole record. The dearest that may be in it are 650 changes of keys: 10 ms."""
 ANSWERS_UNSENT_BYTES_MAX = 64 * 1024
 """Each change of keys may ask for one in answer: so much of them waits for a side that reads."""
 
@@ -50,50 +44,6 @@ class SecuredProtocol(Protocol):
         """As of ``asyncio.Protocol``; called whether the handshake was done or not."""
 
 
-class Handshakes:
-    """The unfinished handshakes of one port, and their turns."""
-
-    def __init__(self, unfinished_max: int) -> None:
-        self._unfinished_max = unfinished_max
-        self._unfinished: dict[TlsTransport, None] = {}  # the oldest first
-        self._due: deque[TlsTransport] = deque()
-        self._is_scheduled = False
-        self.buffer = memoryview(bytearray(READ_BYTES))
-        """What is read into: of all connections, one after the other."""
-
-    def __len__(self) -> int:
-        return len(self._unfinished)
-
-    def answered(self, transport: TlsTransport) -> None:
-        """Count one more that waits for the other side; the oldest makes room for it."""
-        if transport in self._unfinished:
-            return
-        if len(self._unfinished) >= self._unfinished_max:
-            next(iter(self._unfinished)).fail(
-                ssl.SSLError("too many connections with an unfinished TLS handshake")
-            )
-        self._unfinished[transport] = None
-
-    def end(self, transport: TlsTransport) -> None:
-        """Count one less; its turn, if it waits for one, does nothing."""
-        self._unfinished.pop(transport, None)
-
-    def take_turn(self, transport: TlsTransport) -> None:
-        """Go on with this handshake when it is its turn."""
-        self._due.append(transport)
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        count = min(HANDSHAKES_AT_ONCE, len(self._due))
-        self._is_scheduled = len(self._due) > count
-        if self._is_scheduled:
-            asyncio.get_running_loop().call_soon(self._go_on)
-        for _ in range(count):
-            self._due.popleft().shake()
-
-
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     """The transport of one connection with TLS.
 
@@ -102,6 +52,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         context: whom to trust, and what to show.
         handshakes: of its port.
         host: whom a client calls.
+        address: who calls, as its share of the handshakes is counted; "" without one.
     """
 
     __slots__ = (
@@ -118,6 +69,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         "_plain",
         "_protocol",
         "_taken_bytes",
+        "address",
     )  # fmt: skip
 
     def __init__(
@@ -128,8 +80,10 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         *,
         is_server: bool,
         host: str | None = None,
+        address: str = "",
     ) -> None:
         super().__init__()
+        self.address = address
         self._make_pipe = partial(TlsPipe, context, is_server=is_server, host=host)
         self._head = bytearray()
         """What was read of the handshake, and not looked at yet."""

@@ -19,7 +19,8 @@ from weakref import WeakSet
 
 from coordinator.errors import BadArgumentsError, CoordinatorError, ThrottledError, to_problem
 from coordinator.tls.files import Reloaded, ServerTls
-from coordinator.tls.transport import Handshakes, TlsTransport
+from coordinator.tls.handshakes import Handshakes
+from coordinator.tls.transport import TlsTransport
 from coordinator.tls.wording import TO_MEMBERS, why_no_tls
 from coordinator.waiting import in_turns
 from coordinator.wire.addresses import is_local, network_of
@@ -170,9 +171,10 @@ class Arrival(asyncio.Protocol):
         if tls is not None and is_tls:
             self._is_plain = False
             context, self._trusted = tls.current.context, tls.current.trusted
-            TlsTransport(self, context, self._doorway.handshakes, is_server=True).begin(
-                transport, data
-            )
+            TlsTransport(
+                self, context, self._doorway.handshakes, is_server=True,
+                address="" if self._place is None else self._place.network,
+            ).begin(transport, data)  # fmt: skip
         else:
             self._settle()
             transport.write(closing(BadArgumentsError(_NO_TLS_HERE if is_tls else _TLS_HERE)))

@@ -22,6 +22,7 @@ from tests.cluster.faults.shim_rows import ShimmedCluster
 from tests.cluster.faults.world import Skipped
 from tests.cluster.proxy import Proxy
 from tests.cluster.timed_verbs import CLIENT_S, ELSEWHERE, VERBS, Verb, public_verbs
+from tests.patience import patient
 
 pytestmark = pytest.mark.check
 
@@ -144,7 +145,7 @@ class Table:
         """Say what ended late, or with an error that is none of those."""
         for name, verb, began, ended, error in self._ended:
             stalled_s = 0.05 + 2 * self._stalls.between(began, ended)
-            limit_s = verb.promised_s + MARGIN_MS / 1000 + stalled_s
+            limit_s = verb.promised_s + patient(MARGIN_MS / 1000) + stalled_s
             if error is None and name.partition(",")[0].endswith((".run", ".attend")):
                 limit_s += CLIENT_S  # it has run what it was to run, and wrote that down
             if ended - began > limit_s:

@@ -11,15 +11,10 @@ from typing import Any, cast
 import pytest
 
 from coordinator.tls.files import MemberTls, TlsFiles, member_tls
+from coordinator.tls.handshakes import AT_ONCE, READ_BYTES, Handshakes
 from coordinator.tls.names import client_uri, member_uri
 from coordinator.tls.pipe import TlsPipe
-from coordinator.tls.transport import (
-    ANSWERS_UNSENT_BYTES_MAX,
-    HANDSHAKES_AT_ONCE,
-    READ_BYTES,
-    Handshakes,
-    TlsTransport,
-)
+from coordinator.tls.transport import ANSWERS_UNSENT_BYTES_MAX, TlsTransport
 from tests.certificates import Certificates
 
 
@@ -110,11 +105,11 @@ class Side:
 async def test_a_pass_works_at_a_few_handshakes(tls: MemberTls) -> None:
     """However many come at once; all have their turn, in order."""
     handshakes = Handshakes(1_000)
-    sides = [Side(tls, handshakes) for _ in range(5 * HANDSHAKES_AT_ONCE)]
+    sides = [Side(tls, handshakes) for _ in range(5 * AT_ONCE)]
     for count in range(1, 6):
         await asyncio.sleep(0)
         answered = [bool(side.plain.written) for side in sides]
-        assert answered == [number < count * HANDSHAKES_AT_ONCE for number in range(len(sides))]
+        assert answered == [number < count * AT_ONCE for number in range(len(sides))]
 
 
 async def test_the_oldest_of_too_many_makes_room(tls: MemberTls) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from coordinator.raft.network.messages import FrameError
 from coordinator.tls.files import MemberTls, Reloaded
+from coordinator.tls.handshakes import Handshakes
 from coordinator.tls.names import member_uri
-from coordinator.tls.transport import Handshakes, SecuredProtocol, TlsTransport
+from coordinator.tls.transport import SecuredProtocol, TlsTransport
 
 TLS_RECORD = b"\x16\x03"
 """How a TLS connection begins; the length of a first frame begins with NUL."""
