@@ -3,7 +3,7 @@
 1. A handshake costs processor time (0.15 ms with a P-256 key, 3 ms with RSA 4096), and a crowd of
    strangers may ask for many at once. They take turns: ``AT_ONCE`` in a pass of the loop; until its
    turn comes, one costs no more than what was read of it.
-2. The handshakes of one address may take a fifth of the time, and ``BURST_S`` of it at once. Beyond
+2. The handshakes of one address may take a tenth of the time, and ``BURST_S`` of it at once. Beyond
    that they wait, one after the other, and those of other addresses go ahead of them.
 3. Of those that were answered and wait for the other side, the oldest is ended if they are too
    many.
@@ -19,7 +19,7 @@ from typing import Protocol
 AT_ONCE = 4
 LOOKED_AT = 64
 """How many a pass looks at, also of those that have to wait."""
-SHARE = 5
+SHARE = 10
 """One address may have a part of the time: one in so many."""
 BURST_S = 0.2
 """How much of it may be at once: some hundred handshakes, of programs that start together."""

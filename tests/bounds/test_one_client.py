@@ -20,7 +20,7 @@ PAGE = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
 FREE, OLDEST = "what is free", "oldest first"
 WORDS = {
     FREE, OLDEST, "by address", f"{EACH_MAX + 1} a minute", "files of strangers", "turns",
-    "first hundred met", "the same", "a fifth of it",
+    "first hundred met", "the same", "a tenth of it",
 }  # fmt: skip
 """What a cell may say that is no limit of one client."""
 
