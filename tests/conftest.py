@@ -23,6 +23,7 @@ from coordinator.testing.plugin import coordinator_client as coordinator_client
 from coordinator.testing.plugin import coordinator_cluster as coordinator_cluster
 from coordinator.testing.plugin import shared_coordinator_cluster as shared_coordinator_cluster
 from tests.patience import patient
+from tests.patience import unhurried_tries as unhurried_tries
 
 TESTS = Path(__file__).resolve().parent
 

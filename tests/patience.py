@@ -9,6 +9,12 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from coordinator.client import deadline
+from coordinator.client.locks import attempt, lock_queue
+from coordinator.recipes import tree_lock
+
 
 def busy() -> float:
     """Return how many wait for each core, 1 at least."""
@@ -18,3 +24,13 @@ def busy() -> float:
 def patient(seconds: float) -> float:
     """Return a limit of an idle machine as it is now, here."""
     return seconds * busy()
+
+
+@pytest.fixture
+def unhurried_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the members have ten seconds for a verb that tries once, instead of one.
+
+    For what is about something else, on real members: a busy machine can miss one second.
+    """
+    for module in (deadline, attempt, lock_queue, tree_lock):
+        monkeypatch.setattr(module, "TRY_MS", 10_000)

@@ -17,7 +17,7 @@ from coordinator.testing import LocalCluster
 from examples.__main__ import stories
 from examples.stage import Stage
 
-pytestmark = pytest.mark.check
+pytestmark = [pytest.mark.check, pytest.mark.usefixtures("unhurried_tries")]
 
 ROOT = Path(__file__).resolve().parents[2]
 PACE = 0.1

@@ -22,6 +22,8 @@ theirs: Any = pytest.importorskip("redis_lock")
 
 from coordinator.integrations import python_redis_lock as ours  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("unhurried_tries")
+
 
 @dataclass
 class Library:

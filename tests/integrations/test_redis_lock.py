@@ -24,6 +24,8 @@ from redis.exceptions import LockError, LockNotOwnedError  # noqa: E402
 
 from coordinator.integrations.redis_lock import RedisLikeLock  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("unhurried_tries")
+
 
 def test_it_has_the_methods_and_arguments_of_the_real_one() -> None:
     """Each public one that is no script of Redis; the client is the first argument."""

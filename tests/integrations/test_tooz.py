@@ -14,7 +14,7 @@ from coordinator.testing import LocalCluster
 coordination: Any = pytest.importorskip("tooz.coordination", exc_type=ImportError)
 driver: Any = pytest.importorskip("coordinator.integrations.tooz", exc_type=ImportError)
 
-pytestmark = pytest.mark.check
+pytestmark = [pytest.mark.check, pytest.mark.usefixtures("unhurried_tries")]
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from coordinator.client import AsyncClient
 from coordinator.recipes import Grant
 from coordinator.testing.cluster import LocalCluster
 
-pytestmark = pytest.mark.check
+pytestmark = [pytest.mark.check, pytest.mark.usefixtures("unhurried_tries")]
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from coordinator.recipes import Election, Grant
 from coordinator.testing.cluster import LocalCluster
 from tests.recipes.callable_kinds import Ran, async_kinds, never_kinds, returning_coroutine
 
-pytestmark = pytest.mark.check
+pytestmark = [pytest.mark.check, pytest.mark.usefixtures("unhurried_tries")]
 
 
 @pytest.fixture(autouse=True)
