@@ -69,23 +69,23 @@ def holder_at(path: str, czxid: int) -> Any:
     )  # fmt: skip
 
 
-def longest_steps_ms(made: Callable[[ManualClock], Table]) -> tuple[float, float]:
-    """Return the longest step to add one of many keys, and how long it takes to give all up.
+def long_steps_ms(made: Callable[[ManualClock], Table]) -> dict[str, float]:
+    """Return the steps to add one of many keys that took long, and how long to give all up.
 
     In ms of this thread's processor time, as of a processor that does nothing else."""
     act, give_up = made(ManualClock())
-    longest_s = 0.0
+    long_s: dict[str, float] = {}
     for number in range(MANY):
         began = time.thread_time()
         act(number)
         took_s = time.thread_time() - began
-        if took_s > longest_s:
-            longest_s = took_s
+        if took_s > 0.001:
+            long_s[f"key {number}"] = took_s
     began = time.thread_time()
     give_up()
-    ended_s = time.thread_time() - began
+    long_s["give up"] = time.thread_time() - began
     speed = fixed_work_speed()
-    return longest_s * 1_000 / speed, ended_s * 1_000 / speed
+    return {step: took_s * 1_000 / speed for step, took_s in long_s.items()}
 
 
 @pytest.mark.check
@@ -97,17 +97,18 @@ async def test_no_key_of_many_takes_long(
     """By the processor's clock; so is the end of all of them, at the next leader's beginning.
 
     What a table does is as long each time. What the system does meanwhile, as to find memory, is
-    not: so the least of a few tries counts."""
+    not, and hits another step each time: so the least of a few tries counts for each step."""
     gc.disable()  # a member collects by other rules (garbage.py)
     request.addfinalizer(gc.enable)
-    added_ms = ended_ms = float("inf")
-    for _ in range(TRIES):
-        added, ended = longest_steps_ms(made)
-        added_ms, ended_ms = min(added_ms, added), min(ended_ms, ended)
-        if max(added_ms, ended_ms) <= HELD_MS_MAX:
+    least_ms = long_steps_ms(made)
+    for _ in range(1, TRIES):
+        if max(least_ms.values()) <= HELD_MS_MAX:
             break
         await asyncio.sleep(0)
+        again_ms = long_steps_ms(made)
+        least_ms = {
+            step: min(took_ms, again_ms.get(step, 0.0)) for step, took_ms in least_ms.items()
+        }
 
-    assert added_ms <= HELD_MS_MAX
-    assert ended_ms <= HELD_MS_MAX
+    assert {step: took_ms for step, took_ms in least_ms.items() if took_ms > HELD_MS_MAX} == {}
     await asyncio.sleep(0)
