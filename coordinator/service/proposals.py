@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,6 +85,8 @@ _KEY_BYTES_MAX: Final = 255
 _PROBLEM_BYTES_MAX: Final = 128 * 1024
 """The size of an error of this member's leader; those that name a path are the longest."""
 _REMAINING_MS_MAX: Final = 24 * 3_600_000
+_TURN_PERCENT: Final = 90
+"""So much of the remaining time another member's request waits for its turn."""
 
 
 class Committed(Struct, frozen=True):
@@ -343,12 +346,7 @@ class Proposer:
         try:
             self._leadership.refuse_when_stopping()
             if key:
-                mark = await self._turns.turn(key, remaining_ms / 1_000, cost)
-                if not mark:
-                    raise ThrottledError(
-                        f"other requests of client {key} took all its turns at the leader for "
-                        f"{remaining_ms} ms; nothing was proposed, try again with fewer at once"
-                    )
+                mark = await self._turn(key, cost, remaining_ms)
             self._begin(key, len(command), is_undoing=_is_undoing(await _decoded(command)))
             is_counted = True
             if not self._leadership.is_leader:
@@ -371,6 +369,25 @@ class Proposer:
             outcome = replace(outcome, events=(), granted=())
         index = applied.index.to_bytes(_NUMBER_BYTES, "big")
         return _IS_OUTCOME + index + encode_outcome(outcome)
+
+
+    async def _turn(self, key: str, cost: int, remaining_ms: int) -> int:
+        """Wait for the turn of another member's client, and return its mark.
+
+        Raises:
+            ThrottledError: there was none, early enough for that member to say so: at its deadline
+                it knows no more than that its request was under way."""
+        wait_ms = remaining_ms * _TURN_PERCENT // 100
+        mark = 0
+        with suppress(TimeoutError):
+            async with self._timers.deadline(self._clock.monotonic_ms() + wait_ms):
+                mark = await self._turns.turn(key, wait_ms / 1_000, cost)
+        if not mark:
+            raise ThrottledError(
+                f"other requests of client {key} took all its turns at the leader for {wait_ms} ms;"
+                " nothing was proposed, try again with fewer at once"
+            )
+        return mark
 
 
 def _is_undoing(command: Command) -> bool:

@@ -15,11 +15,13 @@ from coordinator.errors import (
     NodeExistsError,
     NoLeaderError,
     NoSpaceError,
+    OutcomeUnknownError,
     ProposalTimeoutError,
     ShuttingDownError,
     ThrottledError,
 )
 from coordinator.service.reads import LINEARIZABLE, STALE
+from coordinator.service.turns import ALONE_MAX, KEY
 from coordinator.state.commands import Create, RequestId, SetData
 from tests.service.fake_cluster import cluster, settle, soon
 
@@ -392,6 +394,55 @@ async def test_too_many_bytes_under_way_are_throttled_at_once(asked: str) -> Non
         await settle()
         assert not large.done()
         large.cancel()
+
+
+@pytest.mark.parametrize("request_id", [None, REQUEST])
+async def test_a_write_without_a_turn_at_the_leader_was_certainly_not_proposed(
+    request_id: RequestId | None,
+) -> None:
+    """The leader says so before the deadline of the member that was asked, which is then certain,
+    too."""
+    async with cluster() as world:
+        KEY.set("identity app")
+        mark = world.leader.turns.begin("identity app", ALONE_MAX)
+        writing = asyncio.create_task(
+            world.follower.proposer.submit(
+                Create("/a"), request=request_id, deadline_ms=world.deadline(10_000)
+            )
+        )
+        await settle()
+        await world.advance(8_500)
+        assert not writing.done()
+        await world.advance(700)
+
+        with pytest.raises(ThrottledError, match="nothing was proposed") as caught:
+            await soon(writing)
+        assert caught.value.definite
+        assert len(world.log[1:]) == 0
+        assert world.leader.proposer._bytes.total == 0
+        world.leader.turns.end("identity app", mark, ALONE_MAX)
+        assert world.leader.turns.begin("identity app", ALONE_MAX)
+
+
+async def test_a_missed_turn_says_nothing_of_an_earlier_attempt() -> None:
+    """What may have been proposed before stays unknown."""
+    async with cluster() as world:
+        KEY.set("identity app")
+        faults: list[str | None] = ["reply"]
+        world.fault = lambda _sender, _receiver, _kind: faults.pop() if faults else None
+        writing = asyncio.create_task(
+            world.follower.proposer.submit(
+                Create("/a"), request=REQUEST, deadline_ms=world.deadline(10_000)
+            )
+        )
+        await settle()
+        assert len(world.log[1:]) == 1
+        world.leader.turns.begin("identity app", ALONE_MAX)
+        for _ in range(110):
+            await world.advance(100)
+
+        with pytest.raises(OutcomeUnknownError):
+            await soon(writing)
 
 
 @pytest.mark.parametrize("asked", ["1", "2"])
