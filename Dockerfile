@@ -1,7 +1,7 @@
 # One member. docker-compose.yml runs three of them; docs/operations.md explains the variables, and
 # SECURITY.md what an image is made of and how it is pinned.
 
-# `make pin-base` writes the digest that this name has today behind it. Another base:
+# `tests/supply/lock --base` writes the digest that this name has today behind it. Another base:
 # docker build --build-arg BASE_IMAGE=python:3.11-slim@sha256:...
 ARG BASE_IMAGE=python:3.11-slim
 
@@ -13,10 +13,10 @@ ARG PINNED=no
 RUN case "$BASE_IMAGE" in \
         *@sha256:*) ;; \
         *) echo "WARNING: $BASE_IMAGE has no digest, so it may be another image tomorrow" \
-            "(make pin-base)" >&2; test "$PINNED" != yes ;; \
+            "(tests/supply/lock --base)" >&2; test "$PINNED" != yes ;; \
     esac
 WORKDIR /src
-# Nothing is installed that has not one of the hashes in these two files (`make lock`). An sdist is
+# Nothing is installed that has not one of the hashes in these two files (`tests/supply/lock`). An sdist is
 # built with what the first one brought, not with what an index has to offer today.
 COPY requirements-build.lock requirements.lock ./
 # A package index of your own: `docker build --secret id=pip_conf,src=$HOME/.config/pip/pip.conf .`

@@ -1,6 +1,6 @@
 """etcd's gRPC calls: its Lock, puts, reads, leases and watches; threads and asyncio.
 
-``.bench-peers/etcd_pb2.py`` is made from ``etcd/etcd.proto`` by ``make bench-peers-tools``.
+``.bench-peers/etcd_pb2.py`` is made from ``etcd/etcd.proto`` by ``bench/peers/install``.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from tests.ports import free_ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TOOLS = ROOT / ".bench-peers"
-INSTALL = "make bench-peers-tools"
+INSTALL = "bench/peers/install"
 _READY_S = 60.0
 
 

@@ -28,7 +28,7 @@ _AXE = """async () => {
 def missing() -> str:
     """Return what the tests in a browser lack here; "" if nothing."""
     if chromium() is None:
-        return "chromium is not installed: `make browser` does it on Debian"
+        return "chromium is not installed: `tests/install browser` does it on Debian"
     try:
         import axe_playwright_python  # noqa: F401
         import playwright.sync_api  # noqa: F401

@@ -1,4 +1,4 @@
-"""The pictures of docs/console.md: ``make screenshots`` takes them again."""
+"""The pictures of docs/console.md: ``python -m tests.console.screenshots`` takes them again."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Tables of docs/evidence.md that are made from the ledgers beside it, files of CSV.
 
-    python -m tests.docs.ledgers                    renews them (`make ledger`)
+    python -m tests.docs.ledgers                    renews them
     python -m tests.docs.ledgers --faults FILE      adds the lines that `make faults` wrote to FILE
 
-Each stands below a comment with its name. The ledger of simulated worlds, which their runs write
-themselves, has its own table (tests/simulation/ledger.py).
+Each stands below a comment with its name. That of simulated worlds, whose ledger their runs write
+themselves, is made by tests/simulation/ledger.py.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.simulation import ledger as worlds
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "evidence.md"
 _TABLE = re.compile(
-    r"(?<=<!-- made by `make ledger`: )(\w[\w ]*)( -->\n).*?(?=\n<!-- end -->)", re.S
+    r"(?<=<!-- ledger: )(\w[\w ]*)( -->\n).*?(?=\n<!-- end -->)", re.S
 )
 
 Row = dict[str, str]
@@ -154,4 +156,5 @@ if __name__ == "__main__":
     parser.add_argument("--faults", type=Path, help="what `make faults` wrote to its --ledger")
     if (faults := parser.parse_args().faults) is not None:
         add_faults(faults.read_text(encoding="utf-8").splitlines(), DOCS / "fault-ledger.csv")
+    worlds.renew()
     PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -12,7 +12,7 @@ from tests.docs.ledgers import DOCS, PAGE, TABLES, add_faults, read, renewed, sh
 
 
 def test_the_tables_of_the_docs_are_those_of_the_ledgers() -> None:
-    """`make ledger` renews them; none is forgotten."""
+    """`python -m tests.docs.ledgers` renews them; none is forgotten."""
     page = PAGE.read_text(encoding="utf-8")
 
     assert renewed(page) == page

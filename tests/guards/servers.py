@@ -38,7 +38,7 @@ def program(name: str, package: str) -> str:
         places = sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)
         found = found or next(filter(None, (shutil.which(name, path=str(p)) for p in places)), None)
     if found is None:
-        pytest.skip(f"no {name} here; Debian and Ubuntu: make guard-servers, for {package}")
+        pytest.skip(f"no {name} here; Debian and Ubuntu: tests/install guards, for {package}")
     return found
 
 

@@ -112,7 +112,7 @@ def test_s3_paused(trial: Trial) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("minio") is None, reason="no minio here: make guard-object-store")
+@pytest.mark.skipif(shutil.which("minio") is None, reason="tests/install object-store")
 @pytest.mark.parametrize("trial", PAUSED, ids=lambda trial: trial.name)
 def test_s3_paused_at_a_real_store(trial: Trial, bucket: str) -> None:
     """The same over the wire, at MinIO."""

@@ -1,6 +1,6 @@
 """Tools can use the document: linters find nothing, generated clients take a lock.
 
-``make openapi-tools`` installs what these need into ``.openapi-tools`` (Node.js; Java for
+``tests/install openapi`` installs what these need into ``.openapi-tools`` (Node.js; Java for
 openapi-generator). Without it they are skipped, and say so.
 """
 
@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 def tool(path: Path) -> str:
     """Return a tool's path, or skip the test."""
     if not path.exists():
-        pytest.skip(f"{path.relative_to(ROOT)} is not there: make openapi-tools")
+        pytest.skip(f"{path.relative_to(ROOT)} is not there: tests/install openapi")
     return str(path)
 
 

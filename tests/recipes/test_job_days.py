@@ -23,5 +23,5 @@ def test_each_day_is_done_once_in_a_season() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("guarantee", ["at_least_once", "at_most_once"])
 def test_each_day_is_done_once_in_years(guarantee: Guarantee) -> None:
-    """Ten thousand days are `make job-days`."""
+    """Ten thousand days are `python -m tests.recipes.job_days`."""
     years(3, 1_000, guarantee).check(days=1_000, killed=100, losing=200, leaders=50)

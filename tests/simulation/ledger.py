@@ -1,6 +1,6 @@
 """The ledger of long runs: a CSV file with a row for each part, and the table of it in the docs.
 
-python -m tests.simulation.ledger      renews the table in docs/evidence.md (`make ledger`)
+python -m tests.docs.ledgers      renews the table in docs/evidence.md
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLUMNS = (
 )  # fmt: skip
 _SUMS = ("faults", "operations", "unknown", "grants", "elections")
 _HEADS = ("commit", "seeds", "hours", *_SUMS, "failed seeds")
-_BEGIN = "<!-- made by `make ledger` -->\n"
+_BEGIN = "<!-- ledger -->\n"
 _END = "\n<!-- end -->"
 _BETWEEN = re.compile(f"(?<={re.escape(_BEGIN)}).*?(?={re.escape(_END)})", re.DOTALL)
 
@@ -75,6 +75,3 @@ def _sums(rows: list[Row]) -> list[str]:
     counts = [f"{sum(int(row[name]) for row in rows):,}" for name in _SUMS]
     return [f"{seeds:,}", f"{hours:.1f}", *counts, failed or "none"]
 
-
-if __name__ == "__main__":
-    renew()

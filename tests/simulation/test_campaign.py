@@ -29,7 +29,7 @@ def test_a_part_of_a_long_run_is_a_row_of_the_ledger(tmp_path: Path) -> None:
 
 
 def test_the_table_of_the_docs_is_that_of_the_ledger() -> None:
-    """`make ledger` renews it."""
+    """`python -m tests.docs.ledgers` renews it."""
     assert shown() == table(read())
 
 

@@ -1,4 +1,6 @@
-"""The bill of materials of a container, as CycloneDX 1.5: ``make sbom`` writes it into dist.
+"""The bill of materials of a container, as CycloneDX 1.5.
+
+``python -m tests.supply.sbom`` writes it into dist.
 
 Made of ``requirements.lock`` (versions, hashes) and of the metadata of the packages installed here
 (licences, what needs what). The same files make the same bytes.

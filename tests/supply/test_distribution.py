@@ -83,7 +83,7 @@ def test_the_environment_of_a_checkout_has_what_its_verbs_need() -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
 
     assert "\nEXTRAS := certs,oidc\n" in makefile
-    assert "$(LOCK_OPTIONS) --extra $(EXTRAS) " in makefile
+    assert "\ncompile --extra certs,oidc " in (ROOT / "tests/supply/lock").read_text("utf-8")
     assert re.search(
         r"^\$\(VENV\)/\.installed: .*\n\t\$\(call install,\.\[\$\(EXTRAS\)\]\)$", makefile, re.M
     )

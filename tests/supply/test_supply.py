@@ -23,8 +23,8 @@ def test_every_dependency_is_locked_within_its_range() -> None:
     for text in (*project["dependencies"], *extras["certs"], *extras["oidc"]):
         wanted = Requirement(text)
         found = locked[normal(wanted.name)].version
-        assert wanted.specifier.contains(found), f"{text}: locked is {found}; run: make lock"
-        assert set(needed_by(wanted.name)) <= set(locked), f"what {text} needs; run: make lock"
+        assert wanted.specifier.contains(found), f"{text}: locked is {found}; tests/supply/lock"
+        assert set(needed_by(wanted.name)) <= set(locked), f"what {text} needs; tests/supply/lock"
     assert all(each.sha256 for each in locked.values())
     assert set(pinned("requirements-build.lock")) == {"setuptools"}
 

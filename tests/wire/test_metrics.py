@@ -1,6 +1,6 @@
 """/metrics follows the rules of Prometheus, and says what an operator looks for.
 
-``promtool`` is asked where it is installed (``make promtool``); the same rules are written out here
+``promtool`` is asked where it is installed (tests/install); the same rules are written out here
 for where it is not.
 """
 
@@ -125,7 +125,7 @@ def test_promtool_finds_nothing(texts: list[str]) -> None:
     """The linter of Prometheus itself."""
     promtool = str(PROMTOOL) if PROMTOOL.exists() else shutil.which("promtool")
     if promtool is None:
-        pytest.skip("promtool is not there: make promtool")
+        pytest.skip("promtool is not there: tests/install promtool")
     for text in texts:
         done = subprocess.run(
             [promtool, "check", "metrics"], input=text, text=True, check=False, timeout=60,

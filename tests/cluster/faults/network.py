@@ -154,7 +154,7 @@ def require_namespaces(*programs: str) -> None:
         raise Skipped("needs root and leave to make namespaces (unshare --net --mount)")
     missing = [each for each in programs if shutil.which(each) is None]
     if missing:
-        raise Skipped(f"needs {', '.join(missing)}: `make faults-tools` installs it on Debian")
+        raise Skipped(f"needs {', '.join(missing)}: `tests/install faults` installs it on Debian")
 
 
 def _run(*command: str) -> None:

@@ -38,7 +38,7 @@ class FewFilesCluster(ProcessCluster):
 
 def _few_files(directory: Path, members: int) -> ProcessCluster:
     if shutil.which("prlimit") is None:
-        raise Skipped("needs prlimit: `make faults-tools` installs it on Debian")
+        raise Skipped("needs prlimit: `tests/install faults` installs it on Debian")
     return FewFilesCluster(directory, members, SETTINGS)
 
 
