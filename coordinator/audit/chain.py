@@ -9,8 +9,9 @@
    its event is CONTINUED and its ``torn_sha256`` is of those bytes; of all of them, if that line
    was torn as well.
 4. ``newest`` is the newest change that this log has a line of: its index in the Raft log, its
-   zxid, the latest time of one, and how many changes of that index and zxid came before it. A
-   member that replays its log knows by them what it need not write again.
+   zxid, the latest time of one, and how many changes of that index and zxid came before it;
+   ``cluster_id`` is of which cluster. A member that replays its log knows by them what it need not
+   write again.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class Newest:
     time_ms: int = 0
     ordinal: int | None = 0
     """None: of a release before ordinals were kept; all changes of that index and zxid count."""
+    cluster_id: str = ""
+    """Of the cluster of that change; "" of a release before it was kept."""
 
     def numbers(self) -> tuple[int | None, ...]:
         """Return what a line says of it."""
@@ -71,8 +74,14 @@ class Newest:
     def covers(self, event: AuditEvent) -> bool:
         """Whether there is a line of this change already.
 
-        A cluster that begins again counts from 1 again, but its time goes on: both must agree."""
-        if event.source is not Source.APPLIED or event.time_ms > self.time_ms:
+        A cluster that begins again may count from 1 again; its id is another. Where an id is not
+        known, its time goes on."""
+        if event.source is not Source.APPLIED:
+            return False
+        if self.cluster_id and event.cluster_id:
+            if self.cluster_id != event.cluster_id:
+                return False
+        elif event.time_ms > self.time_ms:
             return False
         place, newest = (event.index or 0, event.zxid or 0), (self.index, self.zxid)
         if place == newest and self.ordinal is not None:
@@ -84,8 +93,14 @@ class Newest:
         if event.source is not Source.APPLIED:
             return self
         place, newest = (event.index or 0, event.zxid or 0), (self.index, self.zxid)
-        ordinal = event.ordinal if place >= newest else self.ordinal
-        return Newest(*max(newest, place), max(self.time_ms, event.time_ms), ordinal)
+        if place < newest and self.covers(event):
+            return self
+        return Newest(
+            *place,
+            max(self.time_ms, event.time_ms),
+            event.ordinal,
+            event.cluster_id or self.cluster_id,
+        )
 
 
 class Chain:
@@ -122,6 +137,7 @@ class Chain:
             "resource": _short(event.resource, _RESOURCE_MAX),
             "zxid": event.zxid,
             "index": event.index,
+            "cluster_id": newest.cluster_id,
             "outcome": event.outcome,
             "code": event.code,
             "request": _short(event.request),
@@ -225,19 +241,20 @@ def read_line(line: bytes) -> WrittenLine | None:
         number, previous, event = fields["number"], fields["previous"], fields["event"]
         index, zxid, time_ms, *more = fields["newest"]
         torn = fields["detail"].get("torn_sha256", "")
+        cluster_id = fields.get("cluster_id", "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if any(type(each) is not int for each in (number, index, zxid, time_ms, *more)):
         return None
     if len(more) > 1:
         return None
-    if not all(isinstance(each, str) for each in (previous, event, torn)):
+    if not all(isinstance(each, str) for each in (previous, event, torn, cluster_id)):
         return None
     return WrittenLine(
         ChainHead(number, sha256(line).hexdigest()),
         previous,
         event,
-        Newest(index, zxid, time_ms, *(more or [None])),
+        Newest(index, zxid, time_ms, more[0] if more else None, cluster_id),
         torn,
     )
 

@@ -40,6 +40,7 @@ class AuditEvent:
         resource: the path, or a thing of the cluster.
         zxid: of the change; of a request what its member had applied when it answered.
         index: of the change, in the Raft log.
+        cluster_id: of the change: the id that the cluster drew when it began, or began again.
         ordinal: how many changes with this index and zxid came before it (``AuditLog.note``).
         outcome: done, refused, unavailable, unknown or failed.
         code: of the error.
@@ -57,6 +58,7 @@ class AuditEvent:
     resource: str = ""
     zxid: int | None = None
     index: int | None = None
+    cluster_id: str = ""
     ordinal: int = 0
     outcome: str = "done"
     code: str = ""

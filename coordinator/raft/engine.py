@@ -180,6 +180,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def cluster_id(self) -> str:
+        """The id that the cluster drew when it began, or began again; "" while none is known."""
+        ...
+
+    @property
     def led_ms(self) -> int | None:
         """The latest moment, by this member's monotonic clock, at which it is known to have led:
         when it logged the newest entry of its own that it has applied. None: never."""

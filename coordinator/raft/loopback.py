@@ -6,6 +6,7 @@ It is for tests of the rooms above, and for a server that may lose its data when
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 
 from coordinator.errors import NoLeaderError, ShuttingDownError, UnavailableError
@@ -28,6 +29,7 @@ class LoopbackEngine:
         self._replica: Replica | None = None
         self._is_stopped = False
         self._index = 0
+        self._cluster_id = os.urandom(16).hex()
         self._listeners: list[RoleListener] = []
         self._leader_listeners: list[LeaderListener] = []
         self._role = Role.FOLLOWER
@@ -80,6 +82,11 @@ class LoopbackEngine:
         """Refuse: there is no other member."""
         self._refuse_when_stopped()
         raise UnavailableError("there is no other member that could lead")
+
+    @property
+    def cluster_id(self) -> str:
+        """An id of this life, which keeps nothing."""
+        return self._cluster_id
 
     @property
     def led_ms(self) -> int | None:

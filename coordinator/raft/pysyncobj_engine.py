@@ -340,6 +340,11 @@ class PySyncObjEngine:
         await self._handovers.hand_over(self._running(), self._wake)
 
     @property
+    def cluster_id(self) -> str:
+        """The id of the cluster whose data are here; see ``Engine``."""
+        return "" if self._ownership is None else self._ownership.cluster_id.hex()
+
+    @property
     def led_ms(self) -> int | None:
         """A moment at which this member led; None: never."""
         return self._entries.led_ms

@@ -50,8 +50,11 @@ class AuditTrail:
         make = LINES.get(type(command.operation))
         fields = None if make is None else make(command.operation, outcome.result)
         if fields is not None:
-            index = self._replica.machine.applied_index
-            self._audit.note(_applied(command, outcome, index=index, **fields))
+            place = {
+                "index": self._replica.machine.applied_index,
+                "cluster_id": self._engine.cluster_id,
+            }
+            self._audit.note(_applied(command, outcome, **place, **fields))
 
     def on_restore(self) -> None:
         """Say from which change on this log has lines again."""

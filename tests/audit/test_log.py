@@ -25,10 +25,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    for _ in range(2_000):
+    for _ in range(10_000):
         if is_so():
             return
-        time.sleep(0.005)
+        time.sleep(0.001)
     raise AssertionError("it never was")
 
 

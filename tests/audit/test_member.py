@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, get_args
 
 import aiohttp
@@ -31,6 +32,7 @@ from coordinator.state.commands import (
     SetAccess,
 )
 from tests.audit.audited import lines, verdict
+from tests.wire.test_credentials import StepClock
 
 
 class Audited:
@@ -43,10 +45,11 @@ class Audited:
             http=HttpConfig(bind_port=0, shutdown_grace_ms=100),
             audit=AuditConfig(target="file", file=str(self.log)),
         )
-        self.server = Server(self.config)
+        self.clock = StepClock()
+        self.server = Server(self.config, clock=self.clock)
 
     async def __aenter__(self) -> Audited:
-        self.server = Server(self.config)
+        self.server = Server(self.config, clock=self.clock)
         await self.server.start()
         return self
 
@@ -156,6 +159,21 @@ async def test_a_start_writes_no_change_twice(tmp_path: Path) -> None:
     applied = [each["index"] for each in lines(member.log) if each["source"] == "applied"]
     assert len(applied) == len(set(applied)) == 3
     assert verdict(member.log).broken == ""
+
+
+async def test_a_cluster_without_its_data_is_another_one(tmp_path: Path) -> None:
+    """Its changes have lines, also if the clock was set back in between: its id is another."""
+    async with Audited(tmp_path) as member:
+        await member.call("GET", "/v1/limits")
+    rmtree(tmp_path / "data")
+    member.clock.ahead_ms = -2_000
+    async with member:
+        await member.call("GET", "/v1/limits")
+
+    first, again = member.noted("limits.changed")
+    assert again["time"] < first["time"]
+    assert (first["index"], first["zxid"]) == (again["index"], again["zxid"])
+    assert len({first["cluster_id"], again["cluster_id"]}) == 2
 
 
 async def test_a_member_that_ends_at_once_leaves_its_log_to_the_next_life(tmp_path: Path) -> None:

@@ -72,6 +72,10 @@ class FakeEngine:
         return self._member_id
 
     @property
+    def cluster_id(self) -> str:
+        return "c1" * 16
+
+    @property
     def is_leader(self) -> bool:
         return self._world.leader_id == self._member_id
 

@@ -76,6 +76,10 @@ class ObservedEngine:
         self.contact_age_ms = real.contact_age_ms
 
     @property
+    def cluster_id(self) -> str:
+        return self.real.cluster_id
+
+    @property
     def led_ms(self) -> int | None:
         return self.real.led_ms
 
