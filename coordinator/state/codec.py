@@ -42,6 +42,7 @@ from coordinator.state.commands import (
     HeldCondition,
     Multi,
     OpenSession,
+    Put,
     Read,
     Reap,
     Release,
@@ -240,6 +241,7 @@ for _family in _EVERY_FAMILY[:4]:
         encode=_encode_enter, decode=_decode_opening_enter,
     )  # fmt: skip
 add_operations(_OPERATIONS)
+_OPERATIONS.add(39, Put, STR, BYTES)
 add_operations(_OPERATIONS_8)
 add_operations(_OPERATIONS_7, is_former=True)
 

@@ -30,6 +30,16 @@ from coordinator.model.znodes import CreateMode as CreateMode
 ZnodeOperation = znode_operations.Operation
 """Operations allowed alone, in a multi, and in the branches of a guarded write."""
 
+
+class Put(Struct, frozen=True):
+    """Create a persistent znode, or replace its data where there is one.
+
+    It comes to what a guarded write does with a create and a set, and carries the data once."""
+
+    path: str
+    data: bytes
+
+
 # --- operations on sessions
 
 
@@ -376,6 +386,7 @@ class DropToken(Struct, frozen=True, gc=False):
 Operation = (
     Create
     | SetData
+    | Put
     | Delete
     | Check
     | Multi

@@ -29,6 +29,7 @@ from coordinator.state.commands import (
     Multi,
     Note,
     OpenSession,
+    Put,
     Reap,
     Release,
     RenewCredential,
@@ -111,6 +112,7 @@ class Handlers:
         return {
             Create: operations.create,
             SetData: operations.set_data,
+            Put: operations.put,
             Delete: operations.delete,
             Check: operations.check,
             Multi: several.multi,

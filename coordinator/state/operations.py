@@ -35,6 +35,7 @@ from coordinator.state.commands import (
     Create,
     CreateMode,
     Delete,
+    Put,
     Read,
     SetData,
     ZnodeOperation,
@@ -47,6 +48,7 @@ from coordinator.state.outcomes import (
     Created,
     DataSet,
     Deleted,
+    GuardedDone,
     ReadDone,
     Stat,
     ZnodeResult,
@@ -306,6 +308,13 @@ class ZnodeOperations:
         if grown > 0:
             self._room.check_growth(path, znode.identity, grown)
         return DataSet(path, stat_of(self._tree.replace_data(path, znode, data)))
+
+    def put(self, operation: Put) -> GuardedDone:
+        """Create a znode, or replace its data where there is one."""
+        path, data = operation.path, operation.data
+        if self._tree.find(path) is None:
+            return GuardedDone(True, (self.create(Create(path, data)),))
+        return GuardedDone(False, (self.set_data(SetData(path, data)),))
 
     def delete(self, operation: Delete) -> Deleted:
         """Delete a znode, with all below it if the operation says so."""

@@ -23,6 +23,7 @@ from coordinator.state.commands import (
     Note,
     OpenSession,
     Operation,
+    Put,
     Read,
     Release,
     RenewCredential,
@@ -81,6 +82,8 @@ def _answers(operation: Operation, result: Result) -> bool:
             return _all_answer(asked, results)
         case Guarded(_, then, otherwise), GuardedDone(is_then, results):
             return _all_answer(then if is_then else otherwise, results)
+        case Put(path, data), GuardedDone(is_then, results):
+            return _all_answer((Create(path, data) if is_then else SetData(path, data),), results)
         case (OpenSession(), SessionOpened()) | (Abandon(), Abandoned()):
             return True  # each try draws a new id
         case CloseSession(session_id), SessionEnded(ended):

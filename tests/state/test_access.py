@@ -37,6 +37,7 @@ from coordinator.state.commands import (
     Note,
     OpenSession,
     Operation,
+    Put,
     PutIdentity,
     PutRole,
     Read,
@@ -95,6 +96,7 @@ EXAMPLES: dict[type, Operation] = {
     for each in (
         Create("/new"),
         SetData("/x", b"y"),
+        Put("/x", b"y"),
         Delete("/x"),
         Check("/x"),
         Multi((Read("/x"),)),

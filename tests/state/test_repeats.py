@@ -31,6 +31,7 @@ from coordinator.state.commands import (
     Note,
     OpenSession,
     Operation,
+    Put,
     PutIdentity,
     PutRole,
     Read,
@@ -106,6 +107,16 @@ ROWS: tuple[tuple[Operation, Result, tuple[Operation, ...]], ...] = (
             Multi((Delete("/b"), Create("/a"))),
             Multi((Create("/a"), Delete("/b"), Check("/b"))),
         ),
+    ),
+    (
+        Put("/p", b"x"),
+        GuardedDone(True, (Created("/p", STAT),)),
+        (Put("/b", b"x"), Create("/p"), SetData("/p", b"x"), Guarded((), then=(Delete("/p"),))),
+    ),
+    (
+        Put("/p", b"x"),
+        GuardedDone(False, (DataSet("/p", STAT),)),
+        (Put("/b", b"x"), SetData("/p", b"x"), Multi((SetData("/p", b"x"),))),
     ),
     (
         Guarded((), then=(Create("/a"),), otherwise=(Read("/b"),)),

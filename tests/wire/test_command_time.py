@@ -53,6 +53,7 @@ from coordinator.state.commands import (
     Note,
     OpenSession,
     Operation,
+    Put,
     PutIdentity,
     PutRole,
     Reap,
@@ -356,6 +357,7 @@ def _add_token(scene: Crowded, number: int) -> Operation:
 ROWS: dict[type, Row] = {
     Create: lambda scene, number: Create(f"/large{number}", b"x" * LIMITS.data_bytes_max),
     SetData: lambda scene, number: SetData("/big", b"y" * LIMITS.data_bytes_max),
+    Put: lambda scene, number: Put("/big", b"z" * LIMITS.data_bytes_max),
     Delete: _deleted,
     Check: lambda scene, number: Check("/wide"),
     Multi: _multi,

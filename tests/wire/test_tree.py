@@ -9,6 +9,8 @@ import msgpack
 import pytest
 
 from coordinator.config import HttpConfig
+from coordinator.raft.engine import Applied
+from coordinator.raft.loopback import LoopbackEngine
 from tests.wire.serving import MSGPACK, Api, serving
 
 
@@ -230,6 +232,29 @@ async def test_put_with_create_writes_in_any_case(api: Api) -> None:
     assert (first.status, first.headers["Location"]) == (201, "/v1/tree/a")
     assert (second.status, second.body["stat"]["version"]) == (200, 1)
     assert refused.code == "BadArguments"
+
+
+class _Log(LoopbackEngine):
+    """The loopback engine, and what was proposed to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proposed: list[bytes] = []
+
+    async def propose(self, command: bytes, *, is_patient: bool = False) -> Applied:
+        self.proposed.append(command)
+        return await super().propose(command, is_patient=is_patient)
+
+
+async def test_put_with_create_has_its_data_in_the_log_once() -> None:
+    """Whether it creates or sets: a megabyte is one of proposals, of the journal and of links."""
+    log = _Log()
+    async with serving(engine=log) as api:
+        assert (await api.put("/v1/tree/a?create", {"data": "the first"})).status == 201
+        assert (await api.put("/v1/tree/a?create", {"data": "the second"})).status == 200
+
+    for data in (b"the first", b"the second"):
+        assert sum([command.count(data) for command in log.proposed]) == 1
 
 
 async def test_a_subtree_goes_only_when_asked(api: Api) -> None:

@@ -48,6 +48,7 @@ from coordinator.state.commands import (
     Multi,
     Note,
     OpenSession,
+    Put,
     PutIdentity,
     PutRole,
     Read,
@@ -146,6 +147,10 @@ class CommandGuard:
             if self._tree.find(path) is not None:
                 return
             _need(rights, _writing(path), path)
+
+    def put(self, rights: IdentityRights, operation: Put) -> None:
+        """Check a create and a write of one path."""
+        _need(rights, _writing(operation.path), operation.path)
 
     def write(self, rights: IdentityRights, operation: SetData | Delete) -> None:
         """Check a write: a right to the path, or a contender of one's own."""
@@ -323,6 +328,7 @@ def _not_own(rights: IdentityRights, session_id: str) -> NoAuthError:
 ROWS: Final[dict[type, Callable[[CommandGuard, IdentityRights, Any], None]]] = {
     Create: CommandGuard.create,
     SetData: CommandGuard.write,
+    Put: CommandGuard.put,
     Delete: CommandGuard.write,
     Check: CommandGuard.read,
     Read: CommandGuard.read,

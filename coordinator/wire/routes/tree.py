@@ -10,7 +10,7 @@ from coordinator.model.operations import Check, Create, Delete, Guarded, SetData
 from coordinator.model.znodes import Child, Children, Subtree, Written, Znode
 from coordinator.service.proposals import Committed
 from coordinator.service.subtree_reads import PAGE_MAX as SUBTREE_PAGE_MAX
-from coordinator.state.commands import HeldCondition, Operation
+from coordinator.state.commands import HeldCondition, Operation, Put
 from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
 from coordinator.wire.codec import from_body, to_body
@@ -183,12 +183,8 @@ class TreeRoutes:
         operation: SetData,
         if_held: tuple[HeldCondition, ...],
     ) -> Answer:
-        guarded = Guarded(
-            conditions=(Check(operation.path, exists=False),),
-            then=(Create(operation.path, operation.data),),
-            otherwise=(operation,),
-        )
-        committed = await self._submit(request, guarded, if_held)
+        put = Put(operation.path, operation.data)
+        committed = await self._submit(request, put, if_held)
         done: Any = committed.outcome.unwrap()
         status = 201 if done.is_then else 200
         return self._written(request, committed, done.results[0], status=status)
