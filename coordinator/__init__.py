@@ -30,12 +30,13 @@ audit                 what was forced, changed or refused           errors, conf
 oidc                  whose is a token of an issuer                 errors, config, clock
 tls                   who is at the other end; certificates         config, errors, clock
 model                 what several rooms speak of: values            errors
+wording               how are times, numbers and clients called     model
 1 state               what is true (pure, deterministic)            model, errors
 2 raft                in which order, durably                       errors, config, clock,
                                                                     waiting, tls
 3 service             is it one living member                       model, state, raft.engine,
                                                                     errors, config, clock,
-                                                                    waiting, audit.event
+                                                                    waiting, audit.event, wording
 4 wire                how is it said (bodies; the HTTP door)        model, service, errors, config,
                                                                     clock, value types of state,
                                                                     console.pages

@@ -79,6 +79,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.errors",
     ),
     "coordinator.model": ("coordinator.model", "coordinator.errors"),
+    "coordinator.wording": ("coordinator.model",),
     "coordinator.state": ("coordinator.state", "coordinator.model", "coordinator.errors"),
     "coordinator.raft": (
         "coordinator.raft",
@@ -102,6 +103,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.config",
         "coordinator.clock",
         "coordinator.waiting",
+        "coordinator.wording",
     ),
     "coordinator.wire": ("coordinator.wire", "coordinator.model", "coordinator.errors"),
     "coordinator.wire.admission": ("coordinator.wire.addresses", "coordinator.config"),
@@ -218,6 +220,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.secret_file",
         "coordinator.stable_files",
         "coordinator.tls",
+        "coordinator.wording",
     ),
     # Programs as users write them; its page is of the files of the console.
     "coordinator.learn": (

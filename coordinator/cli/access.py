@@ -17,13 +17,13 @@ import click
 from coordinator.cli.connection import Settings, shared_options, verb
 from coordinator.cli.output import EXIT_REFUSED, document, note, one_line, show_table
 from coordinator.cli.quotas import quota, show_change
-from coordinator.cli.wording import moment
 from coordinator.client import AsyncClient
 from coordinator.clock import SystemClock
 from coordinator.errors import ConfigError
 from coordinator.model.access import Rule, Verb
 from coordinator.model.access_requests import TokenReply
 from coordinator.wire.codec import to_body
+from coordinator.wording import moment
 
 _DURATION = re.compile(r"([1-9]\d{0,5})([smhd])")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -21,9 +20,9 @@ from coordinator.cli.output import (
     show_list,
 )
 from coordinator.cli.seconds import Seconds
-from coordinator.cli.wording import lasting, moment
 from coordinator.clock import SystemClock
 from coordinator.errors import LockTimeoutError
+from coordinator.wording import lasting, moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient, EndedManualHold
@@ -244,19 +243,6 @@ def body_of(held: HeldByHand) -> dict[str, Any]:
         "alarm_after_ms": hold.alarm_after_ms,
         "is_overdue": hold.is_overdue(_held_ms(held)),
     }
-
-
-def advice_of(held: HeldByHand) -> str:
-    """Return what ends a hold, for `diagnose`; of one that is overdue also what plans again."""
-    hold, held_ms = held.hold, _held_ms(held)
-    # The holder chose the name of the lock, and a person copies these lines into a shell.
-    name, dashes = shlex.quote(one_line(held.lock)), "-- " if held.lock.startswith("-") else ""
-    which = f"{dashes}{name} {hold.fencing_token}"
-    lines = [f"Held for {lasting(held_ms)}.", f"Release it: coordinator unlock {which}"]
-    if hold.is_overdue(held_ms):
-        lines[0] = f"Held for {lasting(held_ms)}; planned were {lasting(hold.alarm_after_ms)}."
-        lines.append(f"Or plan again: coordinator extend --by SECONDS {which}")
-    return "\n".join(lines)
 
 
 def show_holds(settings: Settings, holds: list[HeldByHand]) -> None:

@@ -11,12 +11,12 @@ from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, one_line, show_table
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.shown_again import show, watch_option
-from coordinator.cli.wording import lasting, moment
 from coordinator.client import AsyncClient
 from coordinator.client.ending_sessions import end_sessions
 from coordinator.model.views import Contender, LockSummary, LockView
 from coordinator.wire.addresses import network_of
 from coordinator.wire.codec import to_body
+from coordinator.wording import lasting, moment
 
 
 @click.group(invoke_without_command=True)

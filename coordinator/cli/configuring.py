@@ -11,8 +11,8 @@ import click
 
 from coordinator.cli.connection import Settings, shared_options, verb
 from coordinator.cli.output import document, for_terminal, note, one_line, show_table
-from coordinator.cli.wording import moment
 from coordinator.errors import NoNodeError
+from coordinator.wording import moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient

@@ -13,11 +13,11 @@ import click
 from coordinator.cli.completing import lock_names
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, show_table
-from coordinator.cli.wording import lasting, moment, who
 from coordinator.client import AsyncClient, GrantRecord
 from coordinator.clock import SystemClock
 from coordinator.model.history import ENDS
 from coordinator.wire.codec import to_body
+from coordinator.wording import lasting, moment, who
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(ms|s|min|h|d)", re.ASCII)
 _UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -29,7 +29,6 @@ from coordinator.cli.output import (
 )
 from coordinator.cli.probing import ProbeCommand, probed
 from coordinator.cli.supervisor import Ended, Patience, Reason, Supervisor
-from coordinator.cli.wording import in_short
 from coordinator.client import AsyncClient
 from coordinator.client.locks import Acquired, AcquireRequest, LockQueue
 from coordinator.clock import SystemClock
@@ -44,6 +43,7 @@ from coordinator.model.views import Candidate, Contender
 from coordinator.recipes.contender import Queueing
 from coordinator.recipes.request_listener import RequestListener
 from coordinator.recipes.revoke_request import RevokeRequest
+from coordinator.wording import in_short
 
 _RELEASE_S = 3.0
 _TELL_S = 1.0

@@ -10,7 +10,7 @@ import click
 
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import EXIT_REFUSED, document, note, one_line, show_list, show_table
-from coordinator.cli.wording import lasting, moment
+from coordinator.wording import lasting, moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient

@@ -9,11 +9,11 @@ import click
 from coordinator.cli.connection import Settings, shared_options, verb
 from coordinator.cli.history import login_name
 from coordinator.cli.output import document, one_line, show_table
-from coordinator.cli.wording import moment
 from coordinator.client import AsyncClient
 from coordinator.model.fields import ANY_VERSION
 from coordinator.model.limits import LimitsView
 from coordinator.wire.codec import to_body
+from coordinator.wording import moment
 
 
 class Limit(click.ParamType[tuple[str, int]]):

@@ -33,7 +33,6 @@ from coordinator.cli.output import (
 )
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import Ended, Patience, Supervisor
-from coordinator.cli.wording import moment
 from coordinator.clock import SystemClock
 from coordinator.errors import (
     BadArgumentsError,
@@ -43,6 +42,7 @@ from coordinator.errors import (
     SessionError,
     UnavailableError,
 )
+from coordinator.wording import moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient

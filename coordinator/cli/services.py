@@ -10,7 +10,7 @@ import click
 
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, show_list
-from coordinator.cli.wording import moment
+from coordinator.wording import moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient

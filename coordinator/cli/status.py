@@ -54,7 +54,7 @@ def status(settings: Settings, is_watching: bool) -> None:
 
 def show_status(own: Status, found: MemberList) -> None:
     """Write it for people: a sentence and what to do, the numbers, the members."""
-    sentence, *findings = map(one_line, _lines_of(found.health))
+    sentence, *findings = map(one_line, lines_of_health(found.health))
     click.echo(coloured(sentence, _COLOURS[found.health.level]))
     for line in findings:
         click.echo(line)
@@ -73,7 +73,8 @@ def show_status(own: Status, found: MemberList) -> None:
     )
 
 
-def _lines_of(health: ClusterHealth) -> Iterator[str]:
+def lines_of_health(health: ClusterHealth) -> Iterator[str]:
+    """Return how the cluster is, then what was found and what to do."""
     yield health.text
     for each in health.findings:
         is_said = len(health.findings) == 1 and health.text == each.text

@@ -12,7 +12,6 @@ import click
 from coordinator.cli.completing import paths
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, for_terminal, one_line, show_table
-from coordinator.cli.wording import moment
 from coordinator.client import AsyncClient, IfHeld, Session
 from coordinator.client.async_client import Mode
 from coordinator.errors import BadArgumentsError, NoNodeError
@@ -22,6 +21,7 @@ from coordinator.model.znodes import Stat
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding, data_fields
 from coordinator.wire.if_held import if_held_in
+from coordinator.wording import moment
 
 _PAGE = 1_000
 

@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     from coordinator.model.access_requests import Me as Me
     from coordinator.model.access_requests import TokenReply as TokenReply
     from coordinator.model.access_requests import Verdict as Verdict
+    from coordinator.model.diagnosis import Diagnosis as Diagnosis
+    from coordinator.model.diagnosis import LockDiagnosis as LockDiagnosis
+    from coordinator.model.diagnosis import LockWhy as LockWhy
     from coordinator.model.events import Change as Change
     from coordinator.model.events import Event as Event
     from coordinator.model.grants import RevokeReply as RevokeReply
@@ -131,6 +134,7 @@ _HOMES = {
     "coordinator.client.sync_client": ("BlockingStream", "Client"),
     "coordinator.client.transport": ("Request", "Response", "Transport"),
     "coordinator.client.watching": ("ChangeStream",),
+    "coordinator.model.diagnosis": ("Diagnosis", "LockDiagnosis", "LockWhy"),
     "coordinator.model.history": ("GrantRecord", "GrantStory", "Previous"),
     "coordinator.model.grants": ("RevokeReply", "SizeReply"),
     "coordinator.model.manual_holds": ("EndedManualHold", "ManualHold"),

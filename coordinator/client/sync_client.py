@@ -229,6 +229,8 @@ class Client(OfOneProcess):
     session = _in_loop(AsyncClient.session)
     sessions = _blocking(AsyncClient.sessions)
     lock = _blocking(AsyncClient.lock)
+    why = _blocking(AsyncClient.why)
+    diagnosis = _blocking(AsyncClient.diagnosis)
     grant = _blocking(AsyncClient.grant)
     revoke = _blocking(AsyncClient.revoke)
     resize = _blocking(AsyncClient.resize)

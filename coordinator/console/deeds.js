@@ -3,7 +3,7 @@
 import { segment, znodeAddress } from "./shared/api.js";
 import { confirmDeed } from "./shared/dialog.js";
 import { count, duration } from "./shared/format.js";
-import { who } from "./words/who.js";
+import { who } from "./parts/who.js";
 
 const BY = {
   name: "by",

@@ -92,9 +92,9 @@ class GrantPage(Struct, frozen=True):
 class GrantStory(Struct, frozen=True):
     """The reply of GET /v1/grants/{lock}/{grant_id}: what became of one grant, and who was next.
 
-    ``summary`` says it in a sentence.
+    ``sentences`` say it in words.
     """
 
     grant: GrantRecord
     next: GrantRecord | None
-    summary: str
+    sentences: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 from msgspec import Struct
@@ -90,6 +90,16 @@ class Spread(Struct, frozen=True):
     p50_ms: Count
     p95_ms: Count
     p99_ms: Count
+    max_ms: Count = 0
+
+    @classmethod
+    def of(cls, lengths_ms: Iterable[int]) -> Spread | None:
+        """Return that of ``lengths_ms``, by nearest rank; None of nothing."""
+        ordered = sorted(lengths_ms)
+        if not ordered:
+            return None
+        p50, p95, p99 = (nearest_rank(ordered, percent) for percent in (50, 95, 99))
+        return cls(len(ordered), p50, p95, p99, ordered[-1])
 
 
 class Denied(Struct, frozen=True):

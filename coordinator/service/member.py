@@ -41,6 +41,7 @@ from coordinator.service.limits import LimitsService
 from coordinator.service.locks.admin import HoldingService
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.elections import ElectionService
+from coordinator.service.locks.explanations import Explanations
 from coordinator.service.locks.history import GrantReads
 from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.locks.hold_times import LOOK_EVERY_MS as HOLDS_LOOK_EVERY_MS
@@ -191,6 +192,9 @@ class Member:
         self.holding = HoldingService(proposer, reads, replica, self._leadership)
         self.grant_history = GrantReads(reads, replica)
         self.deadlocks = RefusedDeadlocks(replica)
+        self.explanations = Explanations(
+            context, reads=reads, views=self.lock_views, reports=self.reports, denials=denials
+        )
         for listener in (
             self.watches, reads.listener, self._leases, self._hold_timers, revocations,
             self._queues, self._hold_times, denials, self.holding, self.limits, *self._in_pieces,

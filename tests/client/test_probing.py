@@ -178,7 +178,7 @@ async def test_the_cluster_is_told_when_the_holders_have_let_go(world: MemoryClu
         story = await client.grant("daily", grant.grant_id)
         assert story.grant.how == "failed"
         assert story.grant.reason == "health probe failed: no disk"
-        assert "was not well" in story.summary
+        assert "was not well" in " ".join(story.sentences)
         assert story.next is not None
         assert story.next.grant_id == following.grant_id
         assert world.member.metrics.sessions_failed.value == 1

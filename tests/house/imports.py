@@ -14,7 +14,7 @@ LEVELS = (
      "coordinator.build", "coordinator.garbage", "coordinator.stable_files",
      "coordinator.event_loop", "coordinator.console"),
     ("coordinator.config", "coordinator.config_rules", "coordinator.config_file",
-     "coordinator.secret_file", "coordinator.model"),
+     "coordinator.secret_file", "coordinator.model", "coordinator.wording"),
     ("coordinator.audit", "coordinator.oidc", "coordinator.tls"),
     ("coordinator.state", "coordinator.raft"),
     ("coordinator.service",),

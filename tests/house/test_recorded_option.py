@@ -31,5 +31,5 @@ def test_a_recorded_option_is_named_in_few_files() -> None:
         "coordinator.model.contention",  # its name, kind, bounds and description
         "coordinator.recipes.options",  # checked
         "coordinator.recipes.lock",  # said and described
-        "coordinator.cli.why",  # this one is also made a sentence of
+        "coordinator.service.locks.sentences",  # this one is also made a sentence of
     }

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from coordinator.cli.why import look, story_of
+from coordinator.cli.why import story_of
 from coordinator.client import IfHeld
 from coordinator.errors import RequestError
 from coordinator.recipes import (
@@ -45,7 +45,8 @@ async def test_a_held_lock_of_any_name_is_found_by_all_who_ask(world: MemoryClus
             await client.create("/work", b"", if_held=grant)
             await grant.note(b"row 7")
             await grant.verify()
-            assert (await look(other, name)).view.holders[0].grant_id == grant.grant_id
+            assert (await other.why(name)).holders[0].grant_id == grant.grant_id
+            assert [each.lock for each in (await other.diagnosis(name)).locks] == [name]
             assert name in [each.lock async for each in other.locks()]
             await other.revoke(name, by="ops", reason="to see")
             assert (await story_of(other, name, None)).grant.grant_id == grant.grant_id

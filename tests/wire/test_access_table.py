@@ -78,6 +78,8 @@ RIGHTS: dict[str, Right] = {
     "revoke_lock": Right("admin", "/locks/held"),
     "list_grants": Right("read", "/locks/held", **_SEES),  # type: ignore[arg-type]
     "get_grant": Right("read", "/locks/held", **_SEES),  # type: ignore[arg-type]
+    "explain_lock": Right("lock", "/locks/held", **_SEES),  # type: ignore[arg-type]
+    "diagnose": _ALL,
     "get_election": Right("read", "/elections/e", **_SEES),  # type: ignore[arg-type]
     "campaign": Right("lock", "/elections/e"),
     "proclaim": Right(

@@ -84,6 +84,20 @@ def _deadlocked(scene: Crowded, repetition: int) -> None:
     assert b"cycle" in scene.call("GET", "/v1/deadlocks")
 
 
+def _diagnosed(scene: Crowded, repetition: int) -> None:
+    """The longest queue with as many grants as a diagnosis looks at; then a page of all locks."""
+    if repetition == 0:
+        scene.made(OpenSession("often", timeout_ms=3_600_000, label=""))
+        body = {"session_id": "often"}
+        for _ in range(1_000):
+            grant = json.loads(scene.call("POST", "/v1/locks/often", body))["grant"]["grant_id"]
+            scene.call("DELETE", f"/v1/locks/often/grants/{grant}")
+    scene.loop.loop.longest_ms = 0.0
+    for lock in ("often", "queue"):
+        assert b"figures" in scene.call("GET", f"/v1/diagnosis?lock={lock}")
+    assert b"figures" in scene.call("GET", "/v1/diagnosis?limit=10000")
+
+
 def _largest(site: str) -> str:
     """Return the address of the largest file of a site."""
     pages = read_pages(site)
@@ -311,6 +325,8 @@ ROWS: dict[str, Row] = {
     ),
     "list_grants": _get("/v1/grants?limit=10000"),
     "get_grant": lambda scene, _: scene.call("GET", "/v1/grants/l00001/0-9", expected=(200, 404)),
+    "explain_lock": _get("/v1/locks/queue/why"),
+    "diagnose": _diagnosed,
     "get_election": _get("/v1/elections/poll"),
     "campaign": lambda scene, number: scene.call(
         "POST",

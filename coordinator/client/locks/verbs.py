@@ -8,6 +8,7 @@ from coordinator.client.calls import PACKED, Call, packed, target_of
 from coordinator.client.conditions import Conditions, conditions_of
 from coordinator.client.hints import LockQuestion, answering
 from coordinator.client.verb_group import VerbGroup
+from coordinator.model.diagnosis import Diagnosis, LockWhy
 from coordinator.model.grants import (
     ProclaimRequest,
     RevokeBody,
@@ -34,6 +35,26 @@ class LockVerbs(VerbGroup):
         query = "" if fencing_token is None else f"?fencing_token={fencing_token}"
         call = Call("GET", target_of("locks", name) + query)
         return LockQuestion(self._read(call, reader(LockView)))
+
+    async def why(self, name: str | int) -> LockWhy:
+        """Return who holds a lock, for how long that is safe, and why others wait: in sentences.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
+        return await self._read(Call("GET", target_of("locks", name, "why")), reader(LockWhy))
+
+    async def diagnosis(self, lock: str | int | None = None) -> Diagnosis:
+        """Return how the cluster is, and what is wrong with a lock, or with every lock that is not
+        free or in the history.
+
+        Raises:
+            UnavailableError: no member answered in time.
+        """
+        query = [] if lock is None else [("lock", str(lock))]
+        pages = self._pages("/v1/diagnosis", query, reader(Diagnosis))
+        found = [page async for page in pages]
+        return Diagnosis(found[0].cluster, tuple([each for page in found for each in page.locks]))
 
     async def locks(self, *, held_ms_min: int = 0) -> AsyncGenerator[LockSummary, None]:
         """Iterate over the locks that are not free, page by page.

@@ -2,7 +2,7 @@
 
 import { h, scrolls } from "../shared/dom.js";
 import { count, duration, time } from "../shared/format.js";
-import { HOW, kindOf, nameOf, who } from "../words/who.js";
+import { HOW, kindOf, nameOf, who } from "./who.js";
 
 const SHOWN_MAX = 40;
 const GAP_MS_MIN = 100;

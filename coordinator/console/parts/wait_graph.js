@@ -4,7 +4,7 @@
 // in red. The same is said in a list, for who does not see the drawing.
 
 import { h, scrolls, svg } from "../shared/dom.js";
-import { nameOf, who } from "../words/who.js";
+import { nameOf, who } from "./who.js";
 
 const WIDE = 190;
 const HIGH = 46;

@@ -1,8 +1,8 @@
 // One lock: who holds it and why others wait, its queue, its story, how long it takes, and what is
-// wrong with it.
+// wrong with it. The sentences are the member's.
 //
-// It is read when its watch says that it changed. Heartbeats are no change of the tree, so what is
-// left of the holder's lease is asked for: that alone, a few times in a lease.
+// It is read when its watch says that it changed. Heartbeats are no change of the tree, so why it is
+// so, with what is left of the holder's lease, is asked for: that alone, a few times in a lease.
 
 import { histogram } from "../parts/charts.js";
 import { leaseBar } from "../parts/lease.js";
@@ -14,10 +14,7 @@ import { revokeGrant } from "../deeds.js";
 import { segment } from "../shared/api.js";
 import { fill, fillIfChanged, h, scrolls } from "../shared/dom.js";
 import { count, duration, time } from "../shared/format.js";
-import { diagnosed } from "../words/diagnosis.js";
-import { figuresOf } from "../words/figures.js";
-import { whySentences } from "../words/why.js";
-import { nameOf, who } from "../words/who.js";
+import { nameOf, who } from "../parts/who.js";
 
 const DRAWN_MS = 2_000;
 const LEASE_MS_MIN = 2_000;
@@ -42,6 +39,7 @@ export async function lockScreen(context, name) {
   const bars = new Map();
   const address = `/v1/locks/${segment(name)}`;
   let view = null;
+  let said = null;
   let drawn = "";
   const element = h(
     "div",
@@ -56,25 +54,32 @@ export async function lockScreen(context, name) {
   );
 
   async function refresh() {
-    view = { ...(await api.get(address)), at: performance.now() };
-    await readGrants();
+    const [now, reasons, found] = await Promise.all([
+      api.get(address),
+      api.get(`${address}/why`),
+      api.get("/v1/diagnosis", { lock: name }),
+      readGrants(),
+    ]);
+    view = { ...now, at: performance.now() };
+    said = reasons.sentences;
     drawNow();
     drawPast();
+    const [{ findings: all }] = found.locks;
+    fillIfChanged(findings, all, h("h2", {}, "Diagnosis"), all.map(finding));
     await showChain();
   }
 
-  /** Ask what is left of the leases, and nothing more of a lock with one holder. */
-  async function askLeases() {
-    const [first, ...more] = view.holders;
-    const session_id = more.length ? undefined : first?.session_id;
-    const now = await api.get(address, { session_id });
-    const said = new Map(now.holders.map((each) => [each.grant_id, each]));
-    const { closed, denied } = now;
+  /** Ask why it is so, with what is left of the leases of those who are shown. */
+  async function askWhy() {
+    const now = await api.get(`${address}/why`);
+    const asked = new Map(now.holders.map((each) => [each.grant_id, each]));
+    const { closed, denied, sentences } = now;
     const known = aged(view).holders.map((each) => {
-      const { safe_ms = each.safe_ms, lease_ms = each.lease_ms } = said.get(each.grant_id) ?? {};
+      const { safe_ms = each.safe_ms, lease_ms = each.lease_ms } = asked.get(each.grant_id) ?? {};
       return { ...each, safe_ms, lease_ms };
     });
     view = { ...view, holders: known, closed, denied, at: performance.now() };
+    said = sentences;
     drawNow();
   }
 
@@ -82,11 +87,7 @@ export async function lockScreen(context, name) {
   function drawNow() {
     const nowMs = Date.now();
     const now = aged(view);
-    fill(
-      why,
-      h("h2", {}, "Why it is so"),
-      whySentences(now, nowMs).map((each) => h("p", {}, each)),
-    );
+    fillIfChanged(why, said, h("h2", {}, "Why it is so"), said.map((each) => h("p", {}, each)));
     const shown = now.holders.slice(0, HOLDERS_SHOWN);
     const isSame = shown.every((each) => bars.get(each.grant_id)?.renew(each) ?? false);
     if (!isSame) delete holders.dataset.mark;
@@ -122,8 +123,6 @@ export async function lockScreen(context, name) {
           .map((each) => Math.max(0, each.ended_ms - each.granted_ms)),
       ),
     );
-    const said = diagnosed(figuresOf(list, view));
-    fillIfChanged(findings, said, h("h2", {}, "Diagnosis"), said.map(finding));
   }
 
   /** Read the grants from the newest held or known one on: those before it have ended. */
@@ -203,7 +202,7 @@ export async function lockScreen(context, name) {
   }
 
   await refresh();
-  const leases = new Refresher(askLeases, { everyMs: leaseEveryMs(view) });
+  const leases = new Refresher(askWhy, { everyMs: leaseEveryMs(view) });
   const refresher = new Refresher(
     async () => {
       await refresh();
@@ -244,10 +243,11 @@ function aged(view) {
   return { ...view, holders, closed: delay };
 }
 
-/** How often leases are asked for: five times in the shortest; never if nothing runs down. */
-function leaseEveryMs({ holders, closed }) {
-  const known = holders.filter((each) => each.session_id && each.lease_ms !== null);
-  if (!known.length) return closed ? LEASE_MS_MIN : 0;
+/** How often it is asked why: five times in the shortest lease; never of a lock that is free. */
+function leaseEveryMs({ holders, closed, by_hand: byHand }) {
+  const known = holders.filter((each) => each.lease_ms !== null);
+  if (!known.length && closed) return LEASE_MS_MIN;
+  if (!known.length) return holders.length || byHand ? LEASE_MS_MAX : 0;
   const shortest = Math.min(...known.map((each) => each.lease_ms));
   return Math.min(LEASE_MS_MAX, Math.max(LEASE_MS_MIN, shortest / 5));
 }
@@ -326,6 +326,6 @@ function finding(each) {
       h("strong", {}, each.text),
     ),
     h("p", { class: "muted" }, each.why),
-    each.advice && h("p", {}, each.advice),
+    each.advice.split("\n").map((line) => line && h("p", {}, line)),
   );
 }

@@ -8,7 +8,7 @@ import { inWords } from "../shared/api.js";
 import { h } from "../shared/dom.js";
 import { count, duration, number } from "../shared/format.js";
 import { announce } from "../shared/live.js";
-import { who } from "../words/who.js";
+import { who } from "../parts/who.js";
 
 const PAGE = 1_000;
 const PAGES_AT_ONCE = 3;

@@ -178,7 +178,12 @@ class CapturedQueue(NamedTuple):
     waiting_count: int
 
 
-def captured(machine: StateMachine, directory: str, session_id: str | None = None) -> CapturedQueue:
+def captured(
+    machine: StateMachine,
+    directory: str,
+    session_id: str | None = None,
+    shown_max: int = SHOWN_MAX,
+) -> CapturedQueue:
     """Return what is shown of a queue now, or of one session's contenders in it.
 
     It is one step, so it takes some only, and does not yet make their views.
@@ -186,8 +191,8 @@ def captured(machine: StateMachine, directory: str, session_id: str | None = Non
     locks = machine.locks
     held = locks.holder_count(directory)
     if session_id is None:
-        holders = list(locks.contenders(directory, min(held, SHOWN_MAX)))
-        waiting = list(enumerate(locks.contenders(directory, SHOWN_MAX, start=held), held))
+        holders = list(locks.contenders(directory, min(held, shown_max)))
+        waiting = list(enumerate(locks.contenders(directory, shown_max, start=held), held))
     else:
         prefix = f"{directory}/"
         paths = [path for path in machine.ephemerals_of(session_id) if path.startswith(prefix)]

@@ -1,6 +1,6 @@
 """The history of grants, for people who ask what happened: who held, how it ended, who was next.
 
-The state machine keeps it, bounded, on every member alike; here it is read and put into words.
+The state machine keeps it, bounded, on every member alike; here it is read.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from coordinator.model.access import NOBODY, Caller
 from coordinator.model.history import GrantPage, GrantRecord, GrantStory
 from coordinator.service.locks.contenders import Recipe, find, grant_id_of, recipe_at
 from coordinator.service.locks.holder_info import said_in
+from coordinator.service.locks.sentences import story_of
 from coordinator.service.locks.sight import Sight
 from coordinator.service.reads import ReadMode, ReadReply, Reads
 from coordinator.service.replica import MachineReplica
@@ -28,14 +29,6 @@ from coordinator.state.machine import StateMachine
 _LOOKED_AT_ONCE = 2_000
 """Queues, and those who hold them; or grants that ended."""
 _READ_AT_ONCE = 200
-
-_HOW = {
-    Ending.RELEASED: "it was released",
-    Ending.CLOSED: "its session was closed by its client",
-    Ending.ABANDONED: "the attempt was abandoned by its client",
-    Ending.DELETED: "its znode was deleted over the tree",
-    Ending.MAX_HOLD: "its longest hold (max_hold_ms) was over",
-}
 
 
 class GrantReads:
@@ -62,7 +55,7 @@ class GrantReads:
         last = grants[-1][0].grant_number if grants and len(grants) == query.limit else None
         found = await self._as_they_are(wanted, grants)
         labels = self._reads.reply(None, age_ms)
-        records = await in_slices(found, lambda each: sight.record(_record(each)))
+        records = await in_slices(found, lambda each: sight.record(record_of(each)))
         if query.session_id is not None:  # who asks so knows it
             records = [with_fields(each, session_id=query.session_id) for each in records]
         return labels.with_value(GrantPage(tuple(records), last))
@@ -162,9 +155,9 @@ class GrantReads:
         if grant.next_token is not None:
             directory = recipe.directory(name)
             later = machine.locks.history(GrantQuery(directory, token=grant.next_token))
-            following = sight.record(_record(later[0])) if later else None
-        record = sight.record(_record(grant))
-        story = GrantStory(record, following, in_words(record, following))
+            following = sight.record(record_of(later[0])) if later else None
+        record = sight.record(record_of(grant))
+        story = GrantStory(record, following, story_of(record, following))
         return self._reads.reply(story, age_ms)
 
 
@@ -240,10 +233,11 @@ class GrantsWanted:
 def ended_record(machine: StateMachine, path: str, czxid: int) -> GrantRecord | None:
     """Return the record of a grant, None when it never held or is forgotten."""
     grant = _found(machine, path, czxid)
-    return None if grant is None else _record(grant)
+    return None if grant is None else record_of(grant)
 
 
-def _record(grant: KeptGrant) -> GrantRecord:
+def record_of(grant: KeptGrant) -> GrantRecord:
+    """Return a grant as clients see it."""
     recipe = recipe_at(grant.path)
     return GrantRecord(
         **said_in(grant.data),
@@ -272,48 +266,9 @@ def _record(grant: KeptGrant) -> GrantRecord:
     )
 
 
-def in_words(record: GrantRecord, following: GrantRecord | None) -> str:
-    """Return in plain sentences what became of a grant."""
-    what = f"{'election' if record.is_election else 'lock'} {record.lock!r}"
-    who = f"session {record.session_id or 'of nobody'}"
-    if record.label:
-        who += f" ({record.label})"
-    if not record.how:
-        return f"Grant {record.grant_id} of {what} is held by {who}."
-    held_ms = max(0, (record.ended_ms or 0) - record.granted_ms)
-    how = Ending(record.how)
-    if how is Ending.EXPIRED:
-        why = (
-            f"its session expired: the leader of term {record.term} had heard nothing of it for "
-            f"{_seconds(record.silent_ms)}"
-        )
-    elif how is Ending.FAILED:
-        why = f"its client was not well and ended its session: {record.reason}"
-    elif how is Ending.FORCED:
-        why = f"{record.by} forced it out, and gave as the reason: {record.reason}"
-    else:
-        why = _HOW[how]
-    text = (
-        f"Grant {record.grant_id} of {what} was held by {who} for {_seconds(held_ms)} and ended at "
-        f"zxid {record.ended_zxid}: {why}."
-    )
-    if following is not None:
-        text += (
-            f" The next grant was {following.grant_id}, to session {following.session_id}, at zxid "
-            f"{following.granted_zxid}."
-        )
-    else:
-        text += " Nobody is known to have been granted it since."
-    return text
-
-
 def _found(machine: StateMachine, path: str, czxid: int) -> KeptGrant | None:
     directory, grant_id = path.rpartition("/")[0], grant_id_of(path, czxid)
     for grant in machine.locks.history(GrantQuery(directory, token=czxid)):
         if grant.path == path or grant_id_of(grant.path, czxid) == grant_id:
             return grant  # a znode made by hand may have any name before its number
     return None
-
-
-def _seconds(ms: int) -> str:
-    return f"{ms / 1000:.1f} s"

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from typing import Final
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from coordinator.model.manual_holds import ROOT, ManualHold
 from coordinator.service.context import MemberContext
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.state.machine import StateMachine
+from coordinator.wording import lasting
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,24 @@ def held_of(machine: StateMachine, directory: str, wall_ms: int) -> tuple[int, b
     data, stat = found
     held_ms = max(0, wall_ms - stat.ctime_ms)
     return held_ms, (ManualHold.of(data) or ManualHold()).is_overdue(held_ms)
+
+
+def how_to_release(machine: StateMachine, directory: str, wall_ms: int, caller: Caller) -> str:
+    """Return what ends a hold by hand, a line each, and of one that is overdue also what plans
+    again; "" if there is none, or ``caller`` may not know."""
+    held, path = held_of(machine, directory, wall_ms), hold_path(directory)
+    data = None if held is None else machine.data(path)
+    if held is None or data is None or not machine.access.allows(caller, Verb.READ, path):
+        return ""
+    hold, (held_ms, is_overdue) = ManualHold.of(data) or ManualHold(), held
+    # The holder chose the name of the lock, and a person copies these lines into a shell.
+    name = LOCKS.name_at(directory)
+    which = f"{'-- ' if name.startswith('-') else ''}{shlex.quote(name)} {hold.fencing_token}"
+    lines = [f"Held for {lasting(held_ms)}.", f"Release it: coordinator unlock {which}"]
+    if is_overdue:
+        lines[0] = f"Held for {lasting(held_ms)}; planned were {lasting(hold.alarm_after_ms)}."
+        lines.append(f"Or plan again: coordinator extend --by SECONDS {which}")
+    return "\n".join(lines)
 
 
 class ManualHolds:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace as with_fields
@@ -23,10 +23,10 @@ from coordinator.model.views import (
     LockSummary,
     LockView,
     Spread,
-    nearest_rank,
 )
 from coordinator.service.locks.contenders import (
     LOCKS,
+    SHOWN_MAX,
     Captured,
     QueuedContender,
     captured,
@@ -154,26 +154,48 @@ class LockViews:
         sight = Sight(self._replica.machine, caller)
         sight.check(directory)
         labels = self._reads.reply(None, age_ms)
-        is_current = None
-        if fencing_token is not None:
-            holder = self._replica.machine.locks.with_token(directory, fencing_token)
-            is_current = holder is not None and holder.is_holder
+        if fencing_token is None:
+            view = await self.whole(
+                name, mode, deadline_ms, sight, caller=caller, session_id=session_id
+            )
+            return labels.with_value(view)
+        holder = self._replica.machine.locks.with_token(directory, fencing_token)
+        is_current = holder is not None and holder.is_holder
         view = await self._look(name, directory, session_id, caller)
-        read = labels.with_value(with_fields(view, is_current=is_current))
-        if fencing_token is not None:
-            return read.with_value(await _shown_to(sight, read.value))
+        return labels.with_value(await _shown_to(sight, with_fields(view, is_current=is_current)))
+
+    async def whole(
+        self,
+        name: str,
+        mode: ReadMode,
+        deadline_ms: int,
+        sight: Sight,
+        *,
+        caller: Caller,
+        session_id: str | None = None,
+        shown_max: int = SHOWN_MAX,
+    ) -> LockView:
+        """Return the lock as it is in this very step, with what the leader promises and how long it
+        usually takes; of holders and waiters ``shown_max`` each."""
+        directory = LOCKS.directory(name)
+        view = await self._look(name, directory, session_id, caller, shown_max)
         waits, holds = self._spreads(directory)
-        view = with_fields(read.value, waits=waits, holds=holds)
+        view = with_fields(view, waits=waits, holds=holds)
         if mode.consistency is not Consistency.STALE:
             view = await self._with_safe_times(view, directory, deadline_ms)
-        return read.with_value(await _shown_to(sight, view))
+        return await _shown_to(sight, view)
 
     async def _look(
-        self, name: str, directory: str, session_id: str | None, caller: Caller
+        self,
+        name: str,
+        directory: str,
+        session_id: str | None,
+        caller: Caller,
+        shown_max: int = SHOWN_MAX,
     ) -> LockView:
         """Return the lock as it is now, though its parts are made one after the other."""
         machine = self._replica.machine
-        queue = captured(machine, directory, session_id)
+        queue = captured(machine, directory, session_id, shown_max)
         size = machine.locks.size(directory)
         denied = self._denials.of(directory)
         closed = _closed(machine, directory)
@@ -202,8 +224,8 @@ class LockViews:
         ended = self._replica.machine.locks.latest_ended(directory, _SPREAD_OF_MAX)
         times = [(each.contender, each.ended_ms) for each in ended]
         return (
-            _spread([max(0, each.granted_ms - each.entered_ms) for each, _ in times]),
-            _spread([max(0, ended_ms - each.granted_ms) for each, ended_ms in times]),
+            Spread.of(max(0, each.granted_ms - each.entered_ms) for each, _ in times),
+            Spread.of(max(0, ended_ms - each.granted_ms) for each, ended_ms in times),
         )
 
     async def lease_left(
@@ -282,7 +304,6 @@ class LockViews:
         locks = await in_slices(found, lambda each: sight.summary(each.summary()))
         return labels.with_value(LockList(tuple(locks), last))
 
-
     def _held(self, segment: str, caller: Caller) -> _Held | None:
         """Return the line of a lock; None if it is free."""
         machine, directory = self._replica.machine, f"{LOCKS.root}/{segment}"
@@ -321,14 +342,6 @@ async def _shown_to(sight: Sight, view: LockView) -> LockView:
     holders = tuple(await in_slices(view.holders, sight.contender))
     queue = tuple(await in_slices(view.queue, sight.contender))
     return with_fields(view, holder=holders[0] if holders else None, holders=holders, queue=queue)
-
-
-def _spread(lengths_ms: Iterable[int]) -> Spread | None:
-    """Return the spread (nearest rank); None of nothing."""
-    ordered = sorted(lengths_ms)
-    if not ordered:
-        return None
-    return Spread(len(ordered), *(nearest_rank(ordered, percent) for percent in (50, 95, 99)))
 
 
 def _safe_ms(holder: Contender, remaining: Remaining) -> int | None:

@@ -242,6 +242,10 @@ class KeptGrants:
         of_queue = self._of_queue.get(directory)
         return () if of_queue is None else of_queue.ends
 
+    def directories(self) -> tuple[str, ...]:
+        """Return the queues that a kept grant is of."""
+        return tuple(self._of_queue)
+
     def last_of(self, directory: str) -> EndedGrant | None:
         """Return the end of the queue's grant that ended last, None when none is known."""
         ends = self._ends_of(directory)

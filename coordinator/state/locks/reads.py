@@ -94,6 +94,11 @@ class LockReads:
             directory, limit, max(queue.held, bisect_right(queue.contenders, place))
         )
 
+    def of_owner(self, session_id: str, owner: str) -> Iterator[ContenderRecord]:
+        """Iterate over the contenders of an owner, in all queues."""
+        for path in self._table.owners.get((session_id, owner), ()):
+            yield self._table.contenders[path]
+
     def has_lost_right(self, contender: ContenderRecord) -> bool:
         """Whether nothing may be granted to this contender any more."""
         rights = self._table.rights
@@ -212,6 +217,10 @@ class LockReads:
     def ends(self) -> tuple[EndedGrant, ...]:
         """Return how those grants ended, as they are kept: cheap, to be read in turns."""
         return tuple(self._table.history.latest_first())
+
+    def ended_directories(self) -> tuple[str, ...]:
+        """Return the queues of which a grant has ended and is kept, in no order."""
+        return self._table.history.directories()
 
     def ended_at(self, zxid: int) -> tuple[EndedGrant, ...]:
         """Return the grants that the latest command ended, if that was ``zxid``; the last first.

@@ -231,6 +231,14 @@ OPERATIONS: dict[str, Described] = {
         "GET", "/v1/deadlocks", "The latest requests that were refused for a deadlock.",
         gives="DeadlockList",
     ),
+    "explain_lock": Described(
+        "GET", f"{_LOCK}/why", "Who holds, how long that is safe, why others wait; in sentences.",
+        gives="LockWhy", is_read=True,
+    ),
+    "diagnose": Described(
+        "GET", "/v1/diagnosis", "What is wrong with the cluster and its locks, and what to do.",
+        gives="Diagnosis", is_read=True, query={**_PAGE, "lock": TEXT},
+    ),
     "get_election": Described(
         "GET", _ELECTION, "Who is elected, and the other candidates; ?observe streams each change.",
         gives="ElectionView", streams="ObserveLine", is_read=True,

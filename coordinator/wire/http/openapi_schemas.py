@@ -31,6 +31,14 @@ from coordinator.model.access_requests import (
 )
 from coordinator.model.acquire import IF_HELD_MAX, Acquire, AcquireSeveral, IfHeld
 from coordinator.model.deadlocks import CycleStep, DeadlockList, RefusedDeadlock
+from coordinator.model.diagnosis import (
+    Diagnosis,
+    LockDiagnosis,
+    LockFigures,
+    LockFinding,
+    LockWhy,
+    WaitLink,
+)
 from coordinator.model.events import Event, StreamError, WatchLine, WatchRequest
 from coordinator.model.grants import (
     AbandonReply,
@@ -173,6 +181,12 @@ KINDS: dict[str, Any] = {
     "Spread": Spread,
     "LockSummary": LockSummary,
     "LockList": LockList,
+    "LockWhy": LockWhy,
+    "WaitLink": WaitLink,
+    "LockFigures": LockFigures,
+    "LockFinding": LockFinding,
+    "LockDiagnosis": LockDiagnosis,
+    "Diagnosis": Diagnosis,
     "ElectionView": ElectionView,
     "ObserveLine": Elected | StreamError,
     "Previous": Previous,

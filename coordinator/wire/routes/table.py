@@ -21,6 +21,7 @@ from coordinator.wire.routes.access import AccessRoutes
 from coordinator.wire.routes.admin import OperationRoutes
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.elections import ElectionRoutes
+from coordinator.wire.routes.explaining import ExplanationRoutes
 from coordinator.wire.routes.grants import GrantRoutes
 from coordinator.wire.routes.limits import LimitRoutes
 from coordinator.wire.routes.lock_admin import HoldingRoutes
@@ -50,6 +51,7 @@ def all_routes(door: Door, document: Callable[[], dict[str, Any]]) -> tuple[Rout
         *LockRoutes(door).routes(),
         *HoldingRoutes(door).routes(),
         *GrantRoutes(door).routes(),
+        *ExplanationRoutes(door).routes(),
         *ElectionRoutes(door).routes(),
         *LimitRoutes(door).routes(),
         *AccessRoutes(door).routes(),

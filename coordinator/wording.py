@@ -1,12 +1,14 @@
-"""Times and holders in words, for people who read them at three in the morning. Pure."""
+"""Times, numbers and clients in words, for people who read them at three in the morning. Pure.
+
+What clients wrote is said as they wrote it: who shows it on a terminal escapes it.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Protocol
 
-from coordinator.cli.output import one_line
-from coordinator.model.views import Candidate, Contender
+from coordinator.model.views import Candidate, Contender, Spread
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
@@ -73,7 +75,7 @@ def who(named: Named) -> str:
     if named.label:
         name = f"'{named.label}'"
         facts.append(session)
-    return one_line(f"{name} ({', '.join(facts)})" if facts else name)
+    return f"{name} ({', '.join(facts)})" if facts else name
 
 
 def in_short(holder: Contender | Candidate) -> str:
@@ -88,3 +90,13 @@ def in_short(holder: Contender | Candidate) -> str:
 def counted(number: int, thing: str, things: str = "") -> str:
     """Return ``1 grant``, ``2 grants``."""
     return f"{number} {thing if number == 1 else things or thing + 's'}"
+
+
+def spread(lengths: Spread | None) -> str:
+    """Return in words how long waits or holds took."""
+    if lengths is None:
+        return "no time yet"
+    return (
+        f"{lasting(lengths.p50_ms)} (p50), {lasting(lengths.p95_ms)} (p95), "
+        f"{lasting(lengths.p99_ms)} (p99)"
+    )
