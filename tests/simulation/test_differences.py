@@ -26,9 +26,8 @@ def world_of(seed: int, stops_at_first: bool = False) -> Verdict:
     return simulate(seed, settings)
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.check) for seed in (0, 2))]
-)
+@pytest.mark.check
+@pytest.mark.parametrize("seed", range(3))
 def test_planted_differences_are_found_and_the_others_go_on(seed: int) -> None:
     """Several in each world, in leaders and followers, of each kind in some world."""
     verdict = world_of(seed)
@@ -39,6 +38,7 @@ def test_planted_differences_are_found_and_the_others_go_on(seed: int) -> None:
     assert found or len(verdict.lines) == 400, "or it is too long ago"
 
 
+@pytest.mark.check
 def test_a_world_without_comparison_notices_that_nobody_found_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

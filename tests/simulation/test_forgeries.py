@@ -13,9 +13,8 @@ from tests.simulation.world import Settings, simulate
 pytestmark = pytest.mark.usefixtures("is_quiet")
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.check) for seed in (1, 2))]
-)
+@pytest.mark.check
+@pytest.mark.parametrize("seed", range(3))
 def test_one_liar_breaks_no_promise(seed: int) -> None:
     """What it makes up, and what it repeats of what it was shown."""
     verdict = simulate(seed, Settings(seconds=10, only_faults=NAMES))
@@ -39,6 +38,7 @@ def test_a_world_notices_that_a_liar_is_believed(
     raise AssertionError("nobody noticed")
 
 
+@pytest.mark.check
 def test_some_seeds_have_a_liar_and_the_others_are_as_they_were() -> None:
     """It draws from a stream of its own, in seeds of its own."""
     honest = simulate(FORGERIES_EVERY - 5, Settings(seconds=4))

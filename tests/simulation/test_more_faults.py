@@ -54,6 +54,7 @@ def handovers(lines: list[str]) -> int:
 # --- they happen, and break nothing
 
 
+@pytest.mark.check
 def test_members_stop_in_order_and_hand_over() -> None:
     """Many times in one world, to their end."""
     verdict = one_world("stop_in_order", "stop_all_in_order")
@@ -63,6 +64,7 @@ def test_members_stop_in_order_and_hand_over() -> None:
     assert handovers(verdict.lines) >= 2
 
 
+@pytest.mark.check
 def test_an_old_copy_is_put_back_and_found_out() -> None:
     """The member is told, and goes on."""
     verdict = one_world("put_back_old_copy")
@@ -72,6 +74,7 @@ def test_an_old_copy_is_put_back_and_found_out() -> None:
     assert sum("is known to run on an old copy" in line for line in verdict.lines) >= 2
 
 
+@pytest.mark.check
 def test_grants_are_deleted_over_the_tree() -> None:
     """Those who held are told, and nobody else is the worse for it."""
     verdict = one_world("delete_contender")
@@ -91,7 +94,8 @@ async def fails(*_: object) -> None:
     raise RuntimeError("no end")
 
 
-@pytest.mark.parametrize("wrong", [pytest.param(never, marks=pytest.mark.check), fails])
+@pytest.mark.check
+@pytest.mark.parametrize("wrong", [never, fails])
 def test_a_member_that_can_not_stop_is_found(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends in time, and without an error."""
     monkeypatch.setattr(Member, "stop", wrong)
@@ -109,6 +113,7 @@ def test_an_old_copy_that_is_believed_is_found(monkeypatch: pytest.MonkeyPatch) 
     )  # fmt: skip
 
 
+@pytest.mark.check
 def test_a_holder_that_is_not_told_of_a_deleted_grant_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

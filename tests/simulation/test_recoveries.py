@@ -35,9 +35,8 @@ def world_of(seed: int) -> Verdict:
     return verdict
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(each, marks=pytest.mark.check) for each in range(2, 10))]
-)
+@pytest.mark.check
+@pytest.mark.parametrize("seed", range(1, 10))
 def test_a_cluster_that_is_begun_again_goes_on(seed: int) -> None:
     """From whatever data, with members that come late and die again: one history, or two."""
     world_of(seed)

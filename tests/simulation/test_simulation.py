@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tests.simulation.world import Settings, simulate
 
 pytestmark = pytest.mark.usefixtures("is_quiet")
 
+long = partial(pytest.param, marks=pytest.mark.check)
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOBS = min(4, os.cpu_count() or 1)
 """Worlds at a time: they only work, and what runs beside them mostly waits."""
@@ -32,11 +34,9 @@ FOUND: dict[int, str] = {
     80096: "the same, by another way",
 }
 """Seeds that once broke a promise, and by what; each is run again for ever."""
-FEW = [1, 3, 5]
-"""Of the hundred: quick ones in which much happens, in the fast suite."""
 SPEAKING = range(STREAMS_FROM + 1, STREAMS_FROM + 11)
 """Worlds whose clients speak the stream."""
-SEEDS = sorted({*range(90), *SPEAKING, *FOUND} - {*FEW})
+SEEDS = sorted({*range(90), *SPEAKING, *FOUND})
 HAPPENS = (
     "exclusive", "shared", "slot", "several", "released", "expired", "max_hold", "forced",
     "delays", "downgrades", "extensions", "resizes", "notes", "fenced writes", "fenced out",
@@ -77,12 +77,17 @@ def total_of(seeds: list[int]) -> Total:
     return total
 
 
-@pytest.mark.timeout(1_500)
-def test_a_few_worlds_keep_every_promise() -> None:
-    """The first worlds break nothing."""
-    total = total_of(FEW)
+def test_a_short_world_keeps_every_promise() -> None:
+    """Three seconds of the first world break nothing; all of it is among the hundred below."""
+    verdict = simulate(1, Settings(seconds=3.0))
 
-    assert total.locks["exclusive"] > len(FEW)
+    assert verdict.is_fine, verdict.violations
+    tally = verdict.tally
+    assert tally.faults
+    assert tally.operations
+    assert tally.grants
+    assert tally.events
+    assert tally.locks["exclusive"]
 
 
 @pytest.mark.check
@@ -103,7 +108,7 @@ def test_every_world_keeps_every_promise() -> None:
 def test_the_same_seed_makes_the_same_trace(seed: int) -> None:
     """Twice in this process, after other work, the traces are equal line by line.
 
-    That their digests are, here and in two other processes, is in the fast suite: the next test.
+    That their digests are, here and in other processes, is the next test.
     """
     settings = Settings(seconds=8.0, keep_lines=None)
 
@@ -118,17 +123,20 @@ def test_the_same_seed_makes_the_same_trace(seed: int) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "hash_seeds"),
     [
-        pytest.param(Settings(seconds=8.0), id="anything"),
-        pytest.param(
+        pytest.param(Settings(seconds=0.3), ("4242",), id="a moment"),
+        long(Settings(seconds=8.0), ("1", "4242"), id="anything"),
+        long(
             Settings(seconds=4.0, only_faults=("rot_at_rest",)),
+            ("1", "4242"),
             id="bytes of the log",
-            marks=pytest.mark.check,
         ),
     ],
 )
-def test_the_trace_does_not_depend_on_the_hash_seed(settings: Settings) -> None:
+def test_the_trace_does_not_depend_on_the_hash_seed(
+    settings: Settings, hash_seeds: tuple[str, ...]
+) -> None:
     """Other processes, with other hash seeds, make the same world; damage tells of its bytes."""
     program = DIGEST_OF_SEED.format(seed=5, settings=settings)
 
@@ -141,7 +149,7 @@ def test_the_trace_does_not_depend_on_the_hash_seed(settings: Settings) -> None:
             capture_output=True,
             text=True,
         ).stdout
-        for hash_seed in ("1", "4242")
+        for hash_seed in hash_seeds
     }
 
     assert digests == {simulate(5, settings).trace_digest + "\n"}
@@ -149,11 +157,12 @@ def test_the_trace_does_not_depend_on_the_hash_seed(settings: Settings) -> None:
 
 def test_two_seeds_make_two_worlds() -> None:
     """A seed decides something."""
-    digests = {simulate(seed, Settings(seconds=1.0)).trace_digest for seed in range(3)}
+    digests = {simulate(seed, Settings(seconds=0.3, settle_s=0.2)).trace_digest for seed in (1, 2)}
 
-    assert len(digests) == 3
+    assert len(digests) == 2
 
 
+@pytest.mark.check
 @pytest.mark.timeout(300)
 def test_clocks_that_run_too_slow_are_found() -> None:
     """A client whose clock is far slower than promised believes too long, and that is noticed."""
@@ -170,9 +179,9 @@ def test_clocks_that_run_too_slow_are_found() -> None:
 @pytest.mark.parametrize(
     ("planted", "promise"),
     [
-        pytest.param(Planted(refused=(EndHold,)), "ends by itself in time", id="never ended"),
-        pytest.param(Planted(answer=holds_for_longer), "bounded holds", id="believed in for ever"),
-        pytest.param(Planted(refused=(ExpireSession,)), "sessions end in time", id="kept for ever"),
+        long(Planted(refused=(EndHold,)), "ends by itself in time", id="never ended"),
+        long(Planted(answer=holds_for_longer), "bounded holds", id="believed in for ever"),
+        long(Planted(refused=(ExpireSession,)), "sessions end in time", id="kept for ever"),
         pytest.param(Planted(changes_kept=0), "watches", id="refused for nothing"),
         pytest.param(
             Planted(tell=safe_for_longer), "safe as long as the leader says", id="safe for longer"
