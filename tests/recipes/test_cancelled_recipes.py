@@ -303,32 +303,14 @@ WAITS: dict[str, Work] = {
     "an Election handed over": handed_over,
 }
 """Each comes to its end by itself, if it is not cancelled."""
-LATER = {
-    *("Flag", "Condition", "Latch"),  # they wait as a Barrier does
-    *(
-        "a pair at a DoubleBarrier",
-        "Partitioner",
-        "WorkQueue",
-        "CachedValue",
-        "Configuration",
-        "Job",
-        "CommitLog",
-        "ManualLock",
-        "Revoker",
-        "an Election handed over",
-        "TreeCache",
-        "Once",
-        "exclusive",
-        "TokenBucket",
-    ),  # many steps
-}
-"""Those that ``make check`` tries."""
+SHORT = {"Barrier", "Group", "Counter"}
+"""Those of few steps; ``make check`` tries the others."""
 
 
 @pytest.mark.parametrize(
     "work",
     [
-        pytest.param(work, id=name, marks=[pytest.mark.check] if name in LATER else [])
+        pytest.param(work, id=name, marks=[] if name in SHORT else [pytest.mark.check])
         for name, work in WAITS.items()
     ],
 )
