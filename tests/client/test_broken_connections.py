@@ -197,10 +197,11 @@ VERBS = {
 }
 
 
+@pytest.mark.parametrize("step", [101, pytest.param(29, marks=pytest.mark.check)])
 @pytest.mark.parametrize("name", VERBS)
-async def test_the_verdict_on_a_broken_connection_is_never_wrong(name: str) -> None:
+async def test_the_verdict_on_a_broken_connection_is_never_wrong(name: str, step: int) -> None:
     """Whatever was passed on of request and answer, done is done and not done is not done."""
-    await examine(VERBS[name], step=29, transport="http")
+    await examine(VERBS[name], step=step, transport="http")
 
 
 @pytest.mark.check

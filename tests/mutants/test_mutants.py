@@ -65,9 +65,8 @@ def test_every_patch_fits_the_code(name: str, tmp_path: Path) -> None:
                 assert f"def {test.partition('[')[0]}" in (ROOT / path).read_text("utf-8")
 
 
-@pytest.mark.parametrize(
-    "name", [QUICK[0], *(pytest.param(name, marks=pytest.mark.check) for name in QUICK[1:])]
-)
+@pytest.mark.check
+@pytest.mark.parametrize("name", QUICK)
 @pytest.mark.timeout(4 * LIMIT_S)
 def test_a_planted_bug_is_found(name: str) -> None:
     """A detector notices the bug in a private copy, and nothing in the code as it is."""
@@ -77,6 +76,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert result.finding.what
 
 
+@pytest.mark.check
 @pytest.mark.timeout(4 * LIMIT_S)
 def test_what_changes_nothing_survives() -> None:
     """A patch that only rewords a docstring is found by nobody: detectors do not cry wolf."""
@@ -87,6 +87,7 @@ def test_what_changes_nothing_survives() -> None:
     assert result.verdict == "survived"
 
 
+@pytest.mark.check
 @pytest.mark.timeout(4 * LIMIT_S)
 def test_what_a_skipped_test_might_have_found_is_not_known(tmp_path: Path) -> None:
     """A detector that needs what is not installed here says so, and is no proof of anything."""

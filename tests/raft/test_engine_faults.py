@@ -29,8 +29,8 @@ from tests.met import Met
 from tests.raft.simulated_cluster import Member, SimulatedCluster
 from tests.raft.simulated_loop import run
 
-SEEDS = [pytest.param(seed, marks=pytest.mark.check) if seed >= 20 else seed for seed in range(40)]
-BUSY_SEEDS = [pytest.param(n, marks=pytest.mark.check) if n >= 3 else n for n in range(13)]
+SEEDS = [pytest.param(seed, marks=pytest.mark.check) if seed >= 4 else seed for seed in range(40)]
+BUSY_SEEDS = [pytest.param(n, marks=pytest.mark.check) if n >= 1 else n for n in range(13)]
 RUN_SECONDS = 12.0
 CLIENTS = 4
 BUSY_SECONDS = 5.0
