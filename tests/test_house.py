@@ -312,29 +312,39 @@ STATE_NEVER_IMPORTS = {
 }  # fmt: skip
 
 
+def modules() -> list[source.Module]:
+    """Return every module of the product, parsed once for all rules."""
+    return source.product(ROOT)
+
+
 @cache
-def imports_of(path: Path) -> tuple[tuple[str, int], ...]:
-    """Return what a file imports, and on which line: for each of the rules about imports."""
-    return tuple(_imports_of(path))
+def imports_of(module: source.Module) -> tuple[tuple[str, str], ...]:
+    """Return what a file imports, and where: for each of the rules about imports."""
+    return tuple(_imports_of(module))
 
 
-def _imports_of(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _imports_of(module: source.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, node.lineno
+                yield alias.name, f"{module.path}:{node.lineno}"
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: import by the full name, not relatively"
+            place = f"{module.path}:{node.lineno}"
+            assert node.level == 0, f"{place}: import by the full name, not relatively"
             assert node.module is not None
-            yield node.module, node.lineno
+            yield node.module, place
 
 
-MODULES = source.files(ROOT)
+def calls_of(module: source.Module) -> Iterator[tuple[str, str]]:
+    """Return which names a file calls, and where."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id, f"{module.path}:{node.lineno}"
 
 
 def test_rooms_import_only_what_the_table_allows() -> None:
     """A module imports only the rooms that its row of the table names."""
-    found = imports.imports(source.product(ROOT))
+    found = imports.imports(modules())
 
     assert list(map(str, imports.forbidden(found, MAY_IMPORT))) == []
 
@@ -343,90 +353,95 @@ def test_rooms_import_only_what_the_table_allows() -> None:
 def test_recipes_import_only_exported_names(package: str) -> None:
     """Each name that a recipe imports stands in ``__all__``, so that others may import it too."""
     exported = set(import_module(package).__all__)
-    for module, path in MODULES:
-        if is_within(module, "coordinator.recipes"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for module in modules():
+        if is_within(module.name, "coordinator.recipes"):
+            for node in ast.walk(module.tree):
                 if isinstance(node, ast.ImportFrom) and node.module == package:
                     names = {alias.name for alias in node.names}
-                    assert names <= exported, f"{path}:{node.lineno}: {names - exported}"
+                    assert names <= exported, f"{module.path}:{node.lineno}: {names - exported}"
 
 
-@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_nothing_of_the_product_imports_the_test_kit(module: str, path: Path) -> None:
+def test_nothing_of_the_product_imports_the_test_kit() -> None:
     """Only tests and examples do, and the kit itself."""
-    if is_within(module, "coordinator.testing"):
-        return
-    for imported, line in imports_of(path):
-        assert not is_within(imported, "coordinator.testing"), f"{path}:{line}: {imported}"
+    assert [
+        f"{place}: {imported}"
+        for module in modules()
+        if not is_within(module.name, "coordinator.testing")
+        for imported, place in imports_of(module)
+        if is_within(imported, "coordinator.testing")
+    ] == []
 
 
-@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_outside_libraries_stay_in_their_rooms(module: str, path: Path) -> None:
+def test_outside_libraries_stay_in_their_rooms() -> None:
     """pysyncobj, aiohttp, click and the clock are imported only where they belong."""
-    for imported, line in imports_of(path):
-        for library, homes in ONLY_IN.items():
-            if is_within(imported, library):
-                assert any(is_within(module, home) for home in homes), (
-                    f"{path}:{line}: {module} imports {imported}; only {homes} may"
-                )
+    assert [
+        f"{place}: {module.name} imports {imported}; only {homes} may"
+        for module in modules()
+        for imported, place in imports_of(module)
+        for library, homes in ONLY_IN.items()
+        if is_within(imported, library) and not any(is_within(module.name, home) for home in homes)
+    ] == []
 
 
-@pytest.mark.parametrize(
-    ("module", "path"),
-    [pair for pair in MODULES if is_within(pair[0], "coordinator.state")],
-    ids=[name for name, _ in MODULES if is_within(name, "coordinator.state")],
-)
-def test_the_pure_core_is_pure(module: str, path: Path) -> None:
+def test_the_pure_core_is_pure() -> None:
     """No time, chance, files, sockets, threads, floats or hash() in coordinator/state."""
-    for imported, line in imports_of(path):
-        assert imported.split(".")[0] not in STATE_NEVER_IMPORTS, f"{path}:{line}: {imported}"
+    for module in modules():
+        if is_within(module.name, "coordinator.state"):
+            _check_that_it_is_pure(module)
+
+
+def _check_that_it_is_pure(module: source.Module) -> None:
+    for imported, place in imports_of(module):
+        assert imported.split(".")[0] not in STATE_NEVER_IMPORTS, f"{place}: {imported}"
         if imported.split(".")[0] == "msgpack":
-            assert module == "coordinator.state.packing", f"{path}:{line}: msgpack: only there"
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"hash", "id", "open"}, f"{path}:{node.lineno}"
+            assert module.name == "coordinator.state.packing", f"{place}: msgpack: only there"
+    for name, place in calls_of(module):
+        assert name not in {"hash", "id", "open"}, place
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Constant):
-            assert not isinstance(node.value, float), f"{path}:{node.lineno}: a float"
+            assert not isinstance(node.value, float), f"{module.path}:{node.lineno}: a float"
         assert not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)), (
-            f"{path}:{node.lineno}: true division makes a float"
+            f"{module.path}:{node.lineno}: true division makes a float"
         )
 
 
 def test_the_model_holds_values_alone() -> None:
     """No time, chance, files, sockets or threads in coordinator/model."""
-    for module, path in MODULES:
-        if is_within(module, "coordinator.model"):
-            for imported, line in imports_of(path):
-                first = imported.split(".")[0]
-                assert first not in STATE_NEVER_IMPORTS, f"{path}:{line}: {imported}"
+    for module in modules():
+        if is_within(module.name, "coordinator.model"):
+            for imported, place in imports_of(module):
+                assert imported.split(".")[0] not in STATE_NEVER_IMPORTS, f"{place}: {imported}"
 
 
 NEVER_READ_WITH = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "ruamel"}
 
 
-@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_nothing_unpickles(module: str, path: Path) -> None:
+def test_nothing_unpickles() -> None:
     """Bytes from a network or a file never become code.
 
     No pickle, marshal, shelve, eval, exec; nor YAML, whose tags can name what to call.
     """
-    for imported, line in imports_of(path):
-        assert imported.split(".")[0] not in NEVER_READ_WITH, f"{path}:{line}: {imported}"
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            assert node.func.id not in {"eval", "exec"}, f"{path}:{node.lineno}"
+    for module in modules():
+        for imported, place in imports_of(module):
+            assert imported.split(".")[0] not in NEVER_READ_WITH, f"{place}: {imported}"
+        for name, place in calls_of(module):
+            assert name not in {"eval", "exec"}, place
 
 
-@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_files_stay_small_and_explained(module: str, path: Path) -> None:
+def test_files_stay_small_and_explained() -> None:
     """Every file fits a reader: a docstring at the top, few lines, no wide ones."""
-    text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
+    wrong = []
+    for module in modules():
+        lines = module.text.splitlines()
+        if lines and not ast.get_docstring(module.tree):
+            wrong.append(f"{module.path}: no docstring at the top")
+        if len(lines) > source.FILE_LINES_MAX:
+            wrong.append(f"{module.path}: {len(lines)} lines; split it by its nouns")
+        wide = [number for number, line in enumerate(lines, 1) if len(line) > source.COLUMNS_MAX]
+        if wide:
+            wrong.append(f"{module.path}: lines {wide} are wider than {source.COLUMNS_MAX} columns")
 
-    assert ast.get_docstring(ast.parse(text)) or not lines, f"{path}: no docstring at the top"
-    assert len(lines) <= source.FILE_LINES_MAX, f"{path}: {len(lines)} lines; split it by its nouns"
-    wide = [number for number, line in enumerate(lines, 1) if len(line) > source.COLUMNS_MAX]
-    assert not wide, f"{path}: lines {wide} are wider than {source.COLUMNS_MAX} columns"
+    assert wrong == []
 
 
 def test_the_map_names_every_room() -> None:
@@ -436,7 +451,7 @@ def test_the_map_names_every_room() -> None:
     firsts = [row[:20] for row in rows if row[:20].strip(" =")]
     named = {each.strip(" 0123456789") for first in firsts for each in first.split(",")}
     there = {
-        module.split(".")[module.count(".") > 0] for module, _ in MODULES
+        module.name.split(".")[module.name.count(".") > 0] for module in modules()
     } - {"__main__"}
 
     assert named == there
@@ -445,29 +460,30 @@ def test_the_map_names_every_room() -> None:
 NO_NOUN = re.compile(r"(What|Who|Whose|Where|When|How|Which|Why|Whether|Is|Runs)\b")
 
 
-@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_the_first_line_of_a_module_names_it(module: str, path: Path) -> None:
+def test_the_first_line_of_a_module_names_it() -> None:
     """A noun phrase: what the module is, not what it answers."""
-    first = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split("\n")[0]
+    firsts = [
+        (module.path, (ast.get_docstring(module.tree) or "").split("\n")[0]) for module in modules()
+    ]
 
-    assert not NO_NOUN.match(first), f"{path}: {first}"
+    assert [f"{path}: {first}" for path, first in firsts if NO_NOUN.match(first)] == []
 
 
 def test_no_modules_import_each_other() -> None:
     """Neither directly nor by way of others, nor for type checking alone."""
-    assert imports.circles(imports.imports(source.product(ROOT))) == []
+    assert imports.circles(imports.imports(modules())) == []
 
 
 def test_no_import_runs_up() -> None:
     """The rooms have an order (tests/house/imports.py): each imports its own level or below."""
-    assert list(map(str, imports.running_up(imports.imports(source.product(ROOT))))) == []
+    assert list(map(str, imports.running_up(imports.imports(modules())))) == []
 
 
 def test_public_functions_say_what_they_do() -> None:
     """Methods of public classes as well."""
     assert [
         f"{function.module}:{function.name}"
-        for module in source.product(ROOT)
+        for module in modules()
         for function in source.functions(module)
         if function.is_public and not function.has_docstring
     ] == []
@@ -475,18 +491,18 @@ def test_public_functions_say_what_they_do() -> None:
 
 def test_a_class_name_is_one_class() -> None:
     """One word, one thing, in the product as a whole."""
-    assert source.shared_class_names(source.product(ROOT)) == {}
+    assert source.shared_class_names(modules()) == {}
 
 
 def test_tests_name_the_values_they_construct() -> None:
     """At most two fields by position, so that a new field breaks no test that is not about it."""
-    assert list(map(str, constructions.by_position(ROOT, source.product(ROOT)))) == []
+    assert list(map(str, constructions.by_position(ROOT, modules()))) == []
 
 
 CEILINGS = {
     # Most are signatures: of a protocol and of what keeps it, or of a verb in both clients.
-    "duplicates of six lines and more": (11, lambda: duplicates.duplicates(source.product(ROOT))),
-    "functions over 50 lines": (19, lambda: source.long_functions(source.product(ROOT))),
+    "duplicates of six lines and more": (11, lambda: duplicates.duplicates(modules())),
+    "functions over 50 lines": (19, lambda: source.long_functions(modules())),
     "test files over 700 lines": (0, lambda: source.long_tests(ROOT)),
 }
 """What ``make house`` counts, and how much of it there may be: lower it with each that goes."""
