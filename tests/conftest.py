@@ -22,6 +22,7 @@ from coordinator.testing.plugin import (
 from coordinator.testing.plugin import coordinator_client as coordinator_client
 from coordinator.testing.plugin import coordinator_cluster as coordinator_cluster
 from coordinator.testing.plugin import shared_coordinator_cluster as shared_coordinator_cluster
+from tests import put_aside
 from tests.patience import patient
 from tests.patience import unhurried_tries as unhurried_tries
 
@@ -94,8 +95,14 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """Put aside what all tests share, as a member does: no collection goes through it again."""
-    gc.collect()
-    gc.freeze()
+    put_aside.put_aside()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Look at what the tests of a file have put aside, after its last one."""
+    if nextitem is None or nextitem.path != item.path:
+        put_aside.after_a_file()
 
 
 SERVERS = {"postgresql", "mariadb", "redis_server", "object_store"}

@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from tests import put_aside
+
 T = TypeVar("T")
 
 HELD_MS_MAX = 20.0
@@ -87,7 +89,7 @@ def metered() -> Iterator[Metered]:
         yield running
     finally:
         running.close()
-        gc.unfreeze()
+        put_aside.is_more = True
 
 
 async def _settled() -> None:
