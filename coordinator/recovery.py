@@ -46,7 +46,7 @@ class KeptData:
     """The data of a member that does not run."""
 
     data_dir: str
-    owner: Owner | None
+    owner: Owner
     has_vote: bool
     differs: bool
     term: int
@@ -55,12 +55,11 @@ class KeptData:
 
     def in_words(self) -> str:
         """Describe the data for a person who decides whether to keep them."""
-        whose = "of a release before owners were noted" if self.owner is None else str(self.owner)
         vote = "has its vote" if self.has_vote else "has no vote"
         if self.differs:
             vote += ", differed from a quorum (do not take these data if there are others)"
         return (
-            f"{self.data_dir}: {whose}, {vote}; last term {self.at.term}, last entry"
+            f"{self.data_dir}: {self.owner}, {vote}; last term {self.at.term}, last entry"
             f" {self.at.index}, zxid {self.machine.zxid}, term {self.term} on the disk"
         )
 
@@ -103,7 +102,7 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
                 "last_term": held.at.term, "last_entry": held.at.index,
                 "zxid_before": before, "zxid": machine.zxid, "sessions_ended": ended,
                 "access_turned_off": turns_access_off,
-                "cluster_id_before": held.owner.cluster_id.hex() if held.owner else "",
+                "cluster_id_before": held.owner.cluster_id.hex(),
                 "cluster_id": owner.cluster_id.hex(), "data_before": old,
             },
         )  # fmt: skip
@@ -215,7 +214,7 @@ def _held(config: Config) -> Iterator[KeptData]:
     try:
         expected = Owner(config.cluster.name, config.member.member_id)
         found = data.owner
-        if found is not None and str(found) != str(expected):
+        if str(found) != str(expected):
             raise StorageError(
                 f"{data.data_dir}: expected the data of {expected}, found those of {found}",
                 path=data.data_dir,

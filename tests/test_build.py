@@ -331,7 +331,6 @@ _RECURSIVE = {
         *("StreamTransport._on_leader", "StreamTransport._open", "StreamTransport._open_soon"),
         *("StreamTransport._prefer", "StreamTransport._welcomed"),
     },
-    "coordinator/state/codec.py": {"_as_former"},  # operations in a multi are none themselves
     "coordinator/state/emptying.py": {"emptied"},  # that of a table, and a table has no tables
     "coordinator/state/rules.py": {"_text_of"},  # our own constants
     "coordinator/wire/codec.py": {"_form"},  # of types, when modules are loaded

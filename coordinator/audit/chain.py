@@ -62,12 +62,11 @@ class Newest:
     index: int = 0
     zxid: int = 0
     time_ms: int = 0
-    ordinal: int | None = 0
-    """None: of a release before ordinals were kept; all changes of that index and zxid count."""
+    ordinal: int = 0
     cluster_id: str = ""
-    """Of the cluster of that change; "" of a release before it was kept."""
+    """Of the cluster of that change; "" where it was not known."""
 
-    def numbers(self) -> tuple[int | None, ...]:
+    def numbers(self) -> tuple[int, ...]:
         """Return what a line says of it."""
         return self.index, self.zxid, self.time_ms, self.ordinal
 
@@ -84,9 +83,7 @@ class Newest:
         elif event.time_ms > self.time_ms:
             return False
         place, newest = (event.index or 0, event.zxid or 0), (self.index, self.zxid)
-        if place == newest and self.ordinal is not None:
-            return event.ordinal <= self.ordinal
-        return place <= newest
+        return (*place, event.ordinal) <= (*newest, self.ordinal)
 
     def with_line_of(self, event: AuditEvent) -> Newest:
         """Return what is newest once ``event`` has its line."""
@@ -143,7 +140,7 @@ class Chain:
             "request": _short(event.request),
             "detail": _bounded(event.detail),
             "left_out": left_out,
-            "newest": [each for each in newest.numbers() if each is not None],
+            "newest": newest.numbers(),
             "previous": self.head.digest,
         }
         line = _encoded(fields)
@@ -239,14 +236,12 @@ def read_line(line: bytes) -> WrittenLine | None:
     try:
         fields = json.loads(line)
         number, previous, event = fields["number"], fields["previous"], fields["event"]
-        index, zxid, time_ms, *more = fields["newest"]
+        index, zxid, time_ms, ordinal = fields["newest"]
         torn = fields["detail"].get("torn_sha256", "")
         cluster_id = fields.get("cluster_id", "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    if any(type(each) is not int for each in (number, index, zxid, time_ms, *more)):
-        return None
-    if len(more) > 1:
+    if any(type(each) is not int for each in (number, index, zxid, time_ms, ordinal)):
         return None
     if not all(isinstance(each, str) for each in (previous, event, torn, cluster_id)):
         return None
@@ -254,7 +249,7 @@ def read_line(line: bytes) -> WrittenLine | None:
         ChainHead(number, sha256(line).hexdigest()),
         previous,
         event,
-        Newest(index, zxid, time_ms, more[0] if more else None, cluster_id),
+        Newest(index, zxid, time_ms, ordinal, cluster_id),
         torn,
     )
 

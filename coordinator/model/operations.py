@@ -7,14 +7,12 @@ The state machine runs these very values; in a body each has an ``op``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from coordinator.model.fields import (
     ANY_VERSION,
-    INTERNAL,
     LEFT_OUT,
     OR_NULL,
     Count,
@@ -30,23 +28,13 @@ from coordinator.model.znodes import CreateMode, Data, Stat
 PARENT_MODES = (CreateMode.PERSISTENT, CreateMode.CONTAINER)
 
 
-class _Dated(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is decided otherwise when it comes from a command of a format before 5."""
-
-    is_former: Annotated[bool, INTERNAL] = False
-
-    def as_former(self) -> Self:
-        """Return the operation as one of a command of a format before 5."""
-        return replace(self, is_former=True)
-
-
-class Create(_Dated, frozen=True, tag_field="op", tag="create"):
+class Create(Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", tag="create"):
     """Create a znode. Sequential modes append the parent's next number, ten digits or more.
 
     ``session_id`` is required for ephemeral modes, ``ttl_ms`` (1..) for ttl modes; both must be
     absent otherwise. ``parents`` says what to create missing ancestors as (PERSISTENT or
-    CONTAINER); None means that a missing parent is refused with NoNode. Only ephemerals are in
-    the queue of a lock or an election, but for former commands: they could place others, too.
+    CONTAINER); None means that a missing parent is refused with NoNode. Only ephemerals may be
+    created in the queue of a lock or an election.
     """
 
     path: Path
@@ -79,12 +67,12 @@ class SetData(Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", t
     expected_version: ExpectedVersion = ANY_VERSION
 
 
-class Delete(_Dated, frozen=True, tag_field="op", tag="delete"):
+class Delete(Struct, frozen=True, forbid_unknown_fields=True, tag_field="op", tag="delete"):
     """Delete a znode; ``is_recursive`` takes the whole subtree, children before parents.
 
     ``expected_czxid`` binds the request to one incarnation of the znode (None: any). With a place
     of a multi-lock its other places go, too, and of several multi-locks all places count towards
-    what one recursive delete may take; a former command counted none.
+    what one recursive delete may take.
     """
 
     path: Path

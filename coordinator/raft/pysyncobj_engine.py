@@ -41,7 +41,6 @@ from coordinator.raft.network.rpc import RequestDesk
 from coordinator.raft.network.transport import MemberTransport, TcpTransport
 from coordinator.raft.passes import Passes
 from coordinator.raft.read_index import READ_INDEX, ReadIndex
-from coordinator.raft.rejoin.incarnation_record import load as load_incarnations
 from coordinator.raft.rejoin.incarnations import Incarnations
 from coordinator.raft.rejoin.recovering import Recovering
 from coordinator.raft.rejoin.refounding import refuse_unfinished
@@ -153,9 +152,8 @@ class PySyncObjEngine:
         refuse_quarantined(self._disk, self._data_dir)
         # Before anything is read as this member's, or written.
         self._ownership = ownership.take(
-            self._disk, self._data_dir, self._owner, self._member_ids,
-            met=load_incarnations(self._disk, self._data_dir).met, draw=self._salts,
-        )  # fmt: skip
+            self._disk, self._data_dir, self._owner, self._member_ids, draw=self._salts
+        )
         self._transport.agree_on([fact_of_id(self._ownership.cluster_id)])
         # Before the log, so that it cannot be taken for one that was always there.
         recovering = Recovering(

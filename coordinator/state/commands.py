@@ -447,7 +447,6 @@ class Command(Struct, frozen=True, gc=False):
     ``wall_ms`` is the wall clock of the leader that proposed it; ``request`` is None for commands
     of the service itself; ``caller`` is who asks, as a member found proved. Unless all of
     ``if_held`` hold, the command is refused with LockLost and does nothing (a fenced write).
-    ``is_former``: it was read from a log of before quotas, and what it creates counts against none.
     """
 
     operation: Operation
@@ -455,4 +454,3 @@ class Command(Struct, frozen=True, gc=False):
     request: RequestId | None = None
     caller: Caller = NOBODY
     if_held: tuple[HeldCondition, ...] = ()
-    is_former: bool = False

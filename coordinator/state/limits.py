@@ -31,21 +31,6 @@ DROPPED_AT_ONCE: Final = 2_048
 """Remembered items dropped by one command, so that a lowered limit makes no command long."""
 BY_CHARACTERS_MAX: Final = 256
 RULES_MAX: Final = 256
-_LATER: Final = frozenset(
-    (name, getattr(UNSET, name))
-    for name in (
-        "sessions_per_address_max",
-        "sessions_per_client_max",
-        "sessions_per_identity_max",
-        "znodes_per_identity_max",
-        "bytes_per_identity_max",
-        "waiters_per_identity_max",
-        "ordinary_percent_max",
-        "client_percent_max",
-        "deadlock_search_max",
-    )
-)
-"""Limits added since snapshot format 4, with the values that hold until they are set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +87,3 @@ class LimitsRecord:
                 if was != now
             ]
         )
-
-    def written(self) -> tuple[tuple[str, int], ...]:
-        """Return the limits as a snapshot has them: without those that came later and are not set,
-        so that a state from before them is written as it was."""
-        return tuple([each for each in self.limits.items() if each not in _LATER])

@@ -130,9 +130,7 @@ class StateMachine:
             if self._sessions.is_changed:
                 session = self._sessions.binding(request.client_id)
             is_bound, owner = session is not None, self.access.owner(caller)
-            self._requests.remember(
-                request, outcome, index=index, is_bound=is_bound, owner=owner
-            )
+            self._requests.remember(request, outcome, index=index, is_bound=is_bound, owner=owner)
         return outcome
 
     def _unproved(self, command: Command, request: RequestId, error: AuthFailedError) -> Outcome:
@@ -198,7 +196,7 @@ class StateMachine:
 
     def _creator(self, command: Command) -> str:
         """Return as whose the znodes count that a command creates."""
-        if not self.access.is_on or command.is_former or type(command.operation) in BY_MEMBERS:
+        if not self.access.is_on or type(command.operation) in BY_MEMBERS:
             return ""
         return creator_of(command.caller)
 

@@ -206,7 +206,7 @@ class ZnodeOperations:
             )
         if owner is not None:
             self._check_owner(path, owner)
-        if path.startswith(QUEUE_ROOTS) and not operation.is_former:
+        if path.startswith(QUEUE_ROOTS):
             self._check_place(operation)
 
     def _check_place(self, operation: Create) -> None:
@@ -291,9 +291,7 @@ class ZnodeOperations:
             if tenure == self._tenure:
                 tenure = self._tenure
             self._tenure = tenure
-        return ZnodeRecord(
-            data, tree.zxid, tree.wall_ms, tree.sequence_floor, None, None, tenure
-        )
+        return ZnodeRecord(data, tree.zxid, tree.wall_ms, tree.sequence_floor, None, None, tenure)
 
     # --- set, delete, release
 
@@ -344,7 +342,7 @@ class ZnodeOperations:
     def _check_groups(self, operation: Delete, doomed: Sequence[str]) -> None:
         """Refuse too many places of multi-locks: each takes its whole multi-lock with it."""
         locks, alone = self._locks, 0
-        if operation.is_former or not operation.path.startswith(_ABOVE_QUEUES):
+        if not operation.path.startswith(_ABOVE_QUEUES):
             return
         for path in doomed:
             contender = locks.contenders.get(path)

@@ -1,7 +1,4 @@
-"""The codec of outcomes with their events, by the rules of ``codec``.
-
-Format 1 is still read, from snapshots and older members: it has no grants.
-"""
+"""The codec of outcomes with their events, by the rules of ``codec``."""
 
 from __future__ import annotations
 
@@ -51,7 +48,7 @@ from coordinator.state.shapes import (
     texts_of,
 )
 
-OUTCOME_FORMAT: Final = 5
+OUTCOME_FORMAT: Final = 1
 
 _EVENT_TYPES: Final = tuple(EventType)
 _EVENT_NUMBER: Final = {kind: number for number, kind in enumerate(_EVENT_TYPES)}
@@ -151,8 +148,7 @@ def _all_created(rows: Row) -> tuple[Created, ...]:
     return found
 
 
-_outcome_shape: Final = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL, ROW)
-_outcome_1_shape: Final = shape("outcome", INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL)
+_outcome_shape: Final = shape("outcome", INT, INT, MAYBE_ROW, MAYBE_ROW, ROW, BOOL, ROW)
 _refusal_shape: Final = shape("refusal", STR, STR, MAP)
 _event_shape: Final = shape("event", INT, STR, INT, INT, MAYBE_STR)
 _FACTS: Final[frozenset[type]] = frozenset((str, int, bool, bytes, type(None)))
@@ -195,26 +191,27 @@ def _encode_event(event: Event) -> Row:
     )  # fmt: skip
 
 
-def outcome_row(outcome: Outcome) -> Row:
-    """Return an outcome as a row, without a format number."""
+def encode_outcome(outcome: Outcome) -> bytes:
+    """Encode an outcome with its events."""
     refusal = outcome.refusal
-    return (
-        outcome.zxid,
-        None if outcome.result is None else _RESULTS.encode(outcome.result),
-        None if refusal is None else (refusal.code, refusal.message, dict(refusal.fields)),
-        tuple([_encode_event(each) for each in outcome.events]),
-        outcome.is_repeat,
-        outcome.granted,
+    return pack(
+        (
+            OUTCOME_FORMAT,
+            outcome.zxid,
+            None if outcome.result is None else _RESULTS.encode(outcome.result),
+            None if refusal is None else (refusal.code, refusal.message, dict(refusal.fields)),
+            tuple([_encode_event(each) for each in outcome.events]),
+            outcome.is_repeat,
+            outcome.granted,
+        )
     )
 
 
-def outcome_of(row: Any, number: int = OUTCOME_FORMAT) -> Outcome:
-    """Return the outcome of a row of the format ``number``; raises ValueError."""
-    granted: tuple[str, ...] = ()
-    if number == 1:
-        zxid, result, refusal, events, is_repeat = _outcome_1_shape(row)
-    else:
-        zxid, result, refusal, events, is_repeat, granted = _outcome_shape(row)
+def decode_outcome(data: bytes, *, is_bounded: bool = False) -> Outcome:
+    """Decode an outcome; raises ValueError unless it is one, of a known format, nothing else."""
+    _, zxid, result, refusal, events, is_repeat, granted = _outcome_shape(
+        formatted(data, "outcome", OUTCOME_FORMAT, is_bounded=is_bounded)
+    )
     if (result is None) == (refusal is None):
         raise ValueError("expected a result or a refusal, found both or none")
     return Outcome(
@@ -225,19 +222,3 @@ def outcome_of(row: Any, number: int = OUTCOME_FORMAT) -> Outcome:
         is_repeat,
         texts_of(granted),
     )
-
-
-def encode_outcome(outcome: Outcome) -> bytes:
-    """Encode an outcome with its events."""
-    return pack((OUTCOME_FORMAT, outcome_row(outcome)))
-
-
-_formatted_outcome_shape: Final = shape("outcome", INT, ROW)
-
-
-def decode_outcome(data: bytes, *, is_bounded: bool = False) -> Outcome:
-    """Decode an outcome; raises ValueError unless it is one, of a known format, nothing else."""
-    number, row = _formatted_outcome_shape(
-        formatted(data, "outcome", OUTCOME_FORMAT, is_bounded=is_bounded)
-    )
-    return outcome_of(row, number)

@@ -115,7 +115,7 @@ class _Values:
 
 
 _WALL_PLACE: Final = 2
-"""The place of the wall time in the row of a command, of every format."""
+"""The place of the wall time in the row of a command."""
 
 
 def stamped(command: bytes, wall_ms: int) -> bytes:
@@ -159,13 +159,11 @@ def next_row(rows: Iterator[Row]) -> Row:
     return row
 
 
-def formatted(data: bytes, what: str, newest: int, *, is_bounded: bool = False) -> Row:
-    """Decode a row whose first element is its format number; raises ValueError."""
+def formatted(data: bytes, what: str, number: int, *, is_bounded: bool = False) -> Row:
+    """Decode a row whose first element is this format number; raises ValueError."""
     row = unpack(data, is_bounded=is_bounded)
     if type(row) is not tuple or not row:
         raise ValueError(f"expected a {what}, found {described(row)}")
-    if type(row[0]) is not int or not 1 <= row[0] <= newest:
-        raise ValueError(
-            f"expected a {what} of format 1 to {newest}, found format {described(row[0])}"
-        )
+    if type(row[0]) is not int or row[0] != number:
+        raise ValueError(f"expected a {what} of format {number}, found {described(row[0])}")
     return row

@@ -132,18 +132,8 @@ class Family:
         """
         names: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
         assert len(names) == len(elements), f"{kind.__name__}: each field has its element"
-        self.add_former(tag, kind, *elements, decode=decode)
-        self._encoders[kind] = encode or _encoder(tag, names)
-
-    def add_former(
-        self,
-        tag: int,
-        kind: type,
-        *elements: Types,
-        decode: Callable[[Row], Any] | None = None,
-    ) -> None:
-        """Add a class in its form before its last fields were added; it is only decoded."""
         assert tag not in self._decoders, "a tag means one thing"
+        self._encoders[kind] = encode or _encoder(tag, names)
         self._decoders[tag] = (
             shape(kind.__name__, INT, *elements),
             decode or (lambda row: kind(*row[1:])),

@@ -51,7 +51,7 @@ from coordinator.state.slice_room import (
 from coordinator.state.tree import Tree
 from coordinator.state.znode import ZnodeRecord
 
-FORMAT: Final = 10
+FORMAT: Final = 1
 """Raise it when a slice's content or end changes: only slices of one format are compared."""
 ITEMS_MAX: Final = 8_000
 """What the items of a slice may count."""
@@ -282,7 +282,7 @@ def _beside(locks: LockTable, path: str) -> Any:
         return None if closing is None else tuple(closing)
     queue = locks.queues.get(contender.directory)
     is_queued = queue is not None and queue.has(contender.number, path)
-    owned = locks.owners.get((contender.session_id or "", contender.owner), {})
+    owned = locks.owners.get((contender.session_id, contender.owner), {})
     waiting = locks.waiting.get(contender.identity)
     return (contender, is_queued, path in owned, waiting)
 

@@ -12,15 +12,9 @@ before.
    as its pieces are drawn.
 2. Decoding returns a capture only if the stream is complete and its digest is right. Any damage is
    a ValueError before anything is replaced.
-3. Formats 1 to 9 are still read. Format 9 has no least sequence number: it is 0. In format 8 each
-   znode and each outcome has a row of its own. In format 7 outcomes are rows of rows; now they are
-   as they are kept in memory. Format 6 has no extensions of holds. Format 5 has no quotas, and its
-   znodes are nobody's. Format 4 has no access rights: they are off. Format 3 has no limits: the
-   defaults hold (``limits``). Format 2 does not record whose request was repeated. Format 1 has no
-   rows of locks (``locks`` is None). A member that restores such a snapshot and one that replays
-   the same log may differ in the mark of a repeated request, and in nothing else.
-4. Members with the same history write the same bytes. ``digest_of`` covers the header of now and
-   the rows of format 8, with znodes and locks sorted by path and without the applied index.
+3. The header has the format number. A snapshot of another format is refused.
+4. Members with the same history write the same bytes. ``digest_of`` covers the same rows, with
+   znodes and locks sorted by path and without the applied index.
 """
 
 from __future__ import annotations
@@ -32,7 +26,7 @@ from operator import attrgetter
 from typing import Final
 
 from coordinator.model.access import NOBODY, Caller
-from coordinator.model.limits import NAMES, UNSET, MachineLimits
+from coordinator.model.limits import NAMES, MachineLimits
 from coordinator.state.access.encoding import (
     caller_of,
     identity_of,
@@ -52,12 +46,9 @@ from coordinator.state.locks.contender import (
     Ending,
     LocksCapture,
 )
-from coordinator.state.outcome_codec import outcome_of
 from coordinator.state.packing import next_row, pack, unpack_rows
 from coordinator.state.remembered import (
     add_kept,
-    check_kept,
-    kept_of,
     rows_of_kept,
     total_bytes_of,
 )
@@ -68,7 +59,6 @@ from coordinator.state.shapes import (
     INT,
     MAYBE_INT,
     MAYBE_ROW,
-    MAYBE_STR,
     ROW,
     STR,
     Row,
@@ -81,16 +71,10 @@ from coordinator.state.shapes import (
     texts_of,
 )
 from coordinator.state.znode import ZnodeRecord
-from coordinator.state.znode_rows import row_of, rows_of, znodes_of
+from coordinator.state.znode_rows import rows_of, znodes_of
 
-MAGIC: Final = "coordinator-state"
-FORMAT: Final = 10
-_DIGEST_FORMAT: Final = 8
-_ACCESS_FORMAT: Final = 5
-_QUOTAS_FORMAT: Final = 6
-_KEPT_FORMAT: Final = 8
-_RUNS_FORMAT: Final = 9
-_LEAST_SEQUENCE_FORMAT: Final = 10
+MAGIC: Final = "coordinator-snapshot"
+FORMAT: Final = 1
 PIECE_BYTES: Final = 64 * 1024
 LONG_BYTES: Final = 256 * 1024
 """A piece that is longer, because one row is, is cut: a value may have 128 MiB, and the store takes
@@ -113,8 +97,7 @@ class Capture:
     """Sessions that have ended but still own znodes, and how they ended."""
     requests: RequestsCapture
     released: Collection[tuple[str, int]]
-    locks: LocksCapture | None
-    """None for format 1: the locks are derived from the znodes then."""
+    locks: LocksCapture
     access: AccessCapture
     revoked: tuple[tuple[Caller, Departure], ...]
     """Credentials that are gone, whose sessions are still to be ended."""
@@ -127,8 +110,7 @@ def encode_snapshot(capture: Capture) -> Iterator[bytes]:
     longer than ``LONG_BYTES`` and a digest."""
     digest = hashlib.sha256()
     piece = bytearray()
-    znodes = rows_of(capture.znodes.items())
-    for row in _rows(capture, znodes, FORMAT, capture.applied_index):
+    for row in _rows(capture, capture.znodes.items(), capture.applied_index):
         piece += pack(row)
         if len(piece) >= PIECE_BYTES:
             for start in range(0, len(piece), LONG_BYTES):
@@ -143,7 +125,6 @@ def encode_snapshot(capture: Capture) -> Iterator[bytes]:
 def digest_of(capture: Capture) -> str:
     """Return SHA-256 (hex) over the state in its defined order."""
     found = hashlib.sha256()
-    assert capture.locks is not None, "a state of now has its locks"
     locks = replace(
         capture.locks,
         contenders=sorted(capture.locks.contenders, key=attrgetter("path")),
@@ -151,8 +132,7 @@ def digest_of(capture: Capture) -> str:
         closings=tuple(sorted(capture.locks.closings)),
     )
     capture = replace(capture, locks=locks)
-    znodes = map(row_of, sorted(capture.znodes.items(), key=_path_of))
-    for row in _rows(capture, znodes, _DIGEST_FORMAT, 0):
+    for row in _rows(capture, sorted(capture.znodes.items(), key=_path_of), 0):
         found.update(pack(row))
     return found.hexdigest()
 
@@ -162,12 +142,11 @@ def _path_of(item: tuple[str, ZnodeRecord]) -> str:
 
 
 def _rows(
-    capture: Capture, znodes: Iterable[Row], number: int, applied_index: int
+    capture: Capture, znodes: Iterable[tuple[str, ZnodeRecord]], applied_index: int
 ) -> Iterator[Row]:
     requests, locks, access = capture.requests, capture.locks, capture.access
-    assert locks is not None, "a state of now has its locks"
     yield (
-        MAGIC, number, applied_index, capture.zxid, capture.sequence_floor,
+        MAGIC, FORMAT, applied_index, capture.zxid, capture.sequence_floor,
         requests.dropped_index, len(capture.znodes), len(capture.sessions),
         len(requests.free), len(requests.bound), len(requests.ended), len(capture.released),
         len(locks.contenders), len(locks.sizes), len(locks.closings), len(locks.ended),
@@ -176,10 +155,10 @@ def _rows(
     )  # fmt: skip
     limits = capture.limits
     yield (
-        limits.version, limits.changed_by, limits.changed_ms, limits.written(),
+        limits.version, limits.changed_by, limits.changed_ms, limits.limits.items(),
         limits.rules,
     )  # fmt: skip
-    yield from znodes
+    yield from rows_of(znodes)
     for session in capture.sessions:
         yield _session_row(session)
     for session_id, departure in capture.leaving:
@@ -192,10 +171,7 @@ def _rows(
                 client_id, record.highest, record.forgotten, record.last_index,
                 len(record.outcomes), record.owner,
             )  # fmt: skip
-            if number < _RUNS_FORMAT:
-                yield from record.outcomes.items()
-            else:
-                yield from rows_of_kept(record.outcomes)
+            yield from rows_of_kept(record.outcomes)
     yield from requests.ended
     yield from capture.released
     yield from _lock_rows(locks)
@@ -237,49 +213,18 @@ def _contender_row(contender: ContenderRecord) -> Row:
 
 # --- decoding
 
-_former_header_shape: Final = shape("snapshot header", STR, *(INT,) * 21)
-_header_shapes: Final = {
-    1: shape("snapshot header", STR, *(INT,) * 11),
-    2: shape("snapshot header", STR, *(INT,) * 16),
-    3: shape("snapshot header", STR, *(INT,) * 16),
-    4: shape("snapshot header", STR, *(INT,) * 18),
-    5: _former_header_shape,
-    6: _former_header_shape,
-    7: _former_header_shape,
-    8: _former_header_shape,
-    9: _former_header_shape,
-    FORMAT: shape("snapshot header", STR, *(INT,) * 22),
-}
+_header_shape: Final = shape("snapshot header", STR, *(INT,) * 22)
 _leaving_shape: Final = shape("session that is leaving", STR, ROW)
 _limits_shape: Final = shape("limits", INT, STR, INT, ROW, ROW)
-_PLAIN_SESSION: Final = (STR, INT, STR, INT, INT, INT)
-_session_shapes: Final = {
-    6: shape("session", *_PLAIN_SESSION),
-    9: shape("session", *_PLAIN_SESSION, STR, STR, STR),
-}
-"""By how many values a session had before format 5; one without an origin had fewer."""
-_session_shape: Final = shape("session", *_PLAIN_SESSION, STR, STR, STR, MAYBE_ROW)
-_former_client_shape: Final = shape("client", STR, INT, INT, INT, INT)
+_session_shape: Final = shape("session", STR, INT, STR, INT, INT, INT, STR, STR, STR, MAYBE_ROW)
 _client_shape: Final = shape("client", STR, INT, INT, INT, INT, STR)
 _revoked_shape: Final = shape("credential that was revoked", ROW, ROW)
 _access_shape: Final = shape("access rights", BOOL, INT, INT)
-_former_remembered_shape: Final = shape("remembered outcome", INT, ROW)
-_remembered_shape: Final = shape("remembered outcome", INT, BYTES)
 _pair_shape: Final = shape("pair", STR, INT)
-_CONTENDER_2: Final = (
-    STR, INT, INT, INT, MAYBE_STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT, INT, INT,
+_contender_shape: Final = shape(
+    "contender", STR, INT, INT, INT, STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT,
+    INT, INT, BOOL, STR, INT,
 )  # fmt: skip
-_contender_shapes: Final = {
-    2: shape("contender", *_CONTENDER_2),
-    3: shape("contender", *_CONTENDER_2, BOOL),
-    4: shape("contender", *_CONTENDER_2, BOOL),
-    5: shape("contender", *_CONTENDER_2, BOOL),
-    6: shape("contender", *_CONTENDER_2, BOOL, STR),
-    7: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
-    8: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
-    9: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
-    FORMAT: shape("contender", *_CONTENDER_2, BOOL, STR, INT),
-}
 _closing_shape: Final = shape("lock-delay", STR, INT, INT)
 _ended_shape: Final = shape("grant that ended", ROW, INT, INT, ROW)
 _directory_shape: Final = shape("queue still to be granted", STR)
@@ -294,32 +239,25 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     """
     rows = unpack_rows(_verified(pieces))
     header = next(rows, ())
-    found = header[:2]
-    number = found[1] if len(found) == 2 and type(found[1]) is int else FORMAT
-    header = _header_shapes.get(number, _any_header)(header)
-    if header[0] != MAGIC or number not in _header_shapes:
-        raise ValueError(
-            f"snapshot: expected {MAGIC!r} of format 1 to {FORMAT}, "
-            f"found {described(header[0])} of format {number}"
-        )
-    applied_index, zxid, sequence_floor, dropped_index = header[2:6]
-    limits = LimitsRecord() if header[1] < 4 else _limits_of(next_row(rows))
-    znodes = znodes_of(rows, header[6], header[1])
-    sessions = tuple([_session_of(next_row(rows), header[1]) for _ in range(header[7])])
-    leaving = (
-        () if header[1] < 4 else tuple([_leaving_of(next_row(rows)) for _ in range(header[17])])
-    )
-    is_with_access = header[1] >= _ACCESS_FORMAT
-    revoked_count = header[19] if is_with_access else 0
+    if header[:2] != (MAGIC, FORMAT):
+        found = ", ".join([described(each) for each in header[:2]]) or "nothing"
+        raise ValueError(f"snapshot: expected {MAGIC!r} of format {FORMAT}, found {found}")
+    (
+        _, _, applied_index, zxid, sequence_floor, dropped_index, znode_count, session_count,
+        free_count, bound_count, ended_count, released_count, *lock_counts, leaving_count,
+        ungranted_count, revoked_count, role_count, identity_count, least_sequence,
+    ) = _header_shape(header)  # fmt: skip
+    limits = _limits_of(next_row(rows))
+    znodes = znodes_of(rows, znode_count)
+    sessions = tuple([_session_of(next_row(rows)) for _ in range(session_count)])
+    leaving = tuple([_leaving_of(next_row(rows)) for _ in range(leaving_count)])
     revoked = tuple([_revoked_of(next_row(rows)) for _ in range(revoked_count)])
-    free = tuple([_client_of(rows, header[1]) for _ in range(header[8])])
-    bound = tuple([_client_of(rows, header[1]) for _ in range(header[9])])
-    ended = tuple([_pair_of(next_row(rows)) for _ in range(header[10])])
-    released = tuple([_pair_of(next_row(rows)) for _ in range(header[11])])
-    ungranted_count = 0 if header[1] < 4 else header[18]
-    counts = (*header[12:17], ungranted_count)
-    locks = None if header[1] == 1 else _locks_of(rows, header[1], counts)
-    access = _access_of(rows, header) if is_with_access else AccessCapture()
+    free = tuple([_client_of(rows) for _ in range(free_count)])
+    bound = tuple([_client_of(rows) for _ in range(bound_count)])
+    ended = tuple([_pair_of(next_row(rows)) for _ in range(ended_count)])
+    released = tuple([_pair_of(next_row(rows)) for _ in range(released_count)])
+    locks = _locks_of(rows, (*lock_counts, ungranted_count))
+    access = _access_of(rows, role_count, identity_count)
     if next(rows, None) is not None:
         raise ValueError("snapshot: expected its end, found more rows")
     return Capture(
@@ -327,7 +265,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         zxid=zxid,
         limits=limits,
         sequence_floor=sequence_floor,
-        least_sequence=header[22] if header[1] >= _LEAST_SEQUENCE_FORMAT else 0,
+        least_sequence=least_sequence,
         znodes=znodes,
         sessions=sessions,
         leaving=leaving,
@@ -337,11 +275,6 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         access=access,
         revoked=revoked,
     )
-
-
-def _any_header(row: Row) -> Row:
-    """Return the header; one of an unknown format passes, so that the error can name it."""
-    return row
 
 
 def _verified(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -363,17 +296,14 @@ def _limits_of(row: Row) -> LimitsRecord:
     found = dict(limit_values_of(values))
     if any(name not in NAMES or value < 1 for name, value in found.items()):
         raise ValueError(f"snapshot: expected known limits of 1 or more, found {found}")
-    # A limit that was not known then is as it always was: see ``limits``.
+    # A limit that was not known then has its default: see ``limits``.
     return LimitsRecord(MachineLimits(**found), version, changed_by, changed_ms, rules_of(rules))
 
 
-def _session_of(row: Row, number: int) -> SessionRecord:
-    if number < _ACCESS_FORMAT:
-        return SessionRecord(*(_session_shapes.get(len(row)) or _session_shapes[9])(row))
-    values = _session_shape(row)
-    caller = values[-1]
-    session = SessionRecord(*values[:-1])
-    return session if caller is None else replace(session, caller=caller_of(caller))
+def _session_of(row: Row) -> SessionRecord:
+    *plain, caller = _session_shape(row)
+    values = (*plain, NOBODY if caller is None else caller_of(caller))
+    return SessionRecord(*values)
 
 
 def _revoked_of(row: Row) -> tuple[Caller, Departure]:
@@ -381,13 +311,10 @@ def _revoked_of(row: Row) -> tuple[Caller, Departure]:
     return caller_of(caller), _departure_of(departure)
 
 
-def _access_of(rows: Iterator[Row], header: Row) -> AccessCapture:
+def _access_of(rows: Iterator[Row], role_count: int, identity_count: int) -> AccessCapture:
     is_on, revision, zxid = _access_shape(next_row(rows))
-    roles = tuple([role_of(next_row(rows)) for _ in range(header[20])])
-    has_quota = header[1] >= _QUOTAS_FORMAT
-    identities = tuple(
-        [identity_of(next_row(rows), has_quota=has_quota) for _ in range(header[21])]
-    )
+    roles = tuple([role_of(next_row(rows)) for _ in range(role_count)])
+    identities = tuple([identity_of(next_row(rows)) for _ in range(identity_count)])
     return AccessCapture(is_on, revision, zxid, roles, identities)
 
 
@@ -401,27 +328,14 @@ def _departure_of(row: Row) -> Departure:
     return Departure(Ending(how), *values)
 
 
-def _client_of(rows: Iterator[Row], number: int) -> tuple[str, ClientRecord]:
-    is_former = number < _ACCESS_FORMAT
-    values = (_former_client_shape if is_former else _client_shape)(next_row(rows))
-    client_id, highest, forgotten, last_index, count = values[:5]
-    if number < 4:  # what fell out of the window was not written down as forgotten
-        forgotten = max(forgotten, highest - UNSET.request_window)
+def _client_of(rows: Iterator[Row]) -> tuple[str, ClientRecord]:
+    client_id, highest, forgotten, last_index, count, owner = _client_shape(next_row(rows))
     outcomes: dict[int, bytes] = {}
-    while number >= _RUNS_FORMAT and len(outcomes) < count:
+    while len(outcomes) < count:
         add_kept(outcomes, next_row(rows), count)
-    for _ in range(count if number < _RUNS_FORMAT else 0):
-        if number < _KEPT_FORMAT:
-            request_number, outcome = _former_remembered_shape(next_row(rows))
-            outcomes[request_number] = kept_of(outcome_of(outcome, number))
-        else:
-            request_number, kept = _remembered_shape(next_row(rows))
-            check_kept(kept)
-            outcomes[request_number] = kept
     return client_id, ClientRecord(
-        highest, forgotten, last_index, outcomes, total_bytes_of(outcomes.values()),
-        owner="" if is_former else values[5],
-    )  # fmt: skip
+        highest, forgotten, last_index, outcomes, total_bytes_of(outcomes.values()), owner=owner
+    )
 
 
 def _pair_of(row: Row) -> tuple[str, int]:
@@ -434,25 +348,25 @@ def _directory_of(row: Row) -> str:
     return directory
 
 
-def _locks_of(rows: Iterator[Row], number: int, counts: Row) -> LocksCapture:
+def _locks_of(rows: Iterator[Row], counts: Row) -> LocksCapture:
     contender_count, size_count, closing_count, ended_count, grant_count, ungranted_count = counts
     return LocksCapture(
-        tuple([_contender_of(next_row(rows), number) for _ in range(contender_count)]),
+        tuple([_contender_of(next_row(rows)) for _ in range(contender_count)]),
         tuple([_pair_of(next_row(rows)) for _ in range(size_count)]),
         tuple([Closing(*_closing_shape(next_row(rows))) for _ in range(closing_count)]),
-        tuple([_ended_of(next_row(rows), number) for _ in range(ended_count)]),
+        tuple([_ended_of(next_row(rows)) for _ in range(ended_count)]),
         grant_count,
         tuple([_directory_of(next_row(rows)) for _ in range(ungranted_count)]),
     )
 
 
-def _contender_of(row: Row, number: int) -> ContenderRecord:
-    path, place, czxid, kind, *values = _contender_shapes[number](row)
+def _contender_of(row: Row) -> ContenderRecord:
+    path, place, czxid, kind, *values = _contender_shape(row)
     texts_of(values[6])
     return ContenderRecord(path, place, czxid, kind_of_number(kind), *values)
 
 
-def _ended_of(row: Row, number: int) -> EndedGrant:
+def _ended_of(row: Row) -> EndedGrant:
     contender, ended_zxid, ended_ms, departure = _ended_shape(row)
     departed = _departure_of(departure)
-    return EndedGrant(_contender_of(contender, number), ended_zxid, ended_ms, departed)
+    return EndedGrant(_contender_of(contender), ended_zxid, ended_ms, departed)

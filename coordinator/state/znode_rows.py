@@ -2,7 +2,7 @@
 
 A row of its own has all fields of a znode. Most of a state are znodes that were never changed and
 have no children, and those that one request created came at one time: they share a row, which is
-shorter by half and read in a quarter of the time. Formats up to 8 have rows of the first kind only.
+shorter by half and read in a quarter of the time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,10 @@ from coordinator.state.shapes import (
 from coordinator.state.znode import ChildChanges, DataChanges, Tenure, ZnodeRecord
 from coordinator.state.znode_changes import fields_of, tenure_of
 
-_QUOTAS_FORMAT: Final = 6
-_RUNS_FORMAT: Final = 9
 _RUN_VALUES: Final = 3
 RUN_BYTES: Final = 16 * 1024
 """The paths and data in one row of several znodes, unless a single one has more."""
-_FORMER: Final = (STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT)
-_former_shape: Final = shape("znode", *_FORMER)
-_shape: Final = shape("znode", *_FORMER, STR)
+_shape: Final = shape("znode", STR, BYTES, *(INT,) * 10, MAYBE_STR, MAYBE_INT, STR)
 _run_shape: Final = shape("znodes that came at one time", INT, INT, ROW)
 
 
@@ -74,10 +70,8 @@ def rows_of(znodes: Iterable[tuple[str, ZnodeRecord]]) -> Iterator[Row]:
         yield (czxid, ctime_ms, tuple(run))
 
 
-def znodes_of(rows: Iterator[Row], count: int, number: int) -> LargeMap[str, ZnodeRecord]:
-    """Return the znodes by path, of a snapshot of format ``number``.
-
-    Numbers and tenures that are as before are the same objects."""
+def znodes_of(rows: Iterator[Row], count: int) -> LargeMap[str, ZnodeRecord]:
+    """Return the znodes by path. Numbers and tenures that are as before are the same objects."""
     znodes = LargeMap[str, ZnodeRecord]()
     found: Row = ()
     tenure: Tenure | None = None
@@ -86,13 +80,11 @@ def znodes_of(rows: Iterator[Row], count: int, number: int) -> LargeMap[str, Zno
     left = count
     while left > 0:
         row = next_row(rows)
-        if len(row) == _RUN_VALUES and number >= _RUNS_FORMAT:
+        if len(row) == _RUN_VALUES:
             left -= _add_run(znodes, row, left)
             continue
         left -= 1
-        if number < _QUOTAS_FORMAT:
-            row = (*_former_shape(row), "")
-        elif not _is_znode(row):
+        if not _is_znode(row):
             _shape(row)
         if row[2] != czxid:
             czxid = row[2]

@@ -72,20 +72,6 @@ def test_a_crash_between_the_changes_of_one_entry_loses_none(path: Path, written
     assert [each["identity"] for each in lines(path)] == ["ann", "bob", "cyd", "ann"]
 
 
-def test_a_line_without_an_ordinal_covers_its_whole_entry(path: Path) -> None:
-    """A release before them wrote both lines, or lost the second."""
-    both = change(7, time_ms=AT_MS), change(7, time_ms=AT_MS, identity="bob")
-    write(path, *both)
-    first = path.read_bytes().splitlines(keepends=True)[0]
-    path.write_bytes(first.replace(b"000,0]", b"000]"))
-    assert b'"newest":[7,7,1800000000000]' in path.read_bytes()
-
-    write(path, *both, refusal())
-    write(path, *both)
-
-    assert [each["event"] for each in lines(path)] == ["limits.changed", "request.refused"]
-
-
 @pytest.mark.parametrize("cut", [1, 2, 40, 200])
 def test_a_line_torn_by_a_crash_is_kept_and_explained(path: Path, cut: int) -> None:
     """What is left of it is no line of the chain; a line without its end alone is one."""

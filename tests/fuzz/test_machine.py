@@ -14,7 +14,7 @@ from pathlib import Path
 import msgpack  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from coordinator.state.codec import COMMAND_FORMAT, decode_command, encode_command
+from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import Command
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcome_codec import decode_outcome, encode_outcome
@@ -76,9 +76,7 @@ class Replicas:
             assert after == before
             assert not outcome.events
 
-        # A command of a former format has no other encoding than its own.
-        is_present = msgpack.unpackb(data, strict_map_key=False)[0] == COMMAND_FORMAT
-        again = decode_command(encode_command(command) if is_present else data)
+        again = decode_command(encode_command(command))
         repeated = self.roundabout.apply(again, index, 1)
 
         assert encode_outcome(repeated) == encoded

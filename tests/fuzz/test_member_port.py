@@ -48,7 +48,7 @@ from tests.patience import patient
 
 
 def hello(cluster: str, source: str, target: str, nonce: bytes) -> bytes:
-    packed: bytes = msgpack.packb(("hello", PROTOCOL_VERSION, cluster, source, target, nonce))
+    packed: bytes = msgpack.packb(("greeting", PROTOCOL_VERSION, cluster, source, target, nonce))
     return packed
 
 
@@ -65,9 +65,9 @@ def wrong_introduction(target: str, draw: random.Random) -> bytes:
             hello("test", other, other, nonce),
             hello("test", other, target, nonce[:31]),
             hello("test", other, target, b""),
-            msgpack.packb(("hello", 5, "test", other, target, nonce)),
-            msgpack.packb(("hello", True, "test", other, target, nonce)),
-            msgpack.packb(("hello", PROTOCOL_VERSION, "test", other, target, nonce, b"more")),
+            msgpack.packb(("greeting", 5, "test", other, target, nonce)),
+            msgpack.packb(("greeting", True, "test", other, target, nonce)),
+            msgpack.packb(("greeting", PROTOCOL_VERSION, "test", other, target, nonce, b"more")),
         )
     )
 

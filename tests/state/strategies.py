@@ -197,7 +197,6 @@ commands: st.SearchStrategy[Command] = st.builds(
     st.one_of(st.none(), st.none(), request_ids),
     st.just(NOBODY),
     conditions,
-    st.just(value=False),
 )
 lock_commands: st.SearchStrategy[Command] = st.builds(
     Command,
@@ -208,7 +207,6 @@ lock_commands: st.SearchStrategy[Command] = st.builds(
     ),
     st.sampled_from([NOBODY, Caller("ops@example")]),
     conditions,
-    st.just(value=False),
 )
 
 

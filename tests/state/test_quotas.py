@@ -53,8 +53,8 @@ class Room:
         assert token is not None
         return token.caller
 
-    def do(self, operation: Operation, caller: Caller = OPS, *, is_former: bool = False) -> Outcome:
-        command = Command(operation, wall_ms=0, request=None, caller=caller, is_former=is_former)
+    def do(self, operation: Operation, caller: Caller = OPS) -> Outcome:
+        command = Command(operation, wall_ms=0, request=None, caller=caller)
         return self.machine.apply(command, self.machine.applied_index + 1, 1)
 
     def quota(self, name: str, **values: int | None) -> Outcome:
@@ -190,14 +190,6 @@ def test_nothing_counts_while_access_rights_are_off() -> None:
 
     room.do(SetAccess(is_on=True)).unwrap()
     room.refused(Create("/c"), room.web)
-
-
-def test_what_a_log_of_before_creates_is_nobodys() -> None:
-    """A member that replays it agrees with one that restored a snapshot of before."""
-    room = Room()
-    room.quota("web", znodes=0, waiters=0).unwrap()
-    room.do(Create("/a"), room.web, is_former=True).unwrap()
-    assert room.used("web") == (0, 0, 0, 0)
 
 
 def test_who_is_made_again_has_what_was_created_under_the_name() -> None:

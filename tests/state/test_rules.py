@@ -52,7 +52,6 @@ DECIDES_NOTHING = {
     "remembered._KEPT_SIZES": "as _SIZES",
     "remembered._WHOLE": "functions by the classes of what is kept, as code",
     "dedup._UNBOUND": "below every log index; it only marks",
-    "limits._LATER": "how limits are written that came later, as code",
     "locks.reads._ABSENT": "an answer to a read",
     "locks.departures._ENDINGS": "classes of commands by their endings, as code",
     "operations._ABOVE_QUEUES": "QUEUE_ROOTS without their ends",

@@ -239,7 +239,7 @@ def test_what_others_take_away_meanwhile_is_not_counted() -> None:
 
 @pytest.mark.parametrize("at_once", [0, 5, 6])
 def test_few_go_in_the_command_that_ends_their_session(at_once: int) -> None:
-    """All of them in former commands, which said nothing of it."""
+    """All of them, where the command does not say how many at once."""
     room = _room(5)
 
     ended = room.apply(CloseSession("s1", at_once=at_once))

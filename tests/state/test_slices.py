@@ -195,7 +195,7 @@ def test_siblings_are_read_many_at_a_time() -> None:
 
 
 GOLDEN = {
-    "format": "10",
+    "format": "1",
     "without rights": "75d8856b185dd7ca39e69785cb971704",
     "with rights": "81248b7289e7d8215aa9a165024ca1fa",
     "results": "e6d379fd6e9a53c95e40aec285103f61",
@@ -209,9 +209,7 @@ def test_slices_of_one_format_never_change() -> None:
 
     Changed? Raise FORMAT and renew the values; renew them only, if ``rich_state`` has changed."""
     kinds: set[Any] = {*get_args(Kept), *get_args(ZnodeResult), Remembered, Refusal}
-    shapes = sorted(
-        {(each.__struct_config__.tag or "", each.__struct_fields__) for each in kinds}
-    )
+    shapes = sorted({(each.__struct_config__.tag or "", each.__struct_fields__) for each in kinds})
     found = {"format": str(slices.FORMAT)}
     for name, make in (
         ("without rights", rich_machine),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
@@ -27,8 +26,6 @@ from coordinator.state.commands import (
 from coordinator.state.locks.contender import Ending
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
-from tests.state.rich_state import rich_machine, rich_machine_with_rights
-from tests.state.test_slices import slices_of
 
 
 def small_machine() -> StateMachine:
@@ -207,54 +204,65 @@ def sealed(rows: list[object]) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-HEADER = ("coordinator-state", 3, 5, 4, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-HEADER_4 = ("coordinator-state", 4, *HEADER[2:])
-HEADER_1 = ("coordinator-state", 1, *HEADER[2:12])
-ROOT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None)
-ORPHAN_ROW = ("/a/b", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, None, None)
-OWNED_ROW = ("/a", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 2, "s9", None)
-PARENT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None)
+def header(
+    znodes: int = 1, sessions: int = 0, locks: tuple[int, ...] = (0, 0, 0, 0, 0)
+) -> tuple[object, ...]:
+    counts = (znodes, sessions, 0, 0, 0, 0, *locks)
+    return ("coordinator-snapshot", 1, 5, 4, 0, 0, *counts, 0, 0, 0, 0, 0, 0)
 
-WELL_SEALED = {
-    "another kind": [("something else", *HEADER[1:]), ROOT_ROW],
-    "another format": [("coordinator-state", 5, *HEADER[2:]), ROOT_ROW],
-    "the header of another format": [("coordinator-state", 1, *HEADER[2:]), ROOT_ROW],
-    "the former header": [("coordinator-state", 3, *HEADER_1[2:]), ROOT_ROW],
+
+HEADER = header()
+LIMITS_ROW = (0, "", 0, (), ())
+ACCESS_ROW = (False, 0, 0)
+ROOT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None, "")
+ORPHAN_ROW = ("/a/b", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, None, None, "")
+OWNED_ROW = ("/a", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 2, "s9", None, "")
+PARENT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None, "")
+
+
+def limited(*values: object) -> list[object]:
+    return [HEADER, (1, "", 0, values, ()), ROOT_ROW, ACCESS_ROW]
+
+
+WELL_SEALED: dict[str, list[object]] = {
+    "another kind": [("something else", *HEADER[1:]), LIMITS_ROW, ROOT_ROW, ACCESS_ROW],
+    "another format": [(HEADER[0], 2, *HEADER[2:]), LIMITS_ROW, ROOT_ROW, ACCESS_ROW],
+    "a header too short": [HEADER[:-1], LIMITS_ROW, ROOT_ROW, ACCESS_ROW],
     "no header": [],
-    "header of other types": [(*HEADER[:-1], "0"), ROOT_ROW],
-    "too few rows": [HEADER],
-    "too many rows": [HEADER, ROOT_ROW, ROOT_ROW],
-    "no root": [HEADER, ORPHAN_ROW],
-    "an orphan": [(*HEADER[:6], 2, *HEADER[7:]), ROOT_ROW, ORPHAN_ROW],
-    "twice the same path": [(*HEADER[:6], 2, *HEADER[7:]), ROOT_ROW, ROOT_ROW],
-    "an owner without session": [(*HEADER[:6], 2, *HEADER[7:]), PARENT_ROW, OWNED_ROW],
-    "a znode of other types": [HEADER, ("/", "", *ROOT_ROW[2:])],
-    "a mode that is none": [HEADER, (*ROOT_ROW[:11], 77, None, None)],
-    "a row too long": [HEADER, (*ROOT_ROW, 1)],
+    "header of other types": [(*HEADER[:-1], "0"), LIMITS_ROW, ROOT_ROW, ACCESS_ROW],
+    "too few rows": [HEADER, LIMITS_ROW],
+    "too many rows": [HEADER, LIMITS_ROW, ROOT_ROW, ACCESS_ROW, ACCESS_ROW],
+    "no root": [HEADER, LIMITS_ROW, ORPHAN_ROW, ACCESS_ROW],
+    "an orphan": [header(2), LIMITS_ROW, ROOT_ROW, ORPHAN_ROW, ACCESS_ROW],
+    "twice the same path": [header(2), LIMITS_ROW, ROOT_ROW, ROOT_ROW, ACCESS_ROW],
+    "an owner without session": [header(2), LIMITS_ROW, PARENT_ROW, OWNED_ROW, ACCESS_ROW],
+    "a znode of other types": [HEADER, LIMITS_ROW, ("/", "", *ROOT_ROW[2:]), ACCESS_ROW],
+    "a mode that is none": [HEADER, LIMITS_ROW, (*ROOT_ROW[:11], 77, None, None, ""), ACCESS_ROW],
+    "a row too long": [HEADER, LIMITS_ROW, (*ROOT_ROW, 1), ACCESS_ROW],
     "not a row": [HEADER, 5],
-    "no limits": [HEADER_4, ROOT_ROW],
-    "a limit of nothing": [HEADER_4, (1, "", 0, (("znodes_max", 0),), ()), ROOT_ROW],
-    "a limit not known": [HEADER_4, (1, "", 0, (("nodes_max", 1),), ()), ROOT_ROW],
-    "a limit of another type": [HEADER_4, (1, "", 0, (("znodes_max", "1"),), ()), ROOT_ROW],
-    "limits of a former format": [HEADER, (1, "", 0, (), ()), ROOT_ROW],
+    "no limits": [HEADER, ROOT_ROW, ACCESS_ROW],
+    "no access": [HEADER, LIMITS_ROW, ROOT_ROW],
+    "a limit of nothing": limited(("znodes_max", 0)),
+    "a limit not known": limited(("nodes_max", 1)),
+    "a limit of another type": limited(("znodes_max", "1")),
 }
 
 
-LOCKED = ("coordinator-state", 3, 5, 4, 0, 0, 5, 2, 0, 0, 0, 0)
 LOCKED_ROWS = [
-    ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None),
-    ("/locks", b"", 2, 2, 2, 0, 0, 0, 1, 1, 0, 5, None, None),
-    ("/locks/a", b"", 2, 2, 3, 0, 0, 0, 2, 2, 2, 5, None, None),
-    ("/locks/a/lock-0000000000", b"", 2, 2, 2, 0, 0, 0, 0, 0, 0, 3, "s1", None),
-    ("/locks/a/lock-0000000001", b"", 3, 3, 3, 0, 0, 0, 0, 0, 0, 3, "s1", None),
-    ("s1", 5000, "", 0, 1, 1),
-    ("s2", 5000, "", 0, 1, 1),
+    LIMITS_ROW,
+    ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None, ""),
+    ("/locks", b"", 2, 2, 2, 0, 0, 0, 1, 1, 0, 5, None, None, ""),
+    ("/locks/a", b"", 2, 2, 3, 0, 0, 0, 2, 2, 2, 5, None, None, ""),
+    ("/locks/a/lock-0000000000", b"", 2, 2, 2, 0, 0, 0, 0, 0, 0, 3, "s1", None, ""),
+    ("/locks/a/lock-0000000001", b"", 3, 3, 3, 0, 0, 0, 0, 0, 0, 3, "s1", None, ""),
+    ("s1", 5000, "", 0, 1, 1, "", "", "", None),
+    ("s2", 5000, "", 0, 1, 1, "", "", "", None),
 ]
 HOLDS = (
-    "/locks/a/lock-0000000000", 0, 2, 0, "s1", b"", 0, "t1", 0, 0, (), b"", 2, 0, 1, False,
+    "/locks/a/lock-0000000000", 0, 2, 0, "s1", b"", 0, "t1", 0, 0, (), b"", 2, 0, 1, False, "", 0,
 )  # fmt: skip
 WAITS = (
-    "/locks/a/lock-0000000001", 1, 3, 0, "s1", b"", 0, "", 0, 0, (), b"", None, 0, 0, False,
+    "/locks/a/lock-0000000001", 1, 3, 0, "s1", b"", 0, "", 0, 0, (), b"", None, 0, 0, False, "", 0,
 )  # fmt: skip
 GAVE_BACK = ("released", 1, "", "", 0)
 LOCKS_SEALED = {
@@ -268,7 +276,9 @@ LOCKS_SEALED = {
     "a kind that is none": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:3], 3, *WAITS[4:])],
     "a group of numbers": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:10], (1,), *WAITS[11:])],
     "a holder behind one who waits": [
-        (2, 0, 0, 0, 1), (*HOLDS[:12], None, 0, 0, False), (*WAITS[:12], 3, 0, 1, False),
+        (2, 0, 0, 0, 1),
+        (*HOLDS[:12], None, 0, 0, *HOLDS[15:]),
+        (*WAITS[:12], 3, 0, 1, *WAITS[15:]),
     ],
     "a size of nothing": [(2, 1, 0, 0, 1), HOLDS, WAITS, ("/locks/b", 3)],
     "a lock-delay of nothing": [
@@ -293,105 +303,27 @@ LOCKS_SEALED = {
 }  # fmt: skip
 
 
+def locked(counts: tuple[object, ...], *rows: object) -> bytes:
+    return sealed([header(5, 2, counts), *LOCKED_ROWS, *rows, ACCESS_ROW])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("rows", LOCKS_SEALED.values(), ids=LOCKS_SEALED.keys())
 def test_locks_that_do_not_fit_the_tree_are_refused(rows: list[tuple[object, ...]]) -> None:
     """The contenders recorded are those that stand there, and hold in their order."""
     with pytest.raises(ValueError, match=r"."):
-        StateMachine().restore([sealed([(*LOCKED, *rows[0]), *LOCKED_ROWS, *rows[1:]])])
+        StateMachine().restore([locked(rows[0], *rows[1:])])
 
 
 def test_locks_that_fit_the_tree_are_taken() -> None:
     """The rows of the cases above are right but for what each case breaks."""
     machine = StateMachine()
-    counts = (2, 1, 0, 1, 2)
     ended = (HOLDS, 4, 0, GAVE_BACK)
 
-    machine.restore(
-        [sealed([(*LOCKED, *counts), *LOCKED_ROWS, HOLDS, WAITS, ("/locks/a", 3), ended])]
-    )
+    machine.restore([locked((2, 1, 0, 1, 2), HOLDS, WAITS, ("/locks/a", 3), ended)])
 
     assert machine.locks.standing("/locks/a/lock-0000000000").is_holder
     assert machine.locks.standing("/locks/a/lock-0000000001").position == 1
     assert machine.locks.size("/locks/a") == 3
-
-
-FORMER_SNAPSHOT = bytes.fromhex(
-    "9cb1636f6f7264696e61746f722d737461746501060600000802010100009ea12fc400000003000000010100"
-    "00c0c09ea62f6c6f636b73c400030305cd0bb8cd0bb80002020004c0c09ea82f6c6f636b732f61c400030304"
-    "cd0bb8cd0bb80002020204c0c09eb82f6c6f636b732f612f6c6f636b2d30303030303030303030c4026d6503"
-    "0303cd0bb8cd0bb80000000003a27331c09eb82f6c6f636b732f612f726561642d30303030303030303031c4"
-    "00040404cd0fa0cd0fa00000000003a27332c09ea82f6c6f636b732f62c400050506cd1388cd138800020202"
-    "04c0c09eb82f6c6f636b732f622f726561642d30303030303030303030c400050505cd1388cd138800000000"
-    "03a27332c09eb82f6c6f636b732f622f726561642d30303030303030303031c400060606cd1770cd17700000"
-    "000003a27331c096a27331cd1388a6776f726b6572cd03e8010196a27332cd1388a0cd07d0020295a2633201"
-    "000401920195049301b82f6c6f636b732f612f726561642d303030303030303030319d040404cd0fa0cd0fa0"
-    "000000a273320000b4657068656d6572616c5f73657175656e7469616cc0c090c395a2733101000301920195"
-    "039301b82f6c6f636b732f612f6c6f636b2d303030303030303030309d030303cd0bb8cd0bb8000000a27331"
-    "0200b4657068656d6572616c5f73657175656e7469616cc0c090c3abe84aad9f72769da0588259b6a31c00d1"
-    "ec2475a64275bdaa0108ae637ad388"
-)
-"""Written before there were queues: a writer and a reader behind it in a, two readers in b."""
-
-
-def test_a_snapshot_of_format_1_is_still_read() -> None:
-    """Who holds is derived from the znodes; requests are remembered; it is written as of now."""
-    machine = StateMachine()
-
-    machine.restore([FORMER_SNAPSHOT])
-
-    locks = machine.locks
-    assert [each.name for each in locks.holders("/locks/a")] == ["lock-0000000000"]
-    assert locks.standing("/locks/a/read-0000000001").position == 1
-    assert [each.name for each in locks.holders("/locks/b")] == [
-        "read-0000000000",
-        "read-0000000001",
-    ]
-    assert [each.granted_zxid for each in locks.holders("/locks/b")] == [5, 6]
-    create = Create(
-        "/locks/a/lock-", data=b"me", mode=CreateMode.EPHEMERAL_SEQUENTIAL, session_id="s1"
-    )
-    again = machine.apply(Command(create, wall_ms=0, request=RequestId("s1", 1)), 7, 1)
-    assert again.is_repeat
-    released = machine.apply(Command(Release("/locks/a/lock-0000000000", 3), 0), 8, 1)
-    assert released.granted == ("/locks/a/read-0000000001",)
-    restored = StateMachine()
-    restored.restore(machine.snapshot())
-    assert restored.digest() == machine.digest()
-
-
-def test_a_snapshot_of_format_2_is_still_read() -> None:
-    """It does not say whose request was repeated: nobody's, then."""
-    machine = StateMachine()
-    rows = [
-        ("coordinator-state", 2, *LOCKED[2:], 2, 0, 0, 1, 2),
-        *LOCKED_ROWS,
-        HOLDS[:-1],
-        WAITS[:-1],
-        (HOLDS[:-1], 4, 0, GAVE_BACK),
-    ]
-
-    machine.restore([sealed(rows)])
-
-    assert machine.locks.standing("/locks/a/lock-0000000000").is_holder
-    assert not any(each.is_repeated for each in machine.locks.contenders("/locks/a"))
-
-
-@pytest.mark.parametrize("number", [7, 8, 9])
-@pytest.mark.parametrize(
-    ("end", "make"), [("", rich_machine), ("_with_rights", rich_machine_with_rights)]
-)
-def test_a_snapshot_of_formats_7_to_9_is_still_read(
-    end: str, make: Callable[[], StateMachine], number: int
-) -> None:
-    """In 7 outcomes are rows of rows, in 8 each outcome and each znode has a row of its own, and
-    in 9 there is no least sequence number."""
-    name = f"snapshot_format_{number}{end}.bin"
-    machine = StateMachine()
-
-    machine.restore([(Path(__file__).parent / name).read_bytes()])
-
-    assert list(machine.snapshot()) == list(make().snapshot())
-    assert slices_of(machine) == slices_of(make())
 
 
 def test_a_snapshot_says_whose_request_was_repeated() -> None:
@@ -423,7 +355,7 @@ def test_the_smallest_snapshot_is_taken() -> None:
     """The rows of the cases above are right but for what each case breaks."""
     machine = StateMachine()
 
-    machine.restore([sealed([HEADER, ROOT_ROW])])
+    machine.restore([sealed([HEADER, LIMITS_ROW, ROOT_ROW, ACCESS_ROW])])
 
     assert (machine.zxid, machine.applied_index, machine.znode_count) == (4, 5, 1)
 

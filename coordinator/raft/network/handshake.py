@@ -3,7 +3,7 @@
 ::
 
     dialer                                    acceptor
-      HELLO      version, cluster, from, to, nonce  ──►
+      GREETING   version, cluster, from, to, nonce  ──►
       ◄──  CHALLENGE  nonce
       PROOF      facts, proof("dial")  ──►
       ◄──  WELCOME    facts, proof("accept")
@@ -36,11 +36,11 @@ import msgpack  # type: ignore[import-untyped]
 from coordinator.raft.network.agreement import FACTS_BYTES_MAX, Fact, difference, is_shown, shown
 from coordinator.raft.network.messages import FrameError
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 1
 HANDSHAKE_FRAME_BYTES_MAX = FACTS_BYTES_MAX + 1024
 NONCE_BYTES = 32
 _PROOF_BYTES = 32
-_HELLO, _CHALLENGE, _PROOF, _WELCOME = "hello", "challenge", "proof", "welcome"
+_HELLO, _CHALLENGE, _PROOF, _WELCOME = "greeting", "challenge", "proof", "welcome"
 _TEXT_BYTES_MAX = 128
 
 

@@ -22,7 +22,7 @@ from coordinator.raft.rejoin.recovering import Proof
 from coordinator.raft.storage.disk import Disk, join, replace_file
 
 NAME = "chapters"
-_MAGIC = b"COORDCHP"
+_MAGIC = b"coordchp"
 _HEAD_BYTES = len(_MAGIC) + 4
 INCARNATIONS_KEPT = INCARNATIONS_SHOWN_MAX
 """32 KiB of ids: beyond so many starts, or minutes, only the number is compared."""
@@ -40,7 +40,6 @@ class Met(NamedTuple):
     incarnation_id: bytes
     proof: Proof
     life_id: bytes = b""
-    """Empty: noted before lives had ids."""
     seal: bytes = b""
     """That member's own seal over all this: it proves to it that it was in that incarnation."""
 
@@ -54,7 +53,7 @@ class IncarnationRecord:
     ids: list[bytes] = field(default_factory=list)
     met: dict[str, Met] = field(default_factory=dict)
     life_id: bytes = b""
-    """The id of this life's first incarnation; of a file of before, of the next that began."""
+    """The id of this life's first incarnation."""
     key: bytes = b""
     """The key of this life's seals; never sent, but in all copies of the directory."""
 
@@ -126,9 +125,8 @@ def load(disk: Disk, directory: str) -> IncarnationRecord:
             path=path,
         )
     try:
-        number, ids, met, *later = msgpack.unpackb(body)
+        number, ids, met, life_id, key = msgpack.unpackb(body)
         of_others = {key: _met(*each) for key, each in met.items()}
-        life_id, key = (*later, b"", b"")[:2]
         record = IncarnationRecord(number, list(ids), of_others, life_id, key)
         _check_types(record)
     except (ValueError, TypeError, AttributeError, msgpack.UnpackException) as error:
@@ -156,13 +154,8 @@ def _check_types(record: IncarnationRecord) -> None:
 
 
 def _met(
-    number: int,
-    incarnation_id: bytes,
-    proof: Iterable[int] = (0, 0),
-    life_id: bytes = b"",
-    seal: bytes = b"",
+    number: int, incarnation_id: bytes, proof: Iterable[int], life_id: bytes, seal: bytes
 ) -> Met:
-    # Without: noted before they were kept.
     return Met(number, incarnation_id, Proof(*proof), life_id, seal)
 
 

@@ -72,8 +72,7 @@ class RecoveryStage(StrEnum):
 
 class Proof(NamedTuple):
     """What a member held when it was last proven: all that the leader of ``term`` had committed,
-    up to ``commit_index``. Zeros: it took part in a first election, or it is of before there were
-    proofs."""
+    up to ``commit_index``. Zeros: it took part in a first election."""
 
     term: int
     commit_index: int

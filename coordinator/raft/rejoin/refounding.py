@@ -57,7 +57,9 @@ class HeldData:
     def __init__(self, disk: Disk, data_dir: str) -> None:
         log_directory = join(data_dir, "log")
         refuse_unfinished(disk, data_dir)
-        if Journal.is_absent(log_directory, disk) and not _is_founding(disk, data_dir):
+        owner = ownership.load(disk, data_dir)
+        is_empty = Journal.is_absent(log_directory, disk) and not _is_founding(disk, data_dir)
+        if owner is None or is_empty:
             raise StorageError(
                 f"{data_dir}: expected the data of a member, found none: name the configuration of"
                 " the member whose data are the best",
@@ -65,7 +67,7 @@ class HeldData:
             )
         self._disk = disk
         self.data_dir = data_dir
-        self.owner = ownership.load(disk, data_dir)
+        self.owner = owner
         self.has_vote = not disk.exists(join(data_dir, recovering.NAME))
         self.differs = disk.exists(join(data_dir, quarantine.NAME))
         """Whether its state differed from that of a quorum (``quarantine``)."""

@@ -1,7 +1,7 @@
 """The hard state: term, vote and the log's segments, in one small file that is replaced as a whole.
 
 ``magic 8 · crc 4 · format 4 · term 8 · first sequence 8 · last sequence 8 · vote length 4 · vote``,
-then zeros up to ``FILE_BYTES``. Format 1 is the same without the zeros; it is read as well.
+then zeros up to ``FILE_BYTES``.
 
 1. ``save`` returns when the new file is stable under its name: written beside, synced, renamed,
    directory synced (a vote that is not stable can be given twice; Raft paper, section 5.2).
@@ -29,9 +29,8 @@ NAME = "term"
 SPARE = "term.spare"
 FILE_BYTES = 512
 _BEFORE = "term.before"
-_MAGIC = b"COORDTRM"
-_FORMAT = 2
-_FORMAT_UNPADDED = 1
+_MAGIC = b"coordtrm"
+_FORMAT = 1
 _NO_VOTE = 0xFFFF_FFFF
 _VOTE_BYTES_MAX = 400
 _FIELDS = struct.Struct("<IQQQI")
@@ -88,11 +87,11 @@ def load(disk: Disk, directory: str) -> TermState | None:
     if crc32(body) != expected:
         raise _unsound(path, f"crc {crc32(body):08x} instead of {expected:08x}")
     format_number, term, first, last, vote_length = _FIELDS.unpack_from(body)
-    if format_number not in (_FORMAT, _FORMAT_UNPADDED):
+    if format_number != _FORMAT:
         raise _unsound(path, f"format {format_number} instead of {_FORMAT}")
     length = 0 if vote_length == _NO_VOTE else vote_length
     vote, rest = body[_FIELDS.size :][:length], body[_FIELDS.size :][length:]
-    if len(vote) != length or (rest and (format_number == _FORMAT_UNPADDED or any(rest))):
+    if len(vote) != length or any(rest):
         raise _unsound(path, f"a vote of {len(vote)} bytes, then {len(rest)}")
     voted_for = None if vote_length == _NO_VOTE else vote.decode("utf-8", "replace")
     return TermState(term, voted_for, first, last)

@@ -2,7 +2,8 @@
 
 The file ``owner`` is the first in a directory, stable before anything else is written there. It
 names the cluster and the member as they are configured, and holds the *cluster id*: 16 random
-bytes that tell apart two clusters of the same name. With the id it holds the list of members.
+bytes that tell apart two clusters of the same name. With the id it holds the list of members. Its
+``format`` says by which rules a release reads the whole directory.
 
 1. At its start a member refuses a directory of another member, or of a cluster of another name. It
    changes nothing there.
@@ -19,9 +20,8 @@ bytes that tell apart two clusters of the same name. With the id it holds the li
    one, has agreed on the list before (``agreement``). A member started with another list refuses:
    a majority of a shorter one may be a minority of the cluster, and cut off from those that know
    better it would have a leader of its own. Begun again (``refounding``) a cluster has a new one.
-5. A directory without an owner file (of an older version) is adopted by the first member that is
-   started on it, unless its files show that it belongs to another: that member has met this one, or
-   voted for or met one that is not a member here.
+5. A log without an owner file, or with one that has no format, was written before the first
+   release. It is refused here, and nowhere else: nothing of it is read.
 
 Why not an id drawn at the first start, or a digest of the configuration: members without a leader
 could not agree on the first, and two clusters made from one example would share the second.
@@ -43,6 +43,7 @@ from coordinator.raft.storage.disk import Disk, join, replace_file
 logger = logging.getLogger(__name__)
 
 NAME = "owner"
+FORMAT = 1
 CLUSTER_ID_BYTES = 16
 TRY_AGAIN_MS = 1_000
 """Without room on the disk."""
@@ -63,20 +64,35 @@ class Owner:
 
 
 def load(disk: Disk, directory: str) -> Owner | None:
-    """Return what the file says, None without one; StorageError if it is not sound."""
+    """Return what the file says, None in a new directory.
+
+    Raises:
+        StorageError: it is not sound, or the directory is not of a release's format.
+    """
     path = join(directory, NAME)
     if not disk.exists(path):
+        if disk.exists(join(join(directory, "log"), term.NAME)):
+            raise _before_releases(directory)
         return None
     line, _, checksum = disk.read(path).partition(b"\n")
     try:
         if checksum.strip() != _checksum(line):
             raise ValueError("the checksum is another one")
         found = json.loads(line)
+        number = found.get("format")
+        if number is None:
+            raise _before_releases(directory)
+        if number != FORMAT:
+            raise StorageError(
+                f"{directory}: expected data of format {FORMAT}, found format {number}; nothing"
+                " was changed there: run the release that wrote them",
+                path=directory,
+            )
         return Owner(
             found["cluster"],
             found["member"],
             bytes.fromhex(found["cluster_id"]),
-            tuple(str(each) for each in found.get("members", ())),
+            tuple(str(each) for each in found["members"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(
@@ -89,6 +105,7 @@ def load(disk: Disk, directory: str) -> Owner | None:
 def save(disk: Disk, directory: str, owner: Owner) -> None:
     """Replace the file; returns when that is stable."""
     document = {
+        "format": FORMAT,
         "cluster": owner.cluster,
         "member": owner.member_id,
         "cluster_id": owner.cluster_id.hex(),
@@ -175,18 +192,13 @@ def take(
     owner: Owner,
     member_ids: Collection[str],
     *,
-    met: Collection[str],
     draw: Callable[[], int],
 ) -> Ownership:
     """Return the ownership of ``directory``, which must be there; StorageError if it is another's.
 
-    ``member_ids`` are those of the cluster, this one's among them; ``met`` are those that the
-    directory's member has met."""
+    ``member_ids`` are those of the cluster, this one's among them."""
     found = load(disk, directory)
     if found is None:
-        state = term.load(disk, join(directory, "log"))
-        vote = {state.voted_for} if state is not None and state.voted_for else set()
-        _refuse_clues(directory, owner, met, {*met, *vote} - set(member_ids))
         save(disk, directory, owner)
         found = owner
     if (found.cluster, found.member_id) != (owner.cluster, owner.member_id):
@@ -202,15 +214,13 @@ def take(
     return Ownership(disk, directory, found, member_ids=configured, draw=draw)
 
 
-def _refuse_clues(
-    directory: str, owner: Owner, met: Collection[str], strangers: Collection[str]
-) -> None:
-    """Refuse a directory without an owner whose files show that it was another's."""
-    if owner.member_id in met:
-        raise _refusal(directory, owner, f"those of one that has met member {owner.member_id!r}")
-    if strangers:
-        names = ", ".join(sorted(strangers))
-        raise _refusal(directory, owner, f"those of a member of a cluster with {names}")
+def _before_releases(directory: str) -> StorageError:
+    return StorageError(
+        f"{directory}: this log was written by a build from before the first release, and no"
+        " release reads it; nothing was changed there: export what you need with that build, then"
+        " move the data directories of all members away and start with empty ones",
+        path=directory,
+    )
 
 
 def _refusal(directory: str, owner: Owner, found: str) -> StorageError:

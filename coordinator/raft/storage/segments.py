@@ -46,7 +46,7 @@ Entry = tuple[bytes, int, int]
 HEADER_BYTES = 40
 EMPTY_BYTES = BLOCK_BYTES
 """The length of a segment without entries."""
-_MAGIC = b"COORDLOG"
+_MAGIC = b"coordlog"
 _FORMAT = 1
 _HEADER = struct.Struct("<8sIIQQI")
 _NAME = re.compile(r"(\d{10})-(\d{20})\.log")

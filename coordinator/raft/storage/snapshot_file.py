@@ -26,8 +26,8 @@ from coordinator.raft.storage.segments import Entry
 PIECE_BYTES_MAX = 64 * 1024 * 1024
 """A piece longer than this is not written, and refused when read."""
 FOOTER_BYTES = 60
-_HEADER_MAGIC = b"COORDSNP"
-_FOOTER_MAGIC = b"COORDEND"
+_HEADER_MAGIC = b"coordsnp"
+_FOOTER_MAGIC = b"coordend"
 _FORMAT = 1
 _HEADER = struct.Struct("<8sII")
 _ENTRY = struct.Struct("<QQI")

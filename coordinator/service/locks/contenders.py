@@ -149,7 +149,7 @@ class QueuedContender(Struct, frozen=True):
     @property
     def session_id(self) -> str:
         """The session that it ends with, "" if there is none."""
-        return self.recorded.session_id or ""
+        return self.recorded.session_id
 
     @property
     def grant_id(self) -> str:
@@ -210,7 +210,7 @@ def captured(
 
 
 def _captured(machine: StateMachine, position: int, contender: ContenderRecord) -> Captured:
-    session = machine.session(contender.session_id or "")
+    session = machine.session(contender.session_id)
     return position, contender, machine.data(contender.path), session
 
 

@@ -246,7 +246,7 @@ def record_of(grant: KeptGrant) -> GrantRecord:
         path=grant.path,
         fencing_token=grant.czxid,
         kind=grant.kind.value,
-        session_id=grant.session_id or "",
+        session_id=grant.session_id,
         owner=grant.owner,
         note=grant.note,
         group=grant.group,

@@ -93,14 +93,12 @@ class Revocations:
             self._reported(ended).append(ended)
 
     def _is_reported(self, ended: EndedGrant) -> bool:
-        session_id = ended.contender.session_id
-        if ended.departure.how not in _TAKEN or session_id is None:
+        if ended.departure.how not in _TAKEN:
             return False
-        return self._replica.machine.session(session_id) is not None
+        return self._replica.machine.session(ended.contender.session_id) is not None
 
     def _reported(self, ended: EndedGrant) -> deque[EndedGrant]:
         session_id = ended.contender.session_id
-        assert session_id is not None, "looked at before"
         reported = self._taken.get(session_id)
         if reported is None:
             reported = self._taken[session_id] = deque(maxlen=LOST_MAX)

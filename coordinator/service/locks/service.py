@@ -179,7 +179,7 @@ def grant_of(machine: StateMachine, recipe: Recipe, contender: QueuedContender) 
         grant_id=grant_id_of(path, czxid),
         lock=recipe.name_at(path),
         fencing_token=czxid,
-        session_id=recorded.session_id or "",
+        session_id=recorded.session_id,
         path=path,
         zxid=contender.zxid,
         kind=recorded.kind._value_,

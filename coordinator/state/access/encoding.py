@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.model.access import NO_QUOTA, QUOTA_LIMITS, Caller, Quota, Rule, Verb
+from coordinator.model.access import QUOTA_LIMITS, Caller, Quota, Rule, Verb
 from coordinator.state.access.table import IdentityRecord, RoleRecord, Token
 from coordinator.state.commands import (
     AddToken,
@@ -39,7 +39,6 @@ _VERB_NUMBER: Final = {verb: number for number, verb in enumerate(_VERBS)}
 _rule_shape: Final = shape("rule", STR, ROW)
 _caller_shape: Final = shape("caller", STR, STR, INT)
 _role_shape: Final = shape("role", STR, ROW)
-_former_identity_shape: Final = shape("identity", STR, INT, ROW, ROW, ROW)
 _identity_shape: Final = shape("identity", STR, INT, ROW, ROW, ROW, ROW)
 _own_quota_shape: Final = shape("quota", MAYBE_INT, MAYBE_INT, MAYBE_INT, MAYBE_INT)
 _quota_value_shape: Final = shape("quota of one thing", STR, MAYBE_INT)
@@ -92,13 +91,9 @@ def identity_row(identity: IdentityRecord) -> Row:
     return (identity.name, identity.created_zxid, identity.roles, identity.subjects, tokens, quota)
 
 
-def identity_of(row: Row, *, has_quota: bool = True) -> IdentityRecord:
-    """Return the identity of a row; raises ValueError. Those of former formats have no quota."""
-    quota: Row = ()
-    if has_quota:
-        name, created_zxid, roles, subjects, tokens, quota = _identity_shape(row)
-    else:
-        name, created_zxid, roles, subjects, tokens = _former_identity_shape(row)
+def identity_of(row: Row) -> IdentityRecord:
+    """Return the identity of a row; raises ValueError."""
+    name, created_zxid, roles, subjects, tokens, quota = _identity_shape(row)
     return IdentityRecord(
         name,
         created_zxid,
@@ -112,7 +107,7 @@ def identity_of(row: Row, *, has_quota: bool = True) -> IdentityRecord:
                 )
             ]
         ),
-        Quota(*_own_quota_shape(quota)) if quota else NO_QUOTA,
+        Quota(*_own_quota_shape(quota)),
     )
 
 
@@ -120,19 +115,12 @@ def _quota_values_of(rows: Row) -> QuotaChanges:
     return tuple([(what, value) for what, value in map(_quota_value_shape, rows)])
 
 
-def _put_identity_row(each: PutIdentity) -> Row:
-    """Return a command as a row; one without a quota is written as before quotas existed."""
-    if each.roles is None or each.subjects is None or each.quota:
-        return (36, each.name, each.roles, each.subjects, each.quota)
-    return (31, each.name, each.roles, each.subjects)
-
-
 def _maybe_texts_of(row: Row | None) -> tuple[str, ...] | None:
     return None if row is None else texts_of(row)
 
 
-def add_operations(family: Family, *, is_former: bool = False) -> None:
-    """Add the operations to a family of operations; a former one knows no quotas."""
+def add_operations(family: Family) -> None:
+    """Add the operations to a family of operations."""
     family.add(26, RenewCredential, STR)
     family.add(27, InitAccess, STR, STR, BYTES, INT)
     family.add(28, SetAccess, BOOL)
@@ -142,23 +130,16 @@ def add_operations(family: Family, *, is_former: bool = False) -> None:
         decode=lambda row: PutRole(row[1], _rules_of(row[2])),
     )  # fmt: skip
     family.add(30, DropRole, STR)
-    family.add_former(
-        31, PutIdentity, STR, ROW, ROW,
-        decode=lambda row: PutIdentity(row[1], texts_of(row[2]), texts_of(row[3])),
+    family.add(
+        31, PutIdentity, STR, MAYBE_ROW, MAYBE_ROW, ROW,
+        decode=lambda row: PutIdentity(
+            row[1], _maybe_texts_of(row[2]), _maybe_texts_of(row[3]), _quota_values_of(row[4])
+        ),
     )  # fmt: skip
     family.add(32, DropIdentity, STR)
     family.add(33, AddToken, STR, STR, BYTES, INT, STR)
     family.add(34, DropToken, STR)
     family.add(35, TakeOut, ROW, decode=lambda row: TakeOut(texts_of(row[1])))
-    if is_former:
-        return
-    family.add(
-        36, PutIdentity, STR, MAYBE_ROW, MAYBE_ROW, ROW,
-        encode=_put_identity_row,
-        decode=lambda row: PutIdentity(
-            row[1], _maybe_texts_of(row[2]), _maybe_texts_of(row[3]), _quota_values_of(row[4])
-        ),
-    )  # fmt: skip
 
 
 def add_results(family: Family) -> None:

@@ -269,7 +269,7 @@ class CommandGuard:
         contender = self._locks.contenders.get(path)
         if contender is None:
             return True
-        session = self._sessions.find(contender.session_id or "")
+        session = self._sessions.find(contender.session_id)
         return session is not None and session.caller.identity == rights.named
 
     def _of_another(self, rights: IdentityRights, path: str) -> None:
@@ -278,7 +278,7 @@ class CommandGuard:
         if rights.of(Verb.ADMIN).covers(directory):
             return
         _need(rights, Verb.LOCK, directory)
-        if contender.session_id is not None and contender.session_id not in self._sessions:
+        if contender.session_id not in self._sessions:
             raise NotOwnerError(f"{path}: its session has ended", path=path)
         raise no_auth(rights, Verb.ADMIN, directory, f"{path} is not your own: ")
 

@@ -6,8 +6,7 @@ The queues themselves are in ``queues``; this is the vocabulary they share with 
    number has 10 to 18 digits; other names in a queue are nobody's place.
 2. The prefix tells the kind where nothing else does: ``read-`` SHARED, ``slot-`` SLOT; ``delay-``
    is nobody's place and closes the queue; all others are EXCLUSIVE.
-3. Only ephemerals are created there, so every contender ends with its session. A persistent one may
-   be there since commands of a format before 5: it holds until it is deleted or revoked.
+3. Only ephemerals are created there, so every contender ends with its session.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def is_queue(directory: str) -> bool:
 
 
 def made_by_hand(
-    path: str, number: int, event: Event, znode: ZnodeRecord | None
+    path: str, number: int, session_id: str, event: Event, znode: ZnodeRecord | None
 ) -> ContenderRecord:
     """Return the contender that a plain znode is: anonymous, its kind said by its name.
 
@@ -74,7 +73,7 @@ def made_by_hand(
         data, entered_ms, identity = recorded(znode.data), znode.ctime_ms, znode.identity
     name = path[path.rindex("/") + 1 :]
     return ContenderRecord(
-        path, number, event.czxid, kind_of(name), event.ephemeral_owner, data, entered_ms,
+        path, number, event.czxid, kind_of(name), session_id, data, entered_ms,
         identity=identity,
     )  # fmt: skip
 

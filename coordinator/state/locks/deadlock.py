@@ -45,7 +45,6 @@ Owner = tuple[str, ...]
 def owner_of(contender: ContenderRecord) -> Owner:
     """Return who acts for ``contender``: its owner, else its group or itself."""
     if contender.owner:
-        assert contender.session_id is not None, "an owner is one of a session"
         return (contender.session_id, contender.owner)
     return (contender.group[0] if contender.group else contender.path,)
 
@@ -112,7 +111,7 @@ def _has_others(table: LockTable, contender: ContenderRecord) -> bool:
     if contender.group:
         return True
     owner, session_id = contender.owner, contender.session_id
-    return bool(owner and session_id is not None and len(table.owners[session_id, owner]) > 1)
+    return bool(owner) and len(table.owners[session_id, owner]) > 1
 
 
 def check_resize(table: LockTable, directory: str, size: int) -> None:
@@ -411,7 +410,7 @@ class _Reduction:
             if len(owner) > 1:
                 session_id, name = owner[0], owner[1]
             else:
-                session_id, name = self._table.contenders[owner[0]].session_id or "", ""
+                session_id, name = self._table.contenders[owner[0]].session_id, ""
             is_holder = any(
                 each.is_holder and each.directory == holds for each in self._contenders(owner)
             )

@@ -32,18 +32,15 @@ from coordinator.state.shapes import (
 )
 
 
-def add_operations(family: Family, *, is_former: bool = False) -> None:
-    """Add the operations to a family of operations; a former one extends no hold."""
+def add_operations(family: Family) -> None:
+    """Add the operations to a family of operations."""
     family.add(15, Downgrade, STR, INT)
     family.add(16, Resize, STR, INT)
     family.add(17, Note, STR, INT, BYTES)
     family.add(18, Revoke, STR, INT, STR, STR)
+    family.add(19, EndHold, STR, INT, INT, INT)
     family.add(20, Reopen, STR, INT, INT)
-    if is_former:
-        family.add_former(19, EndHold, STR, INT, INT)
-    else:
-        family.add(19, EndHold, STR, INT, INT, INT)
-        family.add(37, ExtendHold, STR, INT, INT, INT)
+    family.add(37, ExtendHold, STR, INT, INT, INT)
 
 
 def add_results(family: Family) -> None:

@@ -47,7 +47,7 @@ class KeptGrant(NamedTuple):
     czxid: int
     """Its fencing token, and the zxid at which it entered the queue."""
     kind: Kind
-    session_id: str | None
+    session_id: str
     owner: str
     data: bytes
     note: bytes

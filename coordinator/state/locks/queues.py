@@ -242,7 +242,6 @@ class LockTable:
         else:
             insort(queue.contenders, place)
         if contender.owner:
-            assert contender.session_id is not None, "an owner is one of a session"
             self.owners.setdefault((contender.session_id, contender.owner), {})[path] = None
 
     def hand_made(self, tree: Tree, event: Event) -> ContenderRecord | None:
@@ -250,7 +249,7 @@ class LockTable:
 
         None for other znodes below the roots; one that closes its queue is noted here.
         """
-        path = event.path
+        path, session_id = event.path, event.ephemeral_owner
         number = number_of(path)
         if number is None or path.count("/") != CONTENDER_DEPTH:
             return None
@@ -258,7 +257,9 @@ class LockTable:
         if name.startswith(DELAY_PREFIX):
             self._close(directory, path, number, event.czxid)
             return None
-        return made_by_hand(path, number, event, tree.find(path))
+        if session_id is None:
+            return None
+        return made_by_hand(path, number, session_id, event, tree.find(path))
 
     def _close(self, directory: str, path: str, number: int, czxid: int) -> None:
         self.queues.setdefault(directory, Queue()).closings[path] = number
@@ -305,7 +306,6 @@ class LockTable:
             self.ungranted.pop(directory, None)
 
     def _disown(self, contender: ContenderRecord) -> None:
-        assert contender.session_id is not None, "an owner is one of a session"
         key = (contender.session_id, contender.owner)
         owned: dict[str, None] = self.owners.get(key)
         del owned[contender.path]

@@ -23,8 +23,7 @@ class ContenderRecord(Struct, frozen=True, gc=False, array_like=True):
     """The number at the end of its name, the order of its queue."""
     czxid: int
     kind: Kind
-    session_id: str | None
-    """None for a znode, made by hand, that outlives sessions."""
+    session_id: str
     data: bytes
     """The data when it entered; empty when it was too long to be kept."""
     entered_ms: int

@@ -14,18 +14,8 @@ from coordinator.state.thread_breaks import with_breaks
 from coordinator.state.tree import Tree
 
 
-def restored_locks(tree: Tree, limits: MachineLimits, capture: LocksCapture | None) -> LockTable:
-    """Rebuild the table of a tree; raises ValueError when the two do not fit.
-
-    Without a ``capture`` (a state of before contenders were recorded) it is derived from the
-    znodes; when they were granted was not kept then, and is labelled with when they entered.
-    """
-    if capture is None:
-        table = LockTable(limits)
-        _place_all(table, tree, None)
-        for directory, queue in table.queues.items():
-            _grant_again(table, tree, directory, queue)
-        return table
+def restored_locks(tree: Tree, limits: MachineLimits, capture: LocksCapture) -> LockTable:
+    """Rebuild the table of a tree; raises ValueError when the two do not fit."""
     table = LockTable(limits, capture.ended)
     table.grant_count = capture.grant_count
     table.sizes.update(capture.sizes)
@@ -53,9 +43,7 @@ def _by_path(contenders: Collection[ContenderRecord]) -> LargeMap[str, Contender
     return LargeMap([(each.path, each) for each in with_breaks(contenders)])
 
 
-def _place_all(
-    table: LockTable, tree: Tree, recorded: LargeMap[str, ContenderRecord] | None
-) -> None:
+def _place_all(table: LockTable, tree: Tree, recorded: LargeMap[str, ContenderRecord]) -> None:
     for root in QUEUE_ROOTS:
         for segment in with_breaks(tree.names(root[:-1])):
             for name in with_breaks(tree.names(root + segment)):
@@ -63,7 +51,7 @@ def _place_all(
 
 
 def _arrive_again(
-    table: LockTable, tree: Tree, path: str, recorded: LargeMap[str, ContenderRecord] | None
+    table: LockTable, tree: Tree, path: str, recorded: LargeMap[str, ContenderRecord]
 ) -> None:
     znode = tree.find(path)
     assert znode is not None, "a listed child is there"
@@ -72,26 +60,16 @@ def _arrive_again(
     contender = table.hand_made(tree, event)
     if contender is None:
         return
-    if recorded is not None:
-        expected = recorded.pop(path, None)
-        if (
-            expected is None
-            or expected.number != contender.number
-            or expected.czxid != contender.czxid
-            or expected.session_id != owner
-            or expected.identity != contender.identity
-        ):
-            raise ValueError(f"{path} is recorded as another than the one that is there")
-        contender = expected
-    table.place(table.queues.setdefault(contender.directory, Queue()), contender)
-
-
-def _grant_again(table: LockTable, tree: Tree, directory: str, queue: Queue) -> None:
-    granted: list[str] = []
-    table.grant(tree, directory, queue, granted, len(queue.contenders))
-    for path in granted:
-        mine = table.contenders[path]
-        table.contenders[path] = mine.but(granted_zxid=mine.czxid, granted_ms=mine.entered_ms)
+    expected = recorded.pop(path, None)
+    if (
+        expected is None
+        or expected.number != contender.number
+        or expected.czxid != contender.czxid
+        or expected.session_id != owner
+        or expected.identity != contender.identity
+    ):
+        raise ValueError(f"{path} is recorded as another than the one that is there")
+    table.place(table.queues.setdefault(expected.directory, Queue()), expected)
 
 
 def _find_held(table: LockTable, directory: str, queue: Queue) -> None:

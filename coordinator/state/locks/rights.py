@@ -4,7 +4,6 @@
    credential. Then it is never granted. The places of a multi-lock need the right to each of their
    queues.
 2. A holder keeps its grant when its roles change, and loses it with its credential.
-3. A place made by hand that belongs to no session is its operator's, who had ``admin``.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class LockRights:
 
         A session that another end has reached goes whole, and nothing it holds counts."""
         access, sessions, session_id = self._access, self._sessions, contender.session_id
-        if not (access.is_on or sessions.revoked or sessions.leaving) or session_id is None:
+        if not (access.is_on or sessions.revoked or sessions.leaving):
             return False
         session = sessions.find(session_id)
         if session is None:

@@ -159,23 +159,6 @@ def test_a_number_far_ahead_decides_within_one_life_only(
     assert is_older_copy(9_000, ids, life_id, proof, met) is expected
 
 
-def test_what_was_noted_without_a_proof_or_a_life_is_read_as_of_a_first_life() -> None:
-    """Of its own life it has an id with the next incarnation, and ever after."""
-    disk = SimulatedDisk()
-    disk.make_directory("data")
-    met = {"2": (7, b"8 bytes?"), "3": (8, b"8 bytes?", (4, 900))}
-    save(disk, "data", incarnations.msgpack.packb((1, [b"8 bytes!"], met)))
-
-    record = load(disk, "data")
-
-    assert record.met == {
-        "2": Met(number=7, incarnation_id=b"8 bytes?", proof=Proof(0, 0)),
-        "3": Met(8, *met["3"][1:]),
-    }
-    assert (record.life_id, record.begun(b"9 bytes!").life_id) == (b"", b"9 bytes!")
-    assert record.begun(b"9 bytes!").begun(b"another ").life_id == b"9 bytes!"
-
-
 def test_what_is_noted_is_there_again_and_damage_is_refused() -> None:
     """Every byte counts: a member that cannot tell what it has forgotten does not start."""
     disk = SimulatedDisk()
@@ -196,9 +179,11 @@ def test_what_is_noted_is_there_again_and_damage_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [7, [], [1], ["1", [], {}], [1, 2, {}], [1, [2], {}], [-1, [], {}], [1, [], {"2": [1]}],
-     [1, [], {"2": [1, b"", [1, 2, 3]]}], [1, [], {"2": ["", b""]}], [1, [], [2]],
-     [1, [], {}, 5], [1, [], {2: [1, b""]}]],
+    [7, [], [1], [1, [], {}], ["1", [], {}, b"", b""], [1, 2, {}, b"", b""],
+     [1, [2], {}, b"", b""], [-1, [], {}, b"", b""], [1, [], {"2": [1]}, b"", b""],
+     [1, [], {"2": [1, b"", [1, 2, 3], b"", b""]}, b"", b""], [1, [], [2], b"", b""],
+     [1, [], {"2": ["", b"", [1, 2], b"", b""]}, b"", b""], [1, [], {}, 5, b""],
+     [1, [], {}, b"", 5], [1, [], {2: [1, b"", [1, 2], b"", b""]}, b"", b""]],
 )  # fmt: skip
 def test_other_values_under_a_sound_checksum_are_damage(content: object) -> None:
     """Who wrote them may write the directory, but gets no further than this refusal."""

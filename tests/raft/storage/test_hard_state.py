@@ -6,7 +6,6 @@ import asyncio
 import errno
 from dataclasses import replace
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
@@ -199,25 +198,6 @@ def test_a_failed_sync_of_the_spare_is_a_failed_sync() -> None:
         term.save(disk, "data", TermState(term=2, voted_for="2", first_sequence=1, last_sequence=1))
 
     assert not isinstance(failure.value, DiskFullError)
-
-
-def test_the_file_of_format_1_is_read() -> None:
-    """As builds of before wrote it: without the zeros; a byte more is damage."""
-    disk = SimulatedDisk()
-    disk.make_directory("data")
-    body = b"".join(
-        number.to_bytes(length, "little")
-        for number, length in ((1, 4), (6, 8), (2, 8), (3, 8), (1, 4))
-    )
-    body += b"2"
-    disk.create(f"data/{NAME}")
-    disk.overwrite(f"data/{NAME}", b"COORDTRM" + crc32(body).to_bytes(4, "little") + body)
-    assert stored(disk) == TermState(term=6, voted_for="2", first_sequence=2, last_sequence=3)
-
-    longer = body + b"\0"
-    disk.overwrite(f"data/{NAME}", b"COORDTRM" + crc32(longer).to_bytes(4, "little") + longer)
-    with pytest.raises(StorageError, match="must not vote"):
-        stored(disk)
 
 
 def test_the_same_on_a_real_disk(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from coordinator.errors import DiskFullError, StorageError
 from coordinator.raft.entries import FOUNDING
-from coordinator.raft.storage import ownership
+from coordinator.raft.storage import hard_state, ownership
+from coordinator.raft.storage.disk import write_file
 from coordinator.raft.storage.ownership import Owner, Ownership
 from tests.raft.simulated_cluster import SimulatedCluster, settled
 from tests.raft.simulated_loop import run
@@ -19,11 +20,9 @@ ONE = Owner("coordinator", "1")
 MEMBER_IDS = ("1", "2", "3")
 
 
-def taken(disk: SimulatedDisk, owner: Owner = ONE, met: tuple[str, ...] = ()) -> Ownership:
+def taken(disk: SimulatedDisk, owner: Owner = ONE) -> Ownership:
     draw = random.Random(0)
-    return ownership.take(
-        disk, "data", owner, MEMBER_IDS, met=met, draw=lambda: draw.getrandbits(32)
-    )
+    return ownership.take(disk, "data", owner, MEMBER_IDS, draw=lambda: draw.getrandbits(32))
 
 
 def an_empty_disk(seed: int = 0) -> SimulatedDisk:
@@ -81,51 +80,38 @@ def test_two_directories_that_were_exchanged_are_refused() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_directory_of_before_is_refused_where_its_files_show_another_owner(kept: bool) -> None:
-    """It has met this member, so it is not this one's."""
+@pytest.mark.parametrize("is_owned", [True, False])
+def test_a_log_from_before_the_first_release_is_refused(is_owned: bool) -> None:
+    """Its owner file, if it has one, has no format; the sentence says what to do."""
+    disk = an_empty_disk()
+    if is_owned:
+        line = b'{"cluster": "coordinator", "member": "1", "cluster_id": ""}'
+        write_file(disk, "data/owner", line + b"\n" + ownership._checksum(line) + b"\n")
+    else:
+        disk.make_directory("data/log")
+        hard_state.save(disk, "data/log", hard_state.TermState(3, "1"))
+    before = dict(disk.directories["data"].names)
 
-    async def scenario() -> None:
-        cluster, _ = await settled()
-        first, second, _ = cluster.members
-        for member in (first, second):
-            await member.kill()
-            del member.disk.directories["data"].names["owner"]
-        if not kept:
-            first.disk, second.disk = second.disk, first.disk
-            with pytest.raises(StorageError, match="one that has met member '1'"):
-                await first.start()
-            first.disk, second.disk = second.disk, first.disk
+    with pytest.raises(StorageError, match="from before the first release") as refused:
+        taken(disk)
 
-        await first.start()
-        await second.start()
+    assert "start with empty ones" in str(refused.value)
+    assert before == disk.directories["data"].names
 
-        await cluster.equal()
-        for member in cluster.members:
-            assert ownership.load(member.disk, "data") is not None
-        await cluster.until(lambda: len(ids_of(cluster)) == 1)
-        await cluster.stop()
 
-    run(scenario())
+def test_data_of_a_later_format_are_refused() -> None:
+    """Only the release that wrote them, or a later one, reads them."""
+    disk = an_empty_disk()
+    line = b'{"format": 2, "anything": "else"}'
+    write_file(disk, "data/owner", line + b"\n" + ownership._checksum(line) + b"\n")
+
+    with pytest.raises(StorageError, match="expected data of format 1, found format 2"):
+        taken(disk)
 
 
 def ids_of(cluster: SimulatedCluster) -> set[bytes]:
     owners = [ownership.load(member.disk, "data") for member in cluster.members]
     return {owner.cluster_id for owner in owners if owner is not None}
-
-
-@pytest.mark.parametrize("clue", ["met", "vote"])
-def test_a_directory_of_before_that_knows_a_stranger_is_refused(clue: str) -> None:
-    """One that it has met, or voted for, is no member here."""
-    disk = an_empty_disk()
-    disk.make_directory("data/log")
-    if clue == "vote":
-        ownership.term.save(disk, "data/log", ownership.term.TermState(3, "7"))
-
-    with pytest.raises(StorageError, match="a member of a cluster with 7"):
-        taken(disk, met=("2", "7") if clue == "met" else ("2",))
-
-    assert not disk.exists("data/owner")
 
 
 @pytest.mark.parametrize("owner", [Owner("coordinator", "2"), Owner("another", "1")])

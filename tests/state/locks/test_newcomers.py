@@ -38,21 +38,6 @@ def path_of(room: Room, operation: Create) -> str:
     return created.path
 
 
-@pytest.mark.parametrize("directory", ["/locks/a/notes", "/locks/a/notes/deep", "/elections/b/x"])
-def test_below_a_queue_is_a_tree_like_any_other(directory: str) -> None:
-    """As it was once allowed: numbers begin with 0, a prefix may end in a digit, several come in
-    one command."""
-    room = Room()
-    parents = CreateMode.PERSISTENT
-    room.apply(Create(f"{directory}/first", parents=parents, is_former=True)).unwrap()
-
-    assert path_of(room, sequential(f"{directory}/v1-2")) == f"{directory}/v1-20000000000"
-    pair = Multi((sequential(f"{directory}/n-"), sequential(f"{directory}/n-")))
-    assert room.apply(pair).refusal is None
-    assert path_of(room, sequential(f"{directory}/n-")) == f"{directory}/n-0000000003"
-    assert room.apply(by_hand(f"{directory}/n-0000000000")).refusal is None
-
-
 def test_a_number_made_by_hand_in_an_empty_queue_may_be_0() -> None:
     """The refusal of another says behind which number it has to stand: -1 before the first."""
     room = Room()
