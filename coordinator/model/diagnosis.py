@@ -58,7 +58,6 @@ class LockFigures(Struct, frozen=True, kw_only=True):
     lease_ms: Annotated[
         Count | None, described("the shortest lease of those who hold or wait now")
     ] = None
-    endless: Annotated[Count, described("grants held now that belong to no session")] = 0
     refused_tries: Annotated[
         Count, described("tries refused at once, as this member has seen since it started")
     ] = 0

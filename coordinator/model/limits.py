@@ -55,8 +55,8 @@ PROPOSED_MAX = {
 }
 """The greatest value that a member proposes, where that is less than a command may set.
 
-With more, one step would hold its event loop for longer than 20 ms. Logs and snapshots of before
-are read as they are: this decides only what is proposed from now on."""
+With more, one step would hold its event loop for longer than 20 ms. This decides only what is
+proposed: a log is read as it is."""
 WHY_NO_MORE = "with more, one step of a member could take longer than 20 ms"
 
 

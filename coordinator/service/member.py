@@ -128,9 +128,7 @@ class Member:
         self.off: tuple[str, ...] = ()
         """Which protection the configuration turns off; the server sets it, too."""
         self.metrics = Metrics()
-        self._replica = replica = MachineReplica(
-            StateMachine(), limits=config.first_limits, rules=rules
-        )
+        self._replica = replica = MachineReplica(StateMachine(), rules=rules)
         self.timers = Timers(clock)
         self._tasks = Tasks(self._fail)
         self._leadership = Leadership(engine, clock)

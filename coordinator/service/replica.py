@@ -11,10 +11,9 @@ from enum import Enum
 from typing import ClassVar, Final, Protocol
 
 from coordinator.errors import StorageError
-from coordinator.model.limits import NEW_CLUSTER, UNSET, MachineLimits
 from coordinator.raft.engine import Replace
 from coordinator.state.codec import decode_command
-from coordinator.state.commands import Check, Command, Enter, Release, SetData, SetLimits
+from coordinator.state.commands import Check, Command, Enter, Release, SetData
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, Refusal
 from coordinator.state.rules import RULES, difference
@@ -61,24 +60,20 @@ class StateListener(Protocol):
 class MachineReplica:
     """Adapts a StateMachine to the engine's Replica.
 
-    It never decides otherwise than the members that wrote the log. Two cases raise an error that
-    stops the member: a state that was begun under other rules; and a log from before limits were
-    part of it, if the configuration names other ``limits`` than those that such a log is read
-    under. A value equal to this release's default counts as not named (UNSET).
+    It never decides otherwise than the members that wrote the log: a state that was begun under
+    other rules raises an error that stops the member.
     """
 
     def __init__(
         self,
         machine: StateMachine,
         *,
-        limits: MachineLimits = UNSET,
         rules: tuple[tuple[str, str], ...] = RULES,
     ) -> None:
         self.machine = machine
         self.look_index: int | None = None
         """``before_next`` is called before a command of a later entry than this is applied."""
         self.before_next: Callable[[int], None] | None = None
-        self._configured = limits
         self._rules = rules
         self._listeners: list[StateListener] = []
         self._listeners_of: dict[type, list[_OnOutcome]] = {}
@@ -114,8 +109,6 @@ class MachineReplica:
     def _apply_first(self, index: int, term: int, decoded: Command) -> Outcome:
         """Apply a command of a state that may be without limits yet."""
         is_first = not self.machine.limits_record.version
-        if is_first and type(decoded.operation) is not SetLimits:
-            self._refuse_other_limits()
         outcome = self.machine.apply(decoded, index, term)
         if is_first:
             self._refuse_other_rules()
@@ -142,19 +135,6 @@ class MachineReplica:
                 f"this state was begun by a release that decides otherwise: {found}; "
                 "run the release that began it, on every member"
             )
-
-    def _refuse_other_limits(self) -> None:
-        then_and_default = zip(UNSET.items(), NEW_CLUSTER.items(), strict=True)
-        configured = self._configured.items()
-        for (name, value), ((_, then), (_, default)) in zip(
-            configured, then_and_default, strict=True
-        ):
-            if value not in (then, default):
-                raise StorageError(
-                    f"this log is from before limits were part of it, and is read under {name} = "
-                    f"{then}, but the configuration has {value}: remove it there, start all "
-                    f"members, then say: coordinator limits set {name}={value}"
-                )
 
     def snapshot(self) -> Iterator[bytes]:
         """Return the state as the pieces of a snapshot."""

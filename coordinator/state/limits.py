@@ -4,9 +4,8 @@
    all limits. No file, flag or release changes a limit of an existing state.
 2. The configuration proposes only the first limits: a new cluster's first command sets them
    (``service.limits``), under the names of the sections ``limits`` and ``sessions``.
-3. Until a command has set them, ``UNSET`` holds. Its values never change: logs and snapshots from
-   before limits were part of the state (commands up to format 4, snapshots up to format 3) are
-   read under them. A new limit's default must decide as the release before it did.
+3. Until a command has set them, ``UNSET`` holds. Its values never change: a limit that is added is
+   read as its default in states that were begun before it, so that must decide as before.
 4. The last of the sessions, znodes and bytes (beyond ``ordinary_percent_max``) are a reserve, so
    that a client that fills the state does not shut out those who repair it. Reserved sessions are
    for operators; reserved znodes and bytes are for contenders of locks and elections, which end
@@ -46,8 +45,7 @@ class LimitsRecord:
     changed_by: str = ""
     changed_ms: int = 0
     rules: tuple[tuple[str, str], ...] = ()
-    """The rules of the release that began this state (``rules.RULES``), as its first command said;
-    empty for a state from before."""
+    """The rules of the release that began this state, as its first command said (``rules``)."""
 
     def after(self, operation: SetLimits, wall_ms: int) -> LimitsRecord:
         """Return the limits after ``operation``; this same record if it changes nothing.

@@ -10,9 +10,6 @@ from coordinator.cli.diagnose import lines_of
 from coordinator.client import AsyncClient, LockDiagnosis
 from coordinator.errors import LockTimeoutError
 from coordinator.recipes import Lock
-from coordinator.state.codec import encode_command
-from coordinator.state.commands import Command, Create, CreateMode
-from coordinator.state.packing import pack, unpack
 from tests.cli.conftest import CommandLine
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
@@ -168,22 +165,3 @@ def test_the_command_answers_in_words_and_in_json(coordinator: CommandLine) -> N
     assert only["findings"][0]["code"] == "unknown"
     assert only["figures"]["grants"] == 0
     assert "locks" in coordinator.json("diagnose")
-
-
-@in_memory
-async def test_a_znode_that_never_ends_is_named(world: MemoryCluster) -> None:
-    """One made by hand before such were refused: it was "nothing is wrong", and held for ever."""
-    made = Create(
-        "/locks/pay/x-", mode=CreateMode.PERSISTENT_SEQUENTIAL, parents=CreateMode.PERSISTENT
-    )
-    async with world.client() as client:
-        await client.create("/first")  # behind the command that sets the limits
-        _, operation, wall_ms, request, _, if_held = unpack(encode_command(Command(made, 5)))
-        await world.engine.propose(pack((4, operation, wall_ms, request, "", if_held)))
-        (diagnosis,) = await diagnoses(client, "pay")
-        text = "\n".join((await client.why("pay")).sentences)
-
-    assert codes(diagnosis) == ["never-ends"]
-    assert diagnosis.findings[0].severity == "problem"
-    assert "persistent znode in the lock's queue" in text
-    assert "coordinator revoke" in text

@@ -17,7 +17,7 @@ from coordinator.errors import (
     QuotaExceededError,
     StorageError,
 )
-from coordinator.model.limits import NEW_CLUSTER, UNSET, MachineLimits
+from coordinator.model.limits import NEW_CLUSTER, UNSET
 from coordinator.service.limits import LimitsChanged
 from coordinator.service.member import Member
 from coordinator.service.proposals import RequestContext
@@ -256,34 +256,3 @@ def test_a_state_of_other_rules_stops_the_member() -> None:
     restored = MachineReplica(StateMachine(), rules=other)
     with pytest.raises(StorageError, match="run the release that began it"):
         restored.restore(begun.snapshot())
-
-
-def test_a_log_from_before_is_read_under_the_limits_of_then_or_not_at_all() -> None:
-    """It was decided under a file that nobody has any more; a file that differs now is refused."""
-    from_before = encode_command(Command(Create("/a"), 0))
-    replica = MachineReplica(StateMachine())
-    assert replica.apply(1, 1, from_before).refusal is None
-    replica.apply(
-        2,
-        1,
-        encode_command(
-            Command(SetLimits((("znodes_max", 5),), expected_version=0, rules=RULES), 0)
-        ),
-    )
-    assert replica.machine.limits.znodes_max == 5
-
-    configured = MachineLimits(znodes_max=5)
-    other = MachineReplica(StateMachine(), limits=configured)
-    with pytest.raises(StorageError, match=r"read under znodes_max = 1000000, but .* has 5"):
-        other.apply(1, 1, from_before)
-
-
-def test_a_log_from_before_is_read_under_a_configuration_that_names_no_limit() -> None:
-    """The release before had another default for one of them: nobody wrote the one of now."""
-    from_before = encode_command(Command(Create("/a"), 0))
-    assert NEW_CLUSTER != UNSET
-
-    replica = MachineReplica(StateMachine(), limits=NEW_CLUSTER)
-
-    assert replica.apply(1, 1, from_before).refusal is None
-    assert replica.machine.limits == UNSET

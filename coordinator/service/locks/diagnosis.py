@@ -117,20 +117,6 @@ def _closed_after_loss(figures: LockFigures) -> LockFinding | None:
     )
 
 
-def _never_ends(figures: LockFigures) -> LockFinding | None:
-    if not figures.endless:
-        return None
-    return LockFinding(
-        "never-ends",
-        "problem",
-        "It is held by what never ends.",
-        f"{counted(figures.endless, 'grant')} held now {'is' if figures.endless == 1 else 'are'} "
-        "of a persistent znode in its queue, made by hand: no session, so no lease that runs out.",
-        "`coordinator why` names it; `coordinator revoke` or deleting the znode frees the lock. "
-        "Such znodes are refused today; this one is from before.",
-    )
-
-
 def _wait_dominates(figures: LockFigures) -> LockFinding | None:
     waits, tenths = figures.waits, figures.waiting_tenths
     if waits is None or waits.p95_ms < WAIT_MS_MIN:
@@ -263,6 +249,6 @@ def _nothing(figures: LockFigures) -> LockFinding:
 
 
 _RULES: Final = (
-    _closed_after_loss, _never_ends, _wait_dominates, _denied, _shorter_than_pauses, _put_out,
+    _closed_after_loss, _wait_dominates, _denied, _shorter_than_pauses, _put_out,
     _bounds_reached, _shorter_than_holds, _never_contended,
 )  # fmt: skip

@@ -223,14 +223,13 @@ class Explanations:
         contenders = locks.contenders(directory, _CONTENDERS_MAX)
         holders = [each for each in contenders if each.is_holder]
         ended = locks.latest_ended(directory, _GRANTS_MAX)
-        sessions = [machine.session(each.session_id or "") for each in contenders]
+        sessions = [machine.session(each.session_id) for each in contenders]
         denied = self._denials.of(directory)
         by_hand = manual_holds.held_of(machine, directory, wall_ms)
         figures = figures_of(
             [*map(_ended, ended), *map(_held, holders)],
             queue_length=locks.length(directory) - held,
             lease_ms=min((each.timeout_ms for each in sessions if each is not None), default=None),
-            endless=sum(each.session_id is None for each in holders),
             refused_tries=denied.tries,
             left_waiting=denied.left,
             by_hand=manual_holds.in_words(machine, directory, caller) or None,

@@ -16,10 +16,6 @@ from coordinator.wording import counted, lasting, moment, spread, who
 
 _SAID_MAX: Final = 10
 """So many holders, and so many waiters, are said one by one."""
-NEVER_ENDS: Final = (
-    "It is a persistent znode in the lock's queue, made by hand: no session ends it, so it holds "
-    "until a client deletes it, or it is forced out with `coordinator revoke`."
-)
 _HOW: Final = {
     "released": "it was released",
     "closed": "its client closed the session",
@@ -102,9 +98,7 @@ def _one_holder(name: str, holder: Contender, now_ms: int) -> list[str]:
         f"{lasting(now_ms - since_ms)}.",
         f"It has grant {holder.grant_id}, {holder.kind}, fencing token {holder.fencing_token}.",
     ]
-    if not holder.session_id and holder.lease_ms is None:
-        lines.append(NEVER_ENDS)
-    elif holder.safe_ms is None:
+    if holder.safe_ms is None:
         lines.append("How long it is safe is not known: the leader did not answer in time.")
     else:
         renewed = "that" if holder.lease_ms is None else f"its lease of {lasting(holder.lease_ms)}"

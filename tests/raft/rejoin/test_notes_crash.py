@@ -64,9 +64,9 @@ class Life:
         self.said = said
         self.now_ms = 0
         record = incarnation_record.load(disk, "data")
-        draw, met = random.Random(f"{record.number} {said}"), record.met
+        draw = random.Random(f"{record.number} {said}")
         self.owned = ownership.take(
-            disk, "data", Owner("coordinator", "1"), IDS, met=met, draw=lambda: draw.getrandbits(32)
+            disk, "data", Owner("coordinator", "1"), IDS, draw=lambda: draw.getrandbits(32)
         )
         is_new = not disk.exists("data/log/begun")
         self.recovering = Recovering(disk, "data", "1", member_count=3, is_new=is_new)

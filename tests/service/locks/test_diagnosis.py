@@ -92,9 +92,8 @@ def test_a_lock_with_a_queue_is_not_called_uncontended() -> None:
 def test_the_worst_is_said_first() -> None:
     """A problem before a warning before a note."""
     lost = record(how="expired", silent_ms=9_000, ended_ms=99_000)
-    now = {"endless": 1, "lease_ms": 500, "refused_tries": 1, "lock_delay_ms": 60_000}
+    now = {"lease_ms": 500, "refused_tries": 1, "lock_delay_ms": 60_000}
 
     assert found(record(), lost, **now) == [
-        "never-ends", "lease-shorter-than-pauses", "closed-after-loss", "denied",
-        "lease-shorter-than-holds",
-    ]  # fmt: skip
+        "lease-shorter-than-pauses", "closed-after-loss", "denied", "lease-shorter-than-holds",
+    ]
