@@ -34,7 +34,7 @@ BOUNDS = {
     "timeout_ms_max": _MS,
     "request_window": (1, 16_384),
     "bytes_per_identity_max": _BYTES,
-    "grant_history_percent_max": (1, 100),
+    "remembered_percent_max": (1, 100),
     "ordinary_percent_max": (1, 100),
     "client_percent_max": (1, 100),
 }
@@ -94,9 +94,9 @@ class MachineLimits:
     """Ended grants in the history (``coordinator grants``)."""
     grant_history_bytes_max: int = 16 * 1024 * 1024
     """All ended grants in the history together, by a fixed estimate."""
-    grant_history_percent_max: int = 100
-    """How much of that history one owner may have before its own go first: an identity, or else a
-    queue."""
+    remembered_percent_max: int = 100
+    """How much of that history, of ``clients_max`` and of ``remembered_bytes_max`` one owner may
+    have before its own go first: an identity; of the history else a queue."""
     timeout_ms_min: int = 1_000
     timeout_ms_max: int = 3_600_000
     sessions_max: int = 50_000
@@ -175,7 +175,7 @@ UNSET = MachineLimits()
 NEW_CLUSTER = MachineLimits(
     ordinary_percent_max=95,
     client_percent_max=98,
-    grant_history_percent_max=10,
+    remembered_percent_max=10,
     recursive_delete_max=1_500,
     grants_per_command_max=500,
     deadlock_search_max=1_500,

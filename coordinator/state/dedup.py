@@ -13,6 +13,9 @@
 5. All outcomes together stay within ``remembered_bytes_max`` (by a fixed estimate). Beyond it the
    least recently used clients are dropped; when only bound clients are left, their outcomes are
    dropped. The client being answered is spared. One command drops at most ``DROPPED_AT_ONCE``.
+6. An identity with more than ``remembered_percent_max`` of one of these two limits loses its own
+   clients first, or the outcomes of its bound ones (``owner_shares``): so no identity pushes out
+   what others may still ask for. While access rights are off, clients belong to nobody.
 
 A captured record is never changed: ``_own`` copies it before its first change since the capture. So
 a capture copies nothing (``recency_map``).
@@ -36,6 +39,7 @@ from coordinator.state.commands import RequestId
 from coordinator.state.emptying import emptied
 from coordinator.state.limits import DROPPED_AT_ONCE
 from coordinator.state.outcomes import Outcome
+from coordinator.state.owner_shares import OwnedKeys, OwnerShares
 from coordinator.state.recency_map import RecencyMap
 from coordinator.state.remembered import kept_of, recalled, remembered_bytes_of
 from coordinator.state.sessions import SessionRecord
@@ -80,17 +84,31 @@ class RequestTable:
     """First outcomes by client id and request number."""
 
     def __init__(self, limits: MachineLimits, capture: RequestsCapture | None = None) -> None:
-        self.limits = limits
         self._free = RecencyMap[str, ClientRecord](() if capture is None else capture.free)
         self._bound = RecencyMap[str, ClientRecord](() if capture is None else capture.bound)
         self._ended = RecencyMap[str, int](() if capture is None else capture.ended)
         self._dropped_index = 0
         self._remembered_bytes = 0
         self._generation = 1
+        self._free_of = OwnedKeys()
+        self._bound_of = OwnedKeys()
+        self._clients = OwnerShares()
+        """The clients without a session."""
+        self._bytes = OwnerShares()
+        """The outcomes of all clients."""
+        self.use(limits)
         if capture is not None:
             self._dropped_index = capture.dropped_index
-            for record in with_breaks((*self._free.values(), *self._bound.values())):
-                self._remembered_bytes += record.remembered_bytes
+            for home, is_bound in ((self._free, False), (self._bound, True)):
+                for client_id, record in with_breaks(home.items()):
+                    self._count(client_id, record, is_bound=is_bound)
+                    self._grow(record, record.remembered_bytes)
+
+    def use(self, limits: MachineLimits) -> None:
+        """Keep as much as ``limits`` say from now on."""
+        self.limits = limits
+        self._clients.use(limits.clients_max, limits.remembered_percent_max)
+        self._bytes.use(limits.remembered_bytes_max, limits.remembered_percent_max)
 
     def __len__(self) -> int:
         return len(self._free) + len(self._bound)
@@ -211,29 +229,33 @@ class RequestTable:
     ) -> None:
         """Keep the first outcome of ``request``, or replace it if the request was abandoned."""
         client_id, number = request.client_id, request.number
-        record = self._own(client_id, is_bound)
+        record = self._own(client_id, is_bound, owner)
         record.last_index = index
-        record.owner = record.owner or owner
-        outcomes = record.outcomes
+        outcomes, before = record.outcomes, record.remembered_bytes
         if number > record.highest:
             self._slide(record, number)
         kept, old = kept_of(outcome), outcomes.get(number)
         grown = remembered_bytes_of(kept) - (0 if old is None else remembered_bytes_of(old))
         outcomes[number] = kept
         record.remembered_bytes += grown
-        self._remembered_bytes += grown
-        self._drop_clients(client_id)
+        if record.remembered_bytes != before:
+            self._grow(record, record.remembered_bytes - before)
+        self._make_room(client_id)
 
     def touch(self, client_id: str, *, index: int, is_bound: bool) -> None:
         """Note that a known client was used now."""
         self._own(client_id, is_bound).last_index = index
 
-    def _own(self, client_id: str, is_bound: bool) -> ClientRecord:
+    def _own(self, client_id: str, is_bound: bool, owner: str = "") -> ClientRecord:
         """Return the client's record for a change, as the most recently used one."""
         home, other = (self._bound, self._free) if is_bound else (self._free, self._bound)
         record: ClientRecord | None = home.get(client_id)
         if record is None:
-            record = other.pop(client_id, None) or ClientRecord()
+            record = other.pop(client_id, None)
+            if record is None:
+                record = ClientRecord()
+            else:
+                self._discount(client_id, record, is_bound=not is_bound)
         if record.generation != self._generation:
             record = ClientRecord(
                 record.highest,
@@ -245,7 +267,38 @@ class RequestTable:
                 record.owner,
             )
         home.use(client_id, record)
+        if owner and not record.owner:
+            record.owner = owner
+            self._bytes.add(owner, record.remembered_bytes)
+        self._count(client_id, record, is_bound=is_bound)
         return record
+
+    def _count(self, client_id: str, record: ClientRecord, *, is_bound: bool) -> None:
+        """Note a client that was used now, for whose it is."""
+        owner = record.owner
+        if not owner:
+            return
+        if is_bound:
+            self._bound_of.use(owner, client_id)
+        elif self._free_of.use(owner, client_id):
+            self._clients.add(owner, 1)
+
+    def _discount(self, client_id: str, record: ClientRecord, *, is_bound: bool) -> None:
+        """Note that a client is gone from one of the two, for whose it was."""
+        owner = record.owner
+        if not owner:
+            return
+        if is_bound:
+            self._bound_of.remove(owner, client_id)
+        else:
+            self._free_of.remove(owner, client_id)
+            self._clients.add(owner, -1)
+
+    def _grow(self, record: ClientRecord, size: int) -> None:
+        """Count so many more bytes of outcomes of a client, or less."""
+        self._remembered_bytes += size
+        if record.owner:
+            self._bytes.add(record.owner, size)
 
     def _slide(self, record: ClientRecord, highest: int) -> None:
         """Move the window up to ``highest``, dropping what falls out below."""
@@ -254,37 +307,60 @@ class RequestTable:
         for number in range(record.forgotten + 1, min(forgotten, record.highest) + 1):
             kept = outcomes.pop(number, None)
             if kept is not None:
-                size = remembered_bytes_of(kept)
-                record.remembered_bytes -= size
-                self._remembered_bytes -= size
+                record.remembered_bytes -= remembered_bytes_of(kept)
         record.highest = highest
         record.forgotten = forgotten
 
-    def _drop_clients(self, client_id: str) -> None:
-        """Drop the least recently used clients beyond the limits, but not ``client_id``."""
+    def _make_room(self, client_id: str) -> None:
+        """Drop what is beyond the limits, but nothing of ``client_id``: of who has more than its
+        share, then the least recently used."""
         bytes_max, clients_max = self.limits.remembered_bytes_max, self.limits.clients_max
-        for _ in range(DROPPED_AT_ONCE):
-            is_too_much = self._remembered_bytes > bytes_max
-            if len(self._free) <= clients_max and (
-                not is_too_much or self._free.first(client_id) == client_id
-            ):
+        left = DROPPED_AT_ONCE
+        while left and len(self._free) > clients_max:
+            self._drop(self._free_of.first(self._clients.largest()) or self._free.first())
+            left -= 1
+        while left and self._remembered_bytes > bytes_max:
+            owner = self._bytes.largest()
+            if not owner or not self._drop_of(owner, client_id):
                 break
-            _, record = self._free.pop_first()
-            self._remembered_bytes -= record.remembered_bytes
-            self._dropped_index = max(self._dropped_index, record.last_index)
-        if self._remembered_bytes <= bytes_max:
-            return
+            left -= 1
+        while left and self._remembered_bytes > bytes_max:
+            first = self._free.first(client_id)
+            if first == client_id:
+                break
+            self._drop(first)
+            left -= 1
         for _ in range(min(len(self._bound), DROPPED_AT_ONCE)):
             if self._remembered_bytes <= bytes_max:
                 return
-            self._forget_first_bound(client_id)
+            self._forget_bound(self._bound.first(), client_id)
 
-    def _forget_first_bound(self, client_id: str) -> None:
-        """Drop the outcomes of the least recently used bound client, and move it to the end."""
-        first = self._bound.first()
-        record = self._bound[first]
-        if first != client_id and record.outcomes:
-            self._remembered_bytes -= record.remembered_bytes
+    def _drop_of(self, owner: str, spared: str) -> bool:
+        """Drop a client of an owner, or the outcomes of a bound one; return whether it could."""
+        first = self._free_of.first(owner)
+        if first is not None and first != spared:
+            self._drop(first)
+            return True
+        for _ in range(min(self._bound_of.count_of(owner), DROPPED_AT_ONCE)):
+            bound = self._bound_of.first(owner)
+            if bound is not None and self._forget_bound(bound, spared):
+                return True
+        return False
+
+    def _drop(self, client_id: str) -> None:
+        """Drop a client without a session."""
+        record = self._free.pop(client_id, None)
+        self._discount(client_id, record, is_bound=False)
+        self._grow(record, -record.remembered_bytes)
+        self._dropped_index = max(self._dropped_index, record.last_index)
+
+    def _forget_bound(self, client_id: str, spared: str) -> bool:
+        """Drop the outcomes of a bound client, unless it is the spared one, and move it to the end;
+        return whether there were any."""
+        record = self._bound[client_id]
+        is_dropped = client_id != spared and bool(record.outcomes)
+        if is_dropped:
+            self._grow(record, -record.remembered_bytes)
             record = ClientRecord(
                 record.highest,
                 record.highest,
@@ -292,17 +368,21 @@ class RequestTable:
                 generation=self._generation,
                 owner=record.owner,
             )
-        self._bound.use(first, record)
+        self._bound.use(client_id, record)
+        self._count(client_id, record, is_bound=True)
+        return is_dropped
 
     def end_session(self, session: SessionRecord) -> None:
         """Drop the record of the client that was bound to the session; remember that it ended."""
         session_id, last_index = session.session_id, _UNBOUND
         if session.is_bound:
             last_index = 0
-            record = self._bound.pop(session_id, None) or self._free.pop(session_id, None)
-            if record is not None:
-                self._remembered_bytes -= record.remembered_bytes
-                last_index = record.last_index
+            for home, is_bound in ((self._bound, True), (self._free, False)):
+                record = home.pop(session_id, None)
+                if record is not None:
+                    self._discount(session_id, record, is_bound=is_bound)
+                    self._grow(record, -record.remembered_bytes)
+                    last_index = record.last_index
         self._ended.use(session_id, last_index)
         for _ in range(min(len(self._ended) - self.limits.clients_max, DROPPED_AT_ONCE)):
             _, index = self._ended.pop_first()
@@ -319,6 +399,8 @@ class RequestTable:
                 yield from repeat(None, len(record.outcomes))  # freed with it
                 yield None
         yield from emptied(*self._ended.given_up())
+        for derived in (self._free_of, self._bound_of, self._clients, self._bytes):
+            yield from derived.emptied()
 
     def merge_some(self) -> bool:
         """As ``RecencyMap.merge_some``, for the clients."""

@@ -208,7 +208,8 @@ class StateMachine:
         changed = record.after(operation, self._tree.wall_ms)
         if changed is not record:
             limits = changed.limits
-            self._sessions.limits = self._requests.limits = limits
+            self._sessions.limits = limits
+            self._requests.use(limits)
             self._released.count_max = limits.released_grants_max
             self._locks.use(limits)
             self._handlers.retire()

@@ -23,7 +23,7 @@ ROOMS = tuple(f"coordinator/{each}" for each in ("model", "state", "wire", "raft
 
 ELSEWHERE = {
     "remembered_bytes_max": "bytes by estimate: tests/state/test_dedup.py",
-    "grant_history_percent_max": "a part of the history: locks/test_grant_history.py",
+    "remembered_percent_max": "whose goes first: locks/test_grant_history.py, test_owner_shares.py",
     "grant_history_bytes_max": "bytes by estimate: locks/test_grant_history.py, law 'limits hold'",
 }
 """Limits of the state that are no count of one kind of thing."""

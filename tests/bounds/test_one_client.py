@@ -44,7 +44,7 @@ SHARED_BY_NOBODY = {
     "snapshot_every_entries": OWN, "snapshot_every_bytes": OWN, "segment_bytes": OWN,
     "keep_entries_after_snapshot": OWN, "bind_port": OWN,
     "ordinary_percent_max": PART, "client_percent_max": PART,
-    "children_max": BY_RIGHT, "grant_history_percent_max": SHARE,
+    "children_max": BY_RIGHT, "remembered_percent_max": SHARE,
 }  # fmt: skip
 ROWS = [
     [cell.strip() for cell in row.split("|")[1:-1]]

@@ -44,7 +44,7 @@ _PROPOSED: dict[str, tuple[int, ...]] = {
     "remembered_bytes_max": (1, 1 << 28),
     "released_grants_max": (1, 4_096),
     "grant_history_max": (1, 10_000),
-    "grant_history_percent_max": (1, 100),
+    "remembered_percent_max": (1, 100),
     "grant_history_bytes_max": (1, 1 << 24),
 }
 # What an operator sets: clients go on whatever it is.

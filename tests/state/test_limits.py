@@ -107,7 +107,7 @@ def test_the_limits_before_any_was_set_never_change() -> None:
             released_grants_max=4_096,
             grant_history_max=10_000,
             grant_history_bytes_max=16_777_216,
-            grant_history_percent_max=100,
+            remembered_percent_max=100,
             timeout_ms_min=1_000,
             timeout_ms_max=3_600_000,
             sessions_max=50_000,

@@ -151,7 +151,7 @@ FORMER = (
     ("limits.ephemerals_per_session_max", "1 to 1000000000, 20000 until it is set"),
     ("limits.grant_history_bytes_max", "1 to 1099511627776, 16777216 until it is set"),
     ("limits.grant_history_max", "1 to 1000000000, 10000 until it is set"),
-    ("limits.grant_history_percent_max", "1 to 100, 100 until it is set"),
+    ("limits.remembered_percent_max", "1 to 100, 100 until it is set"),
     ("limits.name_shown_max", "40"),
     ("limits.operations_per_multi_max", "1 to 5000, 1000 until it is set"),
     ("limits.path_bytes_max", "64 to 65536, 1024 until it is set"),

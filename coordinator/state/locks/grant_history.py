@@ -165,7 +165,7 @@ class KeptGrants:
         """Keep as much as ``limits`` say from now on."""
         self.count_max = limits.grant_history_max
         self.bytes_max = limits.grant_history_bytes_max
-        self.percent_max = limits.grant_history_percent_max
+        self.percent_max = limits.remembered_percent_max
 
     def __len__(self) -> int:
         return len(self._ended)

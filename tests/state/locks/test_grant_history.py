@@ -165,7 +165,7 @@ def queues_in(machine: StateMachine) -> Counter[str]:
 
 def test_one_queue_pushes_out_no_history_of_others() -> None:
     """Where there are no identities; with a greater share it may have more."""
-    limits = MachineLimits(grant_history_max=20, grant_history_percent_max=50)
+    limits = MachineLimits(grant_history_max=20, remembered_percent_max=50)
     machine = StateMachine(limits)
     done(machine, OpenSession("s1", 10_000))
     for number in range(9):
@@ -183,7 +183,7 @@ def test_one_queue_pushes_out_no_history_of_others() -> None:
 
 def test_one_identity_pushes_out_no_history_of_others() -> None:
     """By as many locks as it likes; the order of all is that of their ends, after a restore too."""
-    machine = StateMachine(MachineLimits(grant_history_max=20, grant_history_percent_max=30))
+    machine = StateMachine(MachineLimits(grant_history_max=20, remembered_percent_max=30))
     everything = (Rule("/", tuple(Verb)), Rule("@", tuple(Verb)))
     done(machine, PutRole("all", everything))
     for name in ("greedy", "other"):
