@@ -107,7 +107,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 SERVERS = {"postgresql", "mariadb", "redis_server", "object_store"}
 """The fixtures that start servers of others; what uses one belongs to ``make check``."""
-CHECKED = re.compile("|".join((r"mark\.check\b", *sorted(SERVERS))))
+CHECKED = re.compile("|".join((r"mark\.check\b", r"\bfuzz: Fuzz\b", *sorted(SERVERS))))
 """What a file has in it of which some test belongs to ``make check``."""
 
 

@@ -7,7 +7,15 @@ import pytest
 from tests.fuzz.budget import Fuzz
 
 SECONDS_MAX = 24 * 3600
-RUN = pytest.StashKey[Fuzz]()
+RUN = pytest.StashKey[dict[str, Fuzz]]()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each test of bad input is run at a glance, and in ``make check`` with a closer look."""
+    if "fuzz" in metafunc.fixturenames:
+        column = metafunc.config.option.fuzz
+        look = [pytest.param("look", marks=pytest.mark.check)] if column == "glance" else []
+        metafunc.parametrize("fuzz", [column, *look], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -18,12 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def fuzz(pytestconfig: pytest.Config) -> Fuzz:
+def fuzz(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Fuzz:
     """The counts and the seed of this run."""
-    if RUN not in pytestconfig.stash:
-        option = pytestconfig.option
-        pytestconfig.stash[RUN] = Fuzz(option.fuzz, option.fuzz_count, option.fuzz_seed)
-    return pytestconfig.stash[RUN]
+    option, column = pytestconfig.option, request.param
+    runs = pytestconfig.stash.setdefault(RUN, {})
+    if column not in runs:
+        runs[column] = Fuzz(column, option.fuzz_count, option.fuzz_seed)
+    return runs[column]
 
 
 def pytest_terminal_summary(
@@ -31,7 +40,7 @@ def pytest_terminal_summary(
 ) -> None:
     """Say what each target got."""
     if RUN in config.stash and config.option.fuzz != "glance":
-        run = config.stash[RUN]
+        run = config.stash[RUN][config.option.fuzz]
         terminalreporter.section(f"bad input, seed {run.seed}")
         for line in run.summary():
             terminalreporter.write_line(line)

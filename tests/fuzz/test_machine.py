@@ -115,7 +115,7 @@ def replay_elsewhere(lives: list[Replicas]) -> None:
 def test_replicas_stay_equal_whatever_commands_come(fuzz: Fuzz) -> None:
     """No command raises, hangs or parts the replicas; what is refused changes nothing."""
     chance = fuzz.random("machine")
-    corpus = drawn_corpus(fuzz.seed, 40 if fuzz.column == "glance" else 150)
+    corpus = drawn_corpus(fuzz.seed, 40 if fuzz.column in ("glance", "look") else 150)
     donors = [
         part
         for data in corpus[:500]
