@@ -109,6 +109,7 @@ def _dev(directory: Path, members: int) -> Iterator[Dev]:
         dev.process.wait()
 
 
+@pytest.mark.check
 def test_three_members_and_their_data_live_on(three: Dev) -> None:
     """A cluster with one command: a lock in it, Ctrl-C, and the next run has the data."""
     three.start_ready()
@@ -139,6 +140,7 @@ def test_the_greeting_says_all_one_needs(three: Dev) -> None:
         assert words in three.output
 
 
+@pytest.mark.check
 def test_a_member_that_ends_is_reported_and_the_others_go_on(three: Dev) -> None:
     """kill -9 of one member: it is named with its signal and log, and the cluster works on."""
     three.start_ready()
@@ -184,6 +186,7 @@ def ask(url: str, body: object = None, **headers: str) -> Any:
     return urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=DEADLINE_S)
 
 
+@pytest.mark.check
 def test_a_story_plays_on_it(single: Dev) -> None:
     """The status says where; with the key from there a story begins, and comes out. Its members
     are not killed, and once access rights are on none is offered."""

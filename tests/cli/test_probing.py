@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs prctl and
 OFTEN = ("--probe-every", "0.1", "--probe-failures", "2", "--probe-timeout", "0.5")
 
 
+@pytest.mark.check
 def test_who_is_not_well_stops_before_the_next_is_granted(
     start: Start, coordinator: CommandLine, tmp_path: Path
 ) -> None:

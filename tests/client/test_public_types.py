@@ -69,6 +69,7 @@ def _by_pyright(directory: Path) -> dict[int, str]:
     return found
 
 
+@pytest.mark.check
 def test_two_type_checkers_see_the_same_type_of_each_public_verb(
     asked: tuple[Program, Path],
 ) -> None:

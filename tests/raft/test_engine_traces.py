@@ -28,6 +28,7 @@ def test_trace_says_what_it_is_and_where_it_comes_from(path: Path) -> None:
     check_head(path)
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("hash_seed", [1, pytest.param(2, marks=pytest.mark.check)])
 def test_traces_are_the_same_in_another_process_with_another_hash_seed(hash_seed: int) -> None:
     """Nothing that is sent or done follows the order of a set."""

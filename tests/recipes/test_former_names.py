@@ -94,41 +94,49 @@ async def dies_holding(world: MemoryCluster, kind: Kind) -> None:
         await asyncio.sleep(2 * SESSION_S)
 
 
-QUICK = ("with a lock-delay", "Semaphore of 1", "TreeLock")
+async def is_as_under_a_new_name(former: str, later: str, *, since: str, is_dead: bool) -> None:
+    async with cluster() as world, two_clients(world) as (one, other):
+        if is_dead:
+            await dies_holding(world, KINDS[former])
+        else:
+            await used(KINDS[former], one, other)
+        size = SIZES.get(former)
+        if since == "deleted":
+            await one.delete(f"/locks/{NAME}", recursive=True)
+            size = None
+        await asyncio.sleep(REAPED_S if since == "reaped" else 0.0)
+
+        seen = await used(KINDS[later], one, other)
+
+        assert seen == expected(later, size), (later, since, is_dead)
+        await asyncio.sleep(REAPED_S)
+        kept = size or SIZES.get(later)
+        machine = world.member._replica.machine
+        assert machine.locks.size(f"/locks/{NAME}") == kept, (later, since)
+        assert (await one.exists(f"/locks/{NAME}") is not None) == (kept is not None)
+        assert not list(machine.locks.directories()), "a queue is left"
+
+
+PASTS = ("just now", "reaped", "deleted")
+ALL = list(itertools.product(KINDS, PASTS, (False, True)))
+"""What is there now, since when, and whether the former holder died."""
+IN_TURN = {former: [ALL[7 * turn % len(ALL)]] for turn, former in enumerate(KINDS)}
+"""Each former kind once, before another later one, in the fast suite."""
 
 
 @pytest.mark.parametrize(
-    "former",
-    [pytest.param(each, marks=[] if each in QUICK else pytest.mark.check) for each in KINDS],
+    ("former", "cases"),
+    [
+        *(pytest.param(each, cases, id=f"{each} once") for each, cases in IN_TURN.items()),
+        *(pytest.param(each, ALL, id=each, marks=pytest.mark.check) for each in KINDS),
+    ],
 )
-def test_a_name_is_what_it_is_now_and_not_what_it_was(former: str) -> None:
+def test_a_name_is_what_it_is_now_and_not_what_it_was(
+    former: str, cases: list[tuple[str, str, bool]]
+) -> None:
     """Whatever its past, at once, after that was reaped, or after its znode was deleted."""
-
-    async def scenario(later: str, *, since: str, is_dead: bool) -> None:
-        async with cluster() as world, two_clients(world) as (one, other):
-            if is_dead:
-                await dies_holding(world, KINDS[former])
-            else:
-                await used(KINDS[former], one, other)
-            size = SIZES.get(former)
-            if since == "deleted":
-                await one.delete(f"/locks/{NAME}", recursive=True)
-                size = None
-            await asyncio.sleep(REAPED_S if since == "reaped" else 0.0)
-
-            seen = await used(KINDS[later], one, other)
-
-            assert seen == expected(later, size), (later, since, is_dead)
-            await asyncio.sleep(REAPED_S)
-            kept = size or SIZES.get(later)
-            machine = world.member._replica.machine
-            assert machine.locks.size(f"/locks/{NAME}") == kept, (later, since)
-            assert (await one.exists(f"/locks/{NAME}") is not None) == (kept is not None)
-            assert not list(machine.locks.directories()), "a queue is left"
-
-    for later, since in itertools.product(KINDS, ("just now", "reaped", "deleted")):
-        for is_dead in (False, True):
-            run(scenario(later, since=since, is_dead=is_dead))
+    for later, since, is_dead in cases:
+        run(is_as_under_a_new_name(former, later, since=since, is_dead=is_dead))
 
 
 @pytest.mark.parametrize("later", KINDS)
@@ -174,7 +182,13 @@ async def life_s(client: AsyncClient, path: str) -> float | None:
     return None
 
 
-@pytest.mark.parametrize("former", MODES)
+@pytest.mark.parametrize(
+    "former",
+    [
+        each if each == "ephemeral" else pytest.param(each, marks=pytest.mark.check)
+        for each in MODES
+    ],
+)
 def test_a_znode_lives_as_its_mode_says_whatever_had_its_name(former: str) -> None:
     """Made when the one before is nearly due, has been reaped, or is deleted in the same moment;
     its sequence numbers go on."""

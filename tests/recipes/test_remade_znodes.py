@@ -190,6 +190,7 @@ def test_no_command_does_anything_to_another_znode_of_the_same_name(name: str) -
     assert remade or not first.named
 
 
+@pytest.mark.check
 def test_every_call_that_sends_a_command_is_tried() -> None:
     """In some scenario: a new one in a recipe needs one."""
     reached: set[tuple[str, int]] = set()

@@ -173,7 +173,11 @@ async def test_what_cannot_be_asked_is_refused(
 
 
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+    "seed",
+    [
+        pytest.param(1, marks=pytest.mark.check),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12)),
+    ],
 )
 def test_who_asks_is_answered_truly(seed: int) -> None:
     """Ended: its holder does not believe that it holds. Refused, agreed: its holder said so."""

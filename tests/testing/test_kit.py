@@ -92,6 +92,7 @@ def test_the_shared_cluster_is_empty_each_time(
         cluster.cut_off(client)  # left like this for the second time
 
 
+@pytest.mark.check
 def test_the_plugin_serves_users_tests_without_imports(tmp_path: Path) -> None:
     """As installed: pytest finds the fixtures by the entry point of the package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -184,6 +184,7 @@ def test_a_leader_whose_disk_becomes_slow_hands_over(count: int, sync_ms: float)
     run(scenario())
 
 
+@pytest.mark.check
 def test_a_member_with_a_slow_disk_does_not_take_the_leadership_back() -> None:
     """The leader stops and offers it, another one dies and leaves it: a better one leads."""
 

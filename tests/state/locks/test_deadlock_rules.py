@@ -154,6 +154,7 @@ class Drawn:
         )
 
 
+@pytest.mark.check
 def test_refused_exactly_when_brute_force_finds_no_way_out() -> None:
     """Attempts and sizes, among closed queues, contenders by hand and sessions that leave."""
     met = Met()

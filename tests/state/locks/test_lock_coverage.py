@@ -14,6 +14,8 @@ from coordinator.state.commands import Kind
 from tests.state.exercised import NONE, SEVERAL, Exercised, exercise
 from tests.state.strategies import SMALL_LIMITS
 
+pytestmark = pytest.mark.check  # ten seconds of histories, made once for all
+
 SORTS = (*(each.value for each in Kind), SEVERAL)
 ENDS = ("holder", "waiter", "hands over")
 
