@@ -187,9 +187,9 @@ class WatchHub:
             ConnectionLostError: its token has expired; a client goes on with the next.
         """
         table = self._replica.machine.access
+        table.rights_of(caller)  # also while rights are off: what was revoked ends
         if not table.is_on:
             return
-        table.rights_of(caller)
         if self.is_over(table.expires_ms(caller)):
             raise expired()
         for kind, path in keys:
