@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec.structs import replace as with_fields
 
@@ -34,23 +35,19 @@ class SessionReads:
     ) -> ReadReply[SessionList]:
         """Return at most ``limit`` open sessions behind ``after``, in the order of opening.
 
-        ``limit`` bounds those that are looked at: a page without others' may be short, or empty,
-        and still have a ``next``."""
+        Those of others are passed over, and ``next`` is none of them."""
         age_ms = await self._reads.fresh_for_list(mode, deadline_ms)
         machine = self._replica.machine
         if machine.access.is_on:
             machine.access.rights_of(caller)
-        found = list(machine.sessions(after, limit + 1))
-        looked_at = found[:limit]
-        is_whole = machine.access.allows(caller, Verb.READ, SESSIONS)
-        views = tuple(
-            [
-                session_info(machine, each)
-                for each in looked_at
-                if is_whole or each.caller.identity == caller.identity
-            ]
-        )
-        last = looked_at[-1].opened_zxid if len(found) > limit else None
+        if machine.access.allows(caller, Verb.READ, SESSIONS):
+            found = list(machine.sessions(after, limit + 1))
+        else:
+            every, identity = machine.sessions(after), caller.identity
+            own = (each for each in every if each.caller.identity == identity)
+            found = list(islice(own, limit + 1))
+        views = tuple([session_info(machine, each) for each in found[:limit]])
+        last = found[limit - 1].opened_zxid if len(found) > limit else None
         return self._reads.reply(SessionList(views, last), age_ms)
 
     def identity_of(self, session_id: str) -> str | None:
