@@ -329,7 +329,9 @@ class Client(OfOneProcess):
         return BlockingStream(self, self.core.observe(name, contact_timeout=contact_timeout))
 
     def close(self) -> None:
-        """Close the session, releasing all it owns; bounded and idempotent."""
+        """Close the session, releasing all it owns; bounded and idempotent.
+
+        Also what other threads still work under: they find it lost before it is free."""
         self._is_closed = True
         if self._core is not None:
             self._finalizer()

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from coordinator.client import AnyClientT, entered
-from coordinator.errors import CoordinatorError, LockLostError
+from coordinator.errors import ClientClosedError, CoordinatorError, LockLostError
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
 
@@ -22,11 +22,15 @@ async def finishing(
 
     But a loss is, unless ``is_recorded``: what the body did was written under its grant.
     """
-    has_ended = False
+    has_ended, loss = False, None
     try:
         async with entered(lock.client, lock) as grant:
             yield grant
             has_ended = True
+            if grant.is_unsure and lock._options.when_unsure == "stop" and not is_recorded:
+                loss = grant.loss()  # which a client that is closed by now cannot say
     except CoordinatorError as error:
+        if loss is not None and isinstance(error, ClientClosedError):
+            raise loss from None
         if not has_ended or (isinstance(error, LockLostError) and not is_recorded):
             raise

@@ -50,6 +50,8 @@ class Serving(Generic[ClientT]):
         self._work = work
         self._wanted, self._unwanted = asyncio.Event(), asyncio.Event()
         self._owned: Owned[ClientT] | None = None
+        self._thread: threading.Thread | None = None
+        """Of a sync client: what runs the work, or ran it last."""
 
     @property
     def is_owner(self) -> bool:
@@ -76,6 +78,11 @@ class Serving(Generic[ClientT]):
             finally:
                 if self._lock is not None:
                     await asyncio.shield(self._lock._release_until_known())
+
+    def join(self) -> None:
+        """Wait until its work has ended, in a thread of the program."""
+        if self._thread is not None:
+            self._thread.join()
 
     async def _acquired(self) -> Grant[ClientT] | None:
         """Return the grant; None if it is not wanted any more, or the cluster cannot be asked."""
@@ -111,7 +118,12 @@ class Serving(Generic[ClientT]):
     async def _own(self, owned: Owned[ClientT]) -> None:
         """Work until it is not wanted, or lost; return when the work has."""
         ending = asyncio.Event()
-        forget = owned.grant.hold.on_lost(ending.set)
+
+        def lose() -> None:
+            owned.stopping.set()  # now: the session of a closed client is ended next
+            ending.set()
+
+        forget = owned.grant.hold.on_lost(lose)
         self._owned = owned
         working = asyncio.create_task(self._worked(owned))
         waits = [asyncio.create_task(each.wait()) for each in (ending, self._unwanted)]
@@ -150,7 +162,9 @@ class Serving(Generic[ClientT]):
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(settle, failure)
 
-        threading.Thread(target=in_thread, name=f"partition {self.number}", daemon=True).start()
+        name = f"partition {self.number}"
+        self._thread = threading.Thread(target=in_thread, name=name, daemon=True)
+        self._thread.start()
         await _ended(ended)
         if (failure := ended.result()) is not None:
             raise failure

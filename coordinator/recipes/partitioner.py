@@ -15,8 +15,9 @@
    has returned from its work and released, or until the old one's lease has ended. So no two owners
    have a valid token at the same time, and tokens of a partition grow with each owner.
 3. A member that lost its session stops all its work; it is registered again with the next one.
-4. A thread that does not return keeps its partition for as long as its client lives. With asyncio
-   the work is cancelled. Either may be paused and wake when another owns: pass the token.
+4. A thread that does not return keeps its partition until its client is closed: then it is asked to
+   stop, and its partition is free at once. With asyncio the work is cancelled. Either may be paused
+   and wake when another owns: pass the token.
 5. With more members than partitions some own nothing.
 """
 
@@ -28,7 +29,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any, Generic, overload
 
 from coordinator.client import AsyncClient, Client, ClientT, both, expect_function
-from coordinator.errors import BadArgumentsError
+from coordinator.errors import BadArgumentsError, ClientClosedError, OutcomeUnknownError
 from coordinator.recipes.counts import checked_count
 from coordinator.recipes.ephemeral import unique_name
 from coordinator.recipes.group import Group
@@ -109,17 +110,21 @@ class Partitioner(Generic[ClientT]):
 
         With a Client each runs in a thread, which ends when ``owned.stopping`` is set; with an
         AsyncClient each is a task, which is cancelled. Work that returns is not begun again here.
+        It returns or raises when all its threads have returned; but Ctrl-C waits for them for five
+        seconds only. What still runs then keeps its partition while the client is open.
 
         Raises:
             NodeExistsError: another member of this name is there.
-            ClientClosedError: the client was closed meanwhile; its work has been stopped.
+            ClientClosedError: the client was closed meanwhile; its work was stopped, and has ended.
             UnavailableError, OutcomeUnknownError: this member could not be registered in time.
             BadArgumentsError: ``work`` is none that can be run (with an AsyncClient it may be a
                 coroutine function); or it returned a coroutine or a generator, which has not run.
             What the first work that fails raises; all others are stopped before.
         """
         expect_function(self.client, "Partitioner.run", work)
-        return self.client.call(self._run(work))
+        if not isinstance(self.client, Client):
+            return self.client.call(self._run(work))
+        return self._run_threads(work)
 
     @both
     async def stop(self) -> None:
@@ -157,6 +162,20 @@ class Partitioner(Generic[ClientT]):
 
     def _lock_name(self, number: int) -> str:
         return f"{self.name}/{number}"
+
+    def _run_threads(self: Any, work: Callable[[Owned[Client]], object]) -> None:
+        try:
+            return self.client.call(self._run(work))  # type: ignore[no-any-return]
+        except OutcomeUnknownError:
+            if self._stopping is None:
+                raise  # it has ended in order
+        # The client's loop ended before it did: nobody else waits for what still works.
+        for each in self._serving.values():
+            each.join()
+        raise ClientClosedError(
+            f"partitioner {self.name!r}: the client was closed while it ran; its work was asked to "
+            f"stop then, and has ended"
+        )
 
     async def _run(self, work: Callable[[Owned[ClientT]], Any]) -> None:
         core = self.client.core

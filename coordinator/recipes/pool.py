@@ -129,7 +129,7 @@ class Pool(Generic[ClientT]):
 
 
 class Borrowed(EndedByWith[ClientT]):
-    """A resource in use; ``with`` gives it back."""
+    """A resource in use; ``with`` gives it back, and raises LockLostError if it was lost before."""
 
     def __init__(
         self, client: ClientT, resource: str, claim: Ephemeral, slot: Semaphore[ClientT]
@@ -138,6 +138,7 @@ class Borrowed(EndedByWith[ClientT]):
         self.resource = resource
         self._claim = claim
         self._slot = slot
+        self._is_given_back = False
 
     def __repr__(self) -> str:
         return f"Borrowed({self.resource!r}, token {self.fencing_token})"
@@ -168,7 +169,10 @@ class Borrowed(EndedByWith[ClientT]):
         """
         self._claim.session.check()
         if self.is_lost:
-            raise LockLostError(f"{self._claim.path}: expected to be borrowed, found it is not")
+            raise self._loss()
+
+    def _loss(self) -> LockLostError:
+        return LockLostError(f"{self._claim.path}: expected to be borrowed, found it is not")
 
     async def _give_back(self) -> bool:
         """Give it back; False if it was not ours any more. Goes on in the background if it must.
@@ -176,6 +180,7 @@ class Borrowed(EndedByWith[ClientT]):
         Raises:
             UnavailableError, OutcomeUnknownError: never: see above.
         """
+        self._is_given_back = True
         core, was_ours = self.client.core, not self.is_lost
         giving = core.chores.start(
             _given_back(core, [self._claim], self._slot), f"give back {self._claim.path}"
@@ -185,8 +190,15 @@ class Borrowed(EndedByWith[ClientT]):
 
     give_back = both(_give_back)
 
+    # --- with
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_given_back
+
     async def _end(self, error: BaseException | None) -> None:
-        await self._give_back()
+        if not await self._give_back() and error is None:
+            raise self._loss()
 
 
 async def _given_back(core: AsyncClient, made: list[Ephemeral], slot: Semaphore[Any]) -> None:
