@@ -81,6 +81,8 @@ def long() -> Iterator[Long]:
 
 ROWS: dict[str, tuple[str, str, Any, tuple[int, ...]]] = {
     "lock, waiting": ("GET", "/v1/locks/waiting", None, (200,)),
+    "why, shared": ("GET", "/v1/locks/shared/why", None, (200,)),
+    "diagnosis, shared": ("GET", "/v1/diagnosis?lock=shared", None, (200,)),
     "lock, shared": ("GET", "/v1/locks/shared", None, (200,)),
     "lock, one session": ("GET", "/v1/locks/waiting?session_id=lock-4", None, (200,)),
     "lock, token": ("GET", "/v1/locks/shared?fencing_token=7", None, (200,)),
