@@ -5,20 +5,27 @@
 
 from __future__ import annotations
 
+import ast
+import re
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.mutants.patching import (
+    Edit,
     Patch,
     PatchError,
     apply_patch,
+    changed_files,
     load_patch,
     parse_patch,
     patch_names,
 )
+from tests.mutants.places import meaning
 from tests.mutants.trial import ROOT, private_copy, try_mutant
+from tests.mutants.writing import edits_of, plain_meaning
 
 NAMES = patch_names()
 QUICK = ("release-by-name", "ephemerals-kept-after-close")
@@ -30,33 +37,27 @@ matters: the sum is
 source: none
 find: pytest tests/test_sum.py
 
---- coordinator/sum.py
+--- add
 @@
- def add(one, other):
--    return one + other
-+    return one - other
+-return one + other
++return one - other
 """
 CODE = "def add(one, other):\n    return one + other\n"
 
 
 def test_the_list_has_the_size_that_was_asked_for() -> None:
     """At least 25 known ways to be wrong are planted, each under its own text."""
-    changes = {load_patch(name).hunks for name in NAMES}
+    changes = {load_patch(name).edits for name in NAMES}
 
     assert len(changes) == len(NAMES) >= 25
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_patch_fits_the_code(name: str, tmp_path: Path) -> None:
+def test_every_patch_fits_the_code(name: str) -> None:
     """Each patch finds its place exactly once, is a program still, and names tests that exist."""
     patch = load_patch(name)
-    for hunk in patch.hunks:
-        (tmp_path / hunk.path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / hunk.path).write_bytes((ROOT / hunk.path).read_bytes())
 
-    apply_patch(patch, tmp_path)
-
-    assert not any(hunk.path.startswith("tests/") for hunk in patch.hunks), "it changes the product"
+    assert changed_files(name, patch.edits, ROOT)
     for find in patch.finds:
         kind, *arguments = find.split()
         assert kind in ("simulation", "pytest")
@@ -101,22 +102,39 @@ def test_what_a_skipped_test_might_have_found_is_not_known(tmp_path: Path) -> No
 
 
 def test_a_patch_is_read_and_laid_over(tmp_path: Path) -> None:
-    """Headers may go on over lines; a hunk replaces what it expects."""
+    """Headers may go on over lines; what goes is replaced by what comes."""
     patch = written(tmp_path, CODE)
 
     apply_patch(patch, tmp_path)
 
     assert patch.matters == "the sum is never right"
-    assert (tmp_path / "coordinator/sum.py").read_text() == CODE.replace("+", "-")
+    assert meaning(ast.parse(the_sum(tmp_path))) == meaning(ast.parse(CODE.replace("+", "-")))
 
 
-def test_a_patch_follows_code_to_another_level(tmp_path: Path) -> None:
-    """What was put into a class, as it was, is found there, and changed at its level."""
-    inside = "class Sum:\n" + "".join(f"    {line}\n" for line in CODE.splitlines())
+MOVED = {
+    "other spaces": "def add(one,other): return (one  +  other)  # the sum",
+    "other lines": "def add(\n    one, other\n):\n  return (\n        one\n        + other\n    )",
+    "into a function": f"def sums():\n{textwrap.indent(CODE, '    ')}",
+    "beside others": f"def less(one, other):\n    return one - other\n\n{CODE}\nless(1, 2)",
+}
 
-    apply_patch(written(tmp_path, inside), tmp_path)
 
-    assert (tmp_path / "coordinator/sum.py").read_text() == inside.replace("+", "-")
+@pytest.mark.parametrize("code", MOVED.values(), ids=MOVED)
+def test_a_patch_follows_its_code(tmp_path: Path, code: str) -> None:
+    """Formatted, moved to another file or beside other code, it is the same change."""
+    patch = written(tmp_path, code)
+    if code.startswith("def sums"):
+        patch = replace(patch, edits=(replace(patch.edits[0], scope="sums.add"),))
+    (tmp_path / "coordinator/sum.py").rename(tmp_path / "coordinator/other.py")
+
+    apply_patch(patch, tmp_path)
+
+    text = (tmp_path / "coordinator/other.py").read_text()
+    expected = re.sub(r"\+(?=\s+other)", "-", code)
+    assert meaning(ast.parse(text)) == meaning(ast.parse(expected))
+
+
+TWICE = "def add(one, other):\n    one = one + other\n    if one:\n        return one + other\n"
 
 
 @pytest.mark.parametrize(
@@ -124,9 +142,10 @@ def test_a_patch_follows_code_to_another_level(tmp_path: Path) -> None:
     [
         (CODE.replace("one + other", "sum((one, other))"), "found 0 times"),
         (CODE + CODE, "found 2 times"),
-        (CODE.replace("def", "async def"), "found 0 times"),
+        (CODE.replace("add", "plus"), "found 0 times"),
+        (TWICE.replace("one = one + other", "return one + other"), "found 2 times"),
     ],
-    ids=["changed", "twice", "not a whole line"],
+    ids=["changed", "two functions", "another name", "twice"],
 )
 def test_a_patch_that_does_not_fit_is_refused(tmp_path: Path, code: str, said: str) -> None:
     """Code that moved on makes the patch fail loudly, and leaves the file as it was."""
@@ -135,7 +154,49 @@ def test_a_patch_that_does_not_fit_is_refused(tmp_path: Path, code: str, said: s
     with pytest.raises(PatchError, match=said):
         apply_patch(patch, tmp_path)
 
-    assert (tmp_path / "coordinator/sum.py").read_text() == code
+    assert the_sum(tmp_path) == code
+
+
+def test_one_of_several_places_is_named_by_its_number(tmp_path: Path) -> None:
+    """And refused when they are more, or fewer, than were there when it was written."""
+    patch = written(tmp_path, TWICE)
+    text = TEXT.replace(
+        "@@\n-return one + other\n+return one - other", "@@ 2 of {}\n-one + other\n+one"
+    )
+
+    apply_patch(parse_patch("sum", text.format(2)), tmp_path)
+
+    assert "one = one + other" in the_sum(tmp_path)
+    assert "return (one)" in the_sum(tmp_path)
+    (tmp_path / "coordinator/sum.py").write_text(TWICE)
+    with pytest.raises(PatchError, match="expected 3 times, found 2 times"):
+        apply_patch(parse_patch("sum", text.format(3)), tmp_path)
+    assert patch.name == "sum"
+
+
+CHANGES = {
+    "an expression": ("return one + other", "return one - other"),
+    "a statement goes": ("    one = one + other\n", ""),
+    "a statement comes": ("    if one:\n", "    print(one)\n    if one:\n"),
+    "a condition goes": ("    if one:\n        return one + other\n", "    return one + other\n"),
+    "an argument comes": ("add(one, other)", "add(one, other, *more)"),
+    "an import comes": ("    if one:", "    if isinstance(one, Decimal):"),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), CHANGES.values(), ids=CHANGES)
+def test_a_change_of_the_code_is_written_as_a_patch(tmp_path: Path, old: str, new: str) -> None:
+    """What is written is what makes the same change again."""
+    written(tmp_path, TWICE)
+    after = TWICE.replace(old, new)
+    if "Decimal" in new:
+        after = f"from decimal import Decimal\n\n{after}"
+
+    edits = edits_of(tmp_path, {"coordinator/sum.py": after})
+    text = TEXT.partition("\n---")[0] + "\n" + "".join(map(str, edits))
+    apply_patch(parse_patch("sum", text), tmp_path)
+
+    assert plain_meaning(the_sum(tmp_path)) == plain_meaning(after)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +205,12 @@ def test_a_patch_that_does_not_fit_is_refused(tmp_path: Path, code: str, said: s
         TEXT.replace("source: none\n", ""),
         TEXT.replace("find:", "found:"),
         TEXT.replace("@@\n", ""),
-        TEXT.replace("-    return one + other\n+    return one - other\n", ""),
+        TEXT.replace("-return one + other\n+return one - other\n", ""),
+        TEXT.replace("-return one + other\n", ""),
+        TEXT.replace("@@", "@@ 2"),
         TEXT.partition("\n---")[0],
     ],
-    ids=["no source", "unknown word", "no hunk", "no change", "no file"],
+    ids=["no source", "unknown word", "no change", "nothing", "nowhere", "no place", "no function"],
 )
 def test_a_malformed_patch_is_refused(text: str) -> None:
     """What is incomplete is never tried as a mutant that happens to survive."""
@@ -158,7 +221,7 @@ def test_a_malformed_patch_is_refused(text: str) -> None:
 def test_a_copy_is_the_code_and_the_working_tree_stays(tmp_path: Path) -> None:
     """The patch is laid over a copy of its own, which is gone afterwards."""
     patch = load_patch("release-by-name")
-    path = patch.hunks[0].path
+    path = next(iter(changed_files("", patch.edits, ROOT))).relative_to(ROOT)
     before = (ROOT / path).read_bytes()
 
     with private_copy(patch) as home:
@@ -175,12 +238,13 @@ def written(root: Path, code: str) -> Patch:
     return parse_patch("sum", TEXT)
 
 
+def the_sum(root: Path) -> str:
+    return (root / "coordinator/sum.py").read_text()
+
+
 def harmless(*detectors: str) -> Patch:
-    hunk = replace(
-        parse_patch("harmless", TEXT).hunks[0],
-        path="coordinator/state/sessions.py",
-        old="        return len(self._sessions)\n",
-        new="        return len(self._sessions)  # as it was\n",
-    )
     found = load_patch("release-by-name")
-    return replace(found, name="harmless", hunks=(hunk,), finds=detectors)
+    same = Edit(
+        "SessionTable.__len__", "return len(self._sessions)", "return len((self._sessions))"
+    )
+    return replace(found, name="harmless", edits=(same,), finds=detectors)

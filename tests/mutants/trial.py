@@ -78,8 +78,7 @@ def private_copy(patch: Patch | None = None) -> Iterator[Path]:
             else:
                 shutil.copy2(source, home / each)
         if patch is not None:
-            apply_patch(patch, home)
-            for path in {home / hunk.path for hunk in patch.hunks}:
+            for path in apply_patch(patch, home):
                 for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
                     compiled.unlink()
         yield home
