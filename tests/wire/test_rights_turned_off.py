@@ -254,7 +254,19 @@ LASTING: dict[str, Lasting] = {
 }
 OF_OTHERS = ("a session", "a lock", "a wait", "a candidacy", "a watch", "an observed election")
 STREAMED = ("watch", "watch_many", "get_election")
-AT_ONCE = frozenset(ROWS) - {each.operation_id for each in LASTING.values()}
+AT_ONCE = {
+    *("add_token", "drop_token", "drop_role", "put_role", "put_identity", "drop_identity"),
+    *("init_access", "set_access", "get_access", "explain_access", "get_caller", "list_roles"),
+    *("list_identities", "list_quotas", "get_quota", "set_quota", "get_limits", "set_limits"),
+    *("get_lock", "list_locks", "explain_lock", "diagnose", "list_deadlocks", "release_lock"),
+    *("downgrade_lock", "note_lock", "extend_lock", "resize_semaphore", "revoke_lock"),
+    *("abandon_lock_attempt", "abandon_campaign", "proclaim", "resign", "get_grant"),
+    *("list_grants", "list_sessions", "get_session", "close_session", "heartbeat", "heartbeats"),
+    *("read_root", "read_znode", "head_znode", "set_data", "delete_znode", "multi"),
+    *("status", "list_members", "hand_over", "metrics", "openapi"),
+    *[name for name in ROWS if name.startswith(("health", "root", "console", "learn"))],
+}
+"""What is over with its answer."""
 CREDENTIALS: dict[str, Callable[[str], Operation]] = {
     "its token": lambda token: DropToken(token.split("_")[1]),
     "its identity": lambda _: DropIdentity("who1"),
@@ -345,6 +357,14 @@ async def test_rights_turned_off_between_two_rounds_of_ends_stop_none(what: str)
         await worked_off(scene)
 
         assert {await look() for look in looks} == {"ended"}
+
+
+def test_every_route_begins_what_lasts_or_does_not() -> None:
+    """A new route is in neither."""
+    lasting = {each.operation_id for each in LASTING.values()}
+
+    assert lasting | AT_ONCE == set(ROWS)
+    assert not lasting & AT_ONCE
 
 
 @pytest.mark.parametrize("order", ["on", "off", "off and on"], ids=hyphened)
