@@ -21,7 +21,6 @@ log_lines             what may a line of the log hold               nothing of o
 build                 is this compiled                              nothing of ours
 stable_files          is a file whole after a crash                 nothing of ours
 garbage               when is lost memory looked for                nothing of ours
-event_loop            when does a pass of a member's loop end       clock
 config, config_file   what did the operator say                     errors, model.limits
 config_rules          do the settings fit each other                config, model, errors
 secret_file           what makes a member of this cluster           config, errors

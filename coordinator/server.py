@@ -26,7 +26,6 @@ from coordinator.clock import Clock, SystemClock
 from coordinator.config import Config, MemberAddress
 from coordinator.config_rules import what_is_off
 from coordinator.errors import CoordinatorError, StorageError
-from coordinator.event_loop import member_loop
 from coordinator.garbage import SmallSteps
 from coordinator.oidc.opening import check_issuer, open_issuer
 from coordinator.raft.engine import Engine
@@ -242,7 +241,7 @@ def run(config: Config) -> None:
     log_lines.configure(config.log.level, config.log.format)
     # A dump of the memory would hold the secret, and the data of all.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    with asyncio.Runner(loop_factory=member_loop) as runner:
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         runner.run(_serve(_within_descriptors(config)))
 
 

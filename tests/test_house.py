@@ -34,7 +34,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.errors": (),
     "coordinator.clock": (),
     "coordinator.waiting": (),
-    "coordinator.event_loop": ("coordinator.clock",),
     "coordinator.log_lines": (),
     "coordinator.build": (),
     "coordinator.stable_files": (),
@@ -86,7 +85,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.errors",
         "coordinator.config",
         "coordinator.clock",
-        "coordinator.event_loop",
         "coordinator.waiting",
         "coordinator.secret_file",
         "coordinator.stable_files",
@@ -132,10 +130,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.wire",
         "coordinator.service.turns",
         "coordinator.errors",
-    ),
-    "coordinator.wire.stream.outbox": (
-        "coordinator.wire",
-        "coordinator.event_loop",
     ),
     "coordinator.wire.stream.door": (
         "coordinator.wire",

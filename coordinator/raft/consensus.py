@@ -84,8 +84,6 @@ class Consensus:
         )  # fmt: skip
         self._last_tick_ms = now_ms = self._now_ms()
         self._asks_terms_from_ms = now_ms + ask_after_ms(raft.election_timeout_ms_max)
-        self._said_again: tuple[Message | None, Message] = (None, say.Ping())
-        """The last answer to a heartbeat like the one before, and the same with its seal."""
         self._leader_of_term = (0, "")
         """The last term whose leader this member knows, and that leader."""
         self._handlers = self._handlers_by_kind()
@@ -149,38 +147,6 @@ class Consensus:
         """Whether this member leads, and does not lead itself alone."""
         return self.core.role is Role.LEADER and self._others != ()
 
-    def take_repeat(
-        self, member_id: str, message: say.Append | say.CommitNotice | say.Appended
-    ) -> bool:
-        """Take a heartbeat, or the answer to one, if it says what the last one of the same member
-        said; else return False. This is most of what the members of an idle cluster do."""
-        core = self.core
-        if message.term != core.term:
-            return False
-        if isinstance(message, say.Appended):
-            if core.role is not Role.LEADER or not self.replication.is_repeat(member_id, message):
-                return False
-            self.replication.followers[member_id].heard_ms = self._now_ms()
-            return True
-        elections = self._elections
-        # A leader in sight, known in this term, is the one that the library knows.
-        is_led = core.role is Role.FOLLOWER and self._leader_of_term == (message.term, member_id)
-        if not is_led or not elections.is_leader_in_sight:
-            return False
-        if isinstance(message, say.CommitNotice):
-            if message.commit_index > core.commit_index:
-                return False
-        elif (answer := self.following.answer_again(message)) is None:
-            return False
-        else:
-            if answer is not self._said_again[0]:
-                self._said_again = answer, sealed(self.recovering.key, answer)
-            self._send_durable(member_id, self._said_again[1])
-        now_ms = self._now_ms()
-        core.postpone_election(now_ms)
-        elections.on_leader_heard(now_ms)
-        return True
-
     def on_message(self, member_id: str, message: Message) -> None:
         """Act on a message about the log."""
         self._handlers[type(message)](member_id, message)
@@ -230,21 +196,6 @@ class Consensus:
                 progress.keep_committed(self.core.commit_index)
             if self.rounds.joining is not None:
                 self._maybe_begin_round()
-
-    def beat(self) -> int | None:
-        """Send the heartbeats of a leader, if ``tick`` would find nothing else to do.
-
-        Return when the next ones are due; None: nothing was done, and that is not known."""
-        core, now_ms = self.core, self._now_ms()
-        # All followers were heard since, or ``replication`` refuses: so this member may lead.
-        was_paused = now_ms - self._last_tick_ms > self._raft.election_timeout_ms_min // 2
-        if was_paused or self.rounds.is_waiting or now_ms < core.heartbeat_due_ms:
-            return None
-        if not self.replication.beat(core.term, core.commit_index, now_ms):
-            return None
-        self._last_tick_ms = now_ms
-        self._elections.standstill.note(now_ms)
-        return core.next_heartbeat_ms(now_ms)
 
     def send_commit_index(self) -> None:
         """Send the followers what was committed, where nothing else carries it; after ``tick``."""

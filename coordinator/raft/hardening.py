@@ -293,20 +293,12 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self.tick()
         self._may_campaign = False
 
-    def postpone_election(self, now_ms: int | None = None) -> None:
+    def postpone_election(self) -> None:
         """Set a new random election deadline from now on."""
         # As __generateRaftTimeout, in place: this is done for each heartbeat.
         spread_ms = self._election_spread_ms * self._random.random()
         timeout_ms = int((self._raft.election_timeout_ms_min + spread_ms) / 1000 * 1000)
-        now_ms = self._now_ms() if now_ms is None else now_ms
-        self._SyncObj__raftElectionDeadline = (now_ms + timeout_ms) / 1000
-
-    def next_heartbeat_ms(self, now_ms: int) -> int:
-        """Note that heartbeats leave now; return when the next ones are due."""
-        # Half a millisecond early, because the library compares with "later than".
-        period_ms = self._raft.heartbeat_interval_ms
-        self._SyncObj__newAppendEntriesTime = (now_ms + period_ms - 0.5) / 1000
-        return now_ms + period_ms
+        self._SyncObj__raftElectionDeadline = (self._now_ms() + timeout_ms) / 1000
 
     def hear_leader(self, member_id: str, term: int, commit_index: int = 0) -> None:
         """Follow ``member_id`` in ``term``; everything up to ``commit_index`` is known to agree.
@@ -446,7 +438,9 @@ class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is 
         self._SyncObj__sendAppendEntries()
 
     def _SyncObj__sendAppendEntries(self) -> None:
-        self.next_heartbeat_ms(self._now_ms())
+        # Half a millisecond early, because the library compares with "later than".
+        due_ms = self._now_ms() + self._raft.heartbeat_interval_ms - 0.5
+        self._SyncObj__newAppendEntriesTime = due_ms / 1000
         self._host.send_heartbeats()
 
     # A tick only commits: ``apply`` comes after what others wait for.

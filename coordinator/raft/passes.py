@@ -15,8 +15,7 @@ leaves commit notices and step 7 until its answer has left.
 
 So the disks of a leader and its followers work at the same time, nothing is promised before it is
 durable, and no other member waits while this one applies, which takes longest. Most messages of an
-idle cluster say what was said before: they need no pass, but a member makes one a second even so,
-for what is due by the clock.
+idle cluster say what was said before, and need no pass.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from coordinator.raft.handover import Handovers
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.network.rpc import RequestDesk
 from coordinator.raft.network.transport import MemberTransport
+from coordinator.raft.pass_end import AtPassEnd
 from coordinator.raft.read_index import ReadIndex
 from coordinator.raft.rejoin.incarnations import Incarnations
 from coordinator.raft.run_loop import RunLoop
@@ -68,7 +68,6 @@ class Passes:
     ) -> None:
         self._run_loop = run_loop
         self.consensus = consensus
-        self._recovering = consensus.recovering
         self.log_sync = log_sync
         self.snapshots = snapshots
         self.incarnations = incarnations
@@ -86,13 +85,12 @@ class Passes:
         self._is_caught_up = False
         self._last: tuple[object, ...] = ()
         """The position after the last pass."""
-        self.is_calm = False
-        """Whether a pass was found to have nothing to do, and only repetitions have come since."""
+        self._rest = AtPassEnd(self._finish_late)
+        """The end of a pass that let an answer leave first."""
 
     def run(self) -> None:
         """Do all that can be done now; what it raises stops the member."""
         consensus, log_sync = self.consensus, self.log_sync
-        self.is_calm = False
         self._entries.proposals.begin_pass()
         may_wait = self._entries.in_flight < BUSY_PROPOSALS
         if log_sync.left is not None:
@@ -118,13 +116,13 @@ class Passes:
         self._reads.on_applied(consensus.core.applied_index)
         if is_answered_first and not self._has_more_to_do(consensus):
             self._last = consensus.position()
-            self._run_loop.leave(self._finish_late)
+            self._rest.leave()
         else:
             self._finish(consensus)
 
     def _may_answer_first(self, consensus: Consensus) -> bool:
         """Whether nothing has changed at this leader but what is committed, and nothing is left."""
-        if self._listeners.role is not Role.LEADER or self._run_loop.left is not None:
+        if self._listeners.role is not Role.LEADER or self._rest.is_left:
             return False
         return consensus.position()[:3] == self._last[:3]
 
@@ -142,7 +140,7 @@ class Passes:
     def _finish(self, consensus: Consensus) -> None:
         """Tell others what has changed, and set when the next pass is due."""
         core = consensus.core
-        self._run_loop.left = None
+        self._rest.take_back()
         self.incarnations.tick((core.term, self._log.durable_index), consensus.leader_id)
         position, last = consensus.position(), self._last
         if position[:-1] != last[:-1]:  # a commit alone says nothing of the leader
@@ -165,6 +163,11 @@ class Passes:
             due_ms = min(due_ms, self._now_ms() + int(TRY_AGAIN_S * 1000))
         self._run_loop.set_due(due_ms)
 
+    def cancel(self) -> None:
+        """Make no more passes, and do not end one that was begun."""
+        self._run_loop.cancel()
+        self._rest.take_back()
+
     # Between two passes.
 
     def on_heard(self, is_routine: bool) -> None:
@@ -177,38 +180,6 @@ class Passes:
             self.notify_leader()
         if has_moved or not is_routine or not self._is_settled():
             self._run_loop.wake()
-
-    def may_repeat(self) -> bool:
-        """Whether a heartbeat that says what the last one said needs no pass."""
-        # Looked at each time: what ends outside of passes, as snapshots do, tells nobody.
-        if self._run_loop.is_woken or self._log.is_dirty or not self._recovering.is_proven:
-            return False
-        if not self.is_calm:
-            self.is_calm = self._last == self.consensus.position() and self._is_settled()
-        return self.is_calm
-
-    def on_repeated(self) -> None:
-        """Note when a pass is due after such a heartbeat."""
-        self._run_loop.postpone(self.consensus.due_ms)
-
-    def beat(self) -> bool:
-        """Send the heartbeats of a leader to which nothing has happened; False: take a pass."""
-        consensus = self.consensus
-        if consensus.core.role is not Role.LEADER or not self.may_repeat():
-            return False
-        due_ms = consensus.beat()
-        if due_ms is not None:
-            self._transport.flush()
-            self._run_loop.set_due(due_ms)
-            return True
-        self.is_calm = False
-        consensus.tick()
-        if self._last != consensus.position():
-            return False
-        consensus.send_commit_index()
-        self._transport.flush()
-        self._run_loop.set_due(consensus.due_ms())
-        return True
 
     def _is_settled(self) -> bool:
         """Whether a pass would find nothing to do, where all is as the last one left it."""

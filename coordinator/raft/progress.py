@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from coordinator.raft.network.messages import Append, Appended
 from coordinator.raft.rejoin.acknowledgement_seals import (
     NO_ACKNOWLEDGEMENT,
     SEAL_BYTES,
@@ -33,32 +32,8 @@ class Progress:
     in_flight: deque[tuple[int, int]] = field(default_factory=deque)
     """(last index, bytes) of each append that is not answered yet."""
     in_flight_bytes: int = 0
-    last_reply: Appended | None = None
-    """The last answer to a heartbeat or an append that was a success, of this epoch."""
-    heartbeat: Append | None = None
-    """The last one that it was sent while it had everything."""
-
-    def is_level(self, last_index: int, commit_index: int, since_ms: float) -> bool:
-        """Whether it has said since then that it has all entries, and was told what is committed;
-        nothing is under way to it."""
-        heard_ms = self.heard_ms
-        return (
-            heard_ms is not None and heard_ms >= since_ms and self.last_reply is not None
-            and self.match_index >= last_index < self.next_index
-            and self.sent_commit_index >= commit_index and not self.in_flight
-        )  # fmt: skip
-
-    def heartbeat_of(self, term: int, commit_index: int, last_index: int, last_term: int) -> Append:
-        """Return the append without entries that it is sent while it has everything."""
-        said = self.heartbeat
-        if (
-            said is None or said.term != term or said.epoch != self.epoch
-            or said.commit_index != commit_index
-            or said.prev_index != last_index or said.prev_term != last_term
-        ):  # fmt: skip
-            said = Append(term, self.epoch, commit_index, last_index, last_term, [])
-            self.heartbeat = said
-        return said
+    has_answered: bool = False
+    """Whether it has acknowledged a heartbeat or an append of this epoch."""
 
     def keep(self, acknowledged: Acknowledgement) -> None:
         """Keep the acknowledgement that proves what the follower must have."""
@@ -73,7 +48,7 @@ class Progress:
     def step_back(self, next_index: int) -> None:
         """Begin a new epoch at ``next_index``."""
         self.epoch += 1
-        self.last_reply = None
+        self.has_answered = False
         self.next_index = next_index
         self.in_flight.clear()
         self.in_flight_bytes = 0

@@ -125,7 +125,7 @@ class PySyncObjEngine:
         self._log: Any = None
         self._consensus: Consensus | None = None
         self._passes: Passes | None = None
-        self._run_loop = RunLoop(self._pass, self._beat, clock.monotonic_ms)
+        self._run_loop = RunLoop(self._pass, clock.monotonic_ms)
         self._trust = Trust(self._transport, clock, len(self._member_ids))
         self._entries = Entries(
             Proposals(raft, command_bytes_max=raft.frame_bytes_max - ENTRY_OVERHEAD_BYTES),
@@ -251,9 +251,9 @@ class PySyncObjEngine:
             if self._has_stopped():
                 return  # another caller stopped it meanwhile
         was_running, self._is_running = self._is_running, False
-        self._run_loop.cancel()
         passes = self._passes
         if passes is not None:
+            passes.cancel()
             await passes.log_sync.stop()
             await passes.incarnations.stop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} is stopping"))
@@ -282,9 +282,9 @@ class PySyncObjEngine:
         # A disk's error says all there is to say; any other is a bug, and where it is matters.
         where = None if isinstance(error, StorageError) else error
         logger.critical("member %s stops: %s", self._member_id, error, exc_info=where)
-        self._run_loop.cancel()
         self._desk.silence()
         if self._passes is not None:
+            self._passes.cancel()
             self._passes.log_sync.drop()
             self._passes.incarnations.drop()
         self._fail_waiters(ShuttingDownError(f"member {self._member_id} has failed: {error}"))
@@ -438,10 +438,3 @@ class PySyncObjEngine:
             self._passes.run()
         except Exception as error:
             self._fail(error)
-
-    def _beat(self) -> bool:
-        try:
-            return self._is_running and self._passes is not None and self._passes.beat()
-        except Exception as error:
-            self._fail(error)
-            return True

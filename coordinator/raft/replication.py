@@ -75,8 +75,6 @@ class Replication:
         self._may_spare = len(member_ids) % 2 == 0
         """Whether the half of the followers and this member are a quorum."""
         self._heartbeat_count = 0
-        self._notice = CommitNotice(0, 0)
-        """What asks for no answer, as it was sent last."""
         self._pass_bytes = 0
         """The size of the entries sent in this pass."""
         self._first = 0
@@ -136,37 +134,12 @@ class Replication:
             if not self._send_append(progress, term, commit_index, []):
                 self._send(progress.member_id, Probe(term, 0))
 
-    def beat(self, term: int, commit_index: int, now_ms: int) -> bool:
-        """As ``send_heartbeats``, if all followers have answered soon and are known to have, and to
-        know, all that this member has: by a short way, which most heartbeats take.
-
-        Otherwise do nothing, and return False."""
-        if self._notices.due_ms is not None:
-            return False
-        _, last_index, last_term = self._log[-1]
-        since_ms = now_ms - self._answer_ms_max
-        for progress in self.followers.values():
-            if not progress.is_level(last_index, commit_index, since_ms):
-                return False
-        notice, may_spare = self._notice, self._may_spare
-        if notice.commit_index != commit_index or notice.term != term:
-            self._notice = notice = CommitNotice(term, commit_index)
-        self._heartbeat_count += 1
-        for number, progress in enumerate(self.followers.values(), self._heartbeat_count):
-            is_spared = may_spare and number % 2
-            self._send(
-                progress.member_id,
-                notice if is_spared
-                else progress.heartbeat_of(term, commit_index, last_index, last_term),
-            )  # fmt: skip
-        return True
-
     def _all_answer(self) -> bool:
         """Whether all followers have answered soon, each since its connection was made."""
         since_ms = self._now_ms() - self._answer_ms_max
         for progress in self.followers.values():
             heard_ms = progress.heard_ms
-            if progress.last_reply is None or heard_ms is None or heard_ms < since_ms:
+            if not progress.has_answered or heard_ms is None or heard_ms < since_ms:
                 return False
         return True
 
@@ -206,12 +179,6 @@ class Replication:
         progress.sent_commit_index = commit_index
         self._send(progress.member_id, CommitNotice(term, commit_index))
 
-    def is_repeat(self, member_id: str, reply: Appended) -> bool:
-        """Whether a reply of this term says what the last one said, and nothing is to be sent."""
-        progress = self.followers[member_id]
-        is_level = progress.next_index > self._log[-1][1] and not progress.in_flight
-        return is_level and reply == progress.last_reply
-
     def on_appended(self, member_id: str, reply: Appended, term: int, commit_index: int) -> None:
         """Take a reply of this term; send on."""
         progress = self.followers[member_id]
@@ -227,7 +194,7 @@ class Replication:
             progress.is_doubted = False
             progress.keep(Acknowledgement(reply.term, reply.next_index - 1, reply.seal))
             self._land(progress)
-            progress.last_reply = reply
+            progress.has_answered = True
         else:
             self._on_refused(progress, reply, term)
         if not self._send_to(progress, term, commit_index) and not reply.is_success:
@@ -356,8 +323,6 @@ class Following:
         """(term, index) up to which this log is known to agree with that term's leader's."""
         self._heard_commit_index = 0
         """The leader's commit index, as last received while the disk here was full."""
-        self._heartbeat: tuple[Append, Appended, int, int] | None = None
-        """The last message, if it was a heartbeat, and its answer; last and commit index then."""
         self.first_commit_index: int | None = None
         """The commit index named by the first leader that this member heard."""
 
@@ -372,7 +337,6 @@ class Following:
 
     def on_append(self, member_id: str, message: Append) -> None:
         """Write what is new in an append to the log, and acknowledge it; or say what is missing."""
-        self._heartbeat = None
         if not self._accept_leader(member_id, message.term):
             return
         if self._verified[0] != message.term:
@@ -409,18 +373,8 @@ class Following:
         else:
             if commit_index > core.commit_index:
                 core.hear_leader(member_id, message.term, commit_index)
-            answer = Appended(core.term, message.epoch, index + 1, True)
-            self._heartbeat = (message, answer, log.last_index, core.commit_index)
-            self._send(member_id, answer)
+            self._send(member_id, Appended(core.term, message.epoch, index + 1, True))
         self._on_agreement(message)
-
-    def answer_again(self, message: Append) -> Appended | None:
-        """Return the answer to a heartbeat that repeats the last one, if nothing changed since."""
-        if self._heartbeat is None or self._log.is_full:
-            return None
-        heartbeat, answer, last_index, commit_index = self._heartbeat
-        is_same = message == heartbeat and self._log[-1][1] == last_index
-        return answer if is_same and self._core.commit_index == commit_index else None
 
     def on_commit_notice(self, member_id: str, message: CommitNotice) -> None:
         """Commit what the leader has committed, as far as it is known to be the same here; it may

@@ -32,7 +32,6 @@ from coordinator.client import AsyncClient, Client, Request, Session
 from coordinator.clock import SystemClock
 from coordinator.config import ClusterConfig, MemberAddress
 from coordinator.errors import BadArgumentsError, OutcomeUnknownError, UnavailableError
-from coordinator.event_loop import member_loop
 from coordinator.recipes import Grant
 from coordinator.secret_file import ensure_secret
 from coordinator.testing.client_wire import Deed, Wire
@@ -338,7 +337,7 @@ class LocalCluster:
             self._temporary.cleanup()
 
     def _main(self, started: threading.Event) -> None:
-        with asyncio.Runner(loop_factory=member_loop) as runner:
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
             self._loop = loop = runner.get_loop()
             loop.call_soon(started.set)
             loop.run_forever()

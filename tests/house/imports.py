@@ -11,8 +11,7 @@ from tests.house.source import Module
 # The rooms, lowest first: what a module imports lies on its own level or below.
 LEVELS = (
     ("coordinator.errors", "coordinator.clock", "coordinator.waiting", "coordinator.log_lines",
-     "coordinator.build", "coordinator.garbage", "coordinator.stable_files",
-     "coordinator.event_loop", "coordinator.console"),
+     "coordinator.build", "coordinator.garbage", "coordinator.stable_files", "coordinator.console"),
     ("coordinator.config", "coordinator.config_rules", "coordinator.config_file",
      "coordinator.secret_file", "coordinator.model", "coordinator.wording"),
     ("coordinator.audit", "coordinator.oidc", "coordinator.tls"),

@@ -45,7 +45,6 @@ class Inbox:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._desk = desk
-        self._passes = passes
         self._consensus = passes.consensus
         self._snapshots = passes.snapshots
         self._incarnations = passes.incarnations
@@ -61,8 +60,7 @@ class Inbox:
         if not self._is_running():
             return
         try:
-            if not self._take_repeat(member_id, message):
-                self._take(member_id, message)
+            self._take(member_id, message)
         except Exception as error:
             self._on_failure(error)
 
@@ -82,38 +80,12 @@ class Inbox:
             self._guarded(lambda: self._on_met(member_id))
 
     def _guarded(self, act: Callable[[], None]) -> None:
-        self._passes.is_calm = False
         try:
             act()
         except Exception as error:
             self._on_failure(error)
 
-    def _take_repeat(self, member_id: str, message: Message) -> bool:
-        """Take what only says again what its sender said last, as heartbeats do, by a short way."""
-        if isinstance(message, (say.Append, say.CommitNotice)):
-            is_repeat = (
-                not self._is_news(message)
-                and self._passes.may_repeat()
-                and self._incarnations.hears(member_id)
-                and self._consensus.take_repeat(member_id, message)
-            )
-            if is_repeat:
-                self._passes.on_repeated()
-            return is_repeat
-        return (
-            isinstance(message, say.Appended)
-            and self._incarnations.hears(member_id)
-            and self._consensus.take_repeat(member_id, message)
-        )
-
-    def _is_news(self, message: say.Append | say.CommitNotice) -> bool:
-        """Whether it brings entries or a commit: under load most do, and that is soon seen."""
-        if isinstance(message, say.Append):
-            return bool(message.entries)
-        return message.commit_index > self._consensus.core.commit_index
-
     def _take(self, member_id: str, message: Message) -> None:
-        self._passes.is_calm = False
         if why := self._why_not_believed(member_id, message):
             self._consensus.on_disbelieved()
             self._on_lie(member_id, why)

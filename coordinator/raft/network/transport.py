@@ -29,7 +29,6 @@ from typing import Protocol
 from coordinator.clock import Clock
 from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
-from coordinator.event_loop import AtPassEnd
 from coordinator.raft.network.agreement import Fact, check_facts, merged
 from coordinator.raft.network.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.network.link import Link
@@ -37,6 +36,7 @@ from coordinator.raft.network.messages import Message, Ping, encode
 from coordinator.raft.network.peer import Peer
 from coordinator.raft.network.refusals import Disagreements, RefusalLog
 from coordinator.raft.network.securing import TRUST_CHANGED, Securing
+from coordinator.raft.pass_end import AtPassEnd
 from coordinator.secret_file import read_secrets
 from coordinator.tls.files import MemberTls, Reloaded
 
@@ -265,8 +265,7 @@ class TcpTransport:
         if not peer.is_dirty and peer.link is not None and not peer.link.is_full:
             peer.is_dirty = True
             self._dirty.append(peer)
-            if not self._flushing.is_left:
-                self._flushing.leave()
+            self._flushing.leave()
 
     def flush(self) -> None:
         """Write what was taken, one write for each connection; what is beyond, in a later pass."""

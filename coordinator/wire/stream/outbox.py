@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import Container
 from typing import Final
 
-from coordinator.event_loop import pass_end
 from coordinator.wire.stream.frames import AnswerFrame, FrameWriter, FromServer, Line
 
 ANSWERS_AT_ONCE: Final = 16
@@ -28,7 +27,7 @@ class Outbox:
     """What one connection sends, and who waits for room in it."""
 
     __slots__ = (
-        "_answers", "_at_pass_end", "_deadline_s", "_frames", "_is_flush_due", "_longest", "_loop",
+        "_answers", "_deadline_s", "_frames", "_is_flush_due", "_longest", "_loop",
         "_room", "_running", "_transport", "_unsent_max", "_write_timer", "is_paused",
     )  # fmt: skip
 
@@ -40,7 +39,6 @@ class Outbox:
         """The ids of the requests under way."""
         self._deadline_s = deadline_s
         self._loop = asyncio.get_running_loop()
-        self._at_pass_end = pass_end(self._loop)
         self._frames = FrameWriter()
         self._answers = 0
         """How many answers are among what was gathered."""
@@ -59,7 +57,7 @@ class Outbox:
         if not self._is_flush_due:
             if self._running:
                 self._is_flush_due = True
-                self._at_pass_end(self.flush)
+                self._loop.call_soon(self.flush)
             else:
                 self.flush()
 
@@ -77,7 +75,7 @@ class Outbox:
         self._frames.add(line)
         if not self._is_flush_due:
             self._is_flush_due = True
-            self._at_pass_end(self.flush)
+            self._loop.call_soon(self.flush)
         return True
 
     def hold(self) -> bool:
