@@ -41,59 +41,43 @@ class Timer:
 
 class Deadline:
     """``async with``: raises TimeoutError inside when ``at_ms`` of ``timers`` passes, or once it is
-    ``cut``; without timers only then.
+    ``cut``; without timers only then. It is ``asyncio.timeout`` by the Clock."""
 
-    It does what ``asyncio.timeout`` does, which looks at the loop and the task four times over."""
-
-    __slots__ = ("_at_ms", "_cancelling", "_expiring", "_is_expired", "_task", "_timer", "_timers")
+    __slots__ = ("_at_ms", "_is_cut", "_is_within", "_scope", "_timer", "_timers")
 
     def __init__(self, timers: Timers | None = None, at_ms: int = 0) -> None:
         self._timers = timers
         self._at_ms = at_ms
-        self._task: asyncio.Task[Any] | None = None
-        self._cancelling = 0
+        self._scope = asyncio.timeout(None)
         self._timer: Timer | None = None
-        self._expiring: asyncio.Handle | None = None
-        self._is_expired = False
+        self._is_within = self._is_cut = False
 
     @property
     def is_expired(self) -> bool:
         """Whether it ended what went on inside."""
-        return self._is_expired
+        return self._scope.expired()
 
     async def __aenter__(self) -> Deadline:
-        timers = self._timers  # asked for its loop, the system is asked for the process, too
-        loop = asyncio.get_running_loop() if timers is None else timers.running_loop()
-        self._task = task = asyncio.current_task(loop)
-        assert task is not None, "a deadline bounds what a task does"
-        self._cancelling = task.cancelling()
-        if timers is not None:
-            self._timer = timers.at(self._at_ms, self.cut)
+        await self._scope.__aenter__()
+        self._is_within = True
+        if self._timers is not None:
+            self._timer = self._timers.at(self._at_ms, self.cut)
+        if self._is_cut:
+            self.cut()
         return self
 
-    async def __aexit__(self, kind: Any, error: BaseException | None, _traceback: Any) -> None:
-        task, self._task = self._task, None  # it holds on to us: no cycle is left behind
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self._is_within = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._expiring is not None:
-            self._expiring.cancel()
-            self._expiring = None
-        if self._is_expired and task is not None:
-            is_ours = task.uncancel() <= self._cancelling
-            if is_ours and kind is asyncio.CancelledError:
-                raise TimeoutError from error
+        await self._scope.__aexit__(kind, error, traceback)
 
     def cut(self) -> None:
-        """End what goes on inside; it is late from now on."""
-        if self._expiring is None and not self._is_expired:
-            self._expiring = asyncio.get_running_loop().call_soon(self._expire)
-
-    def _expire(self) -> None:
-        self._expiring = None
-        if self._task is not None:
-            self._is_expired = True
-            self._task.cancel()
+        """End what goes on inside, now or once it begins; it is late from now on."""
+        self._is_cut = True
+        if self._is_within and not self._scope.expired():
+            self._scope.reschedule(0.0)
 
 
 NeedBy = Callable[[int], object]

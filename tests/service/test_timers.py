@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.clock import ManualClock, SystemClock
-from coordinator.service.timers import NOT_BEFORE_LONG_MS, Timers
+from coordinator.service.timers import NOT_BEFORE_LONG_MS, Deadline, Timers
 from tests.service.fake_cluster import settle, soon
 
 
@@ -193,3 +193,26 @@ async def test_a_period_is_called_earlier_if_it_is_needed_and_never_later() -> N
     timers.close()
 
     assert seen == [100, 400, 510]
+
+
+async def test_a_deadline_that_is_cut_before_it_begins_ends_what_goes_on_inside() -> None:
+    """Nothing is lost between the cut and the first step of the task."""
+    scope = Deadline()
+    scope.cut()
+
+    with pytest.raises(TimeoutError):
+        async with scope:
+            await asyncio.sleep(3_600)
+
+    assert scope.is_expired
+
+
+async def test_a_deadline_that_is_cut_after_its_end_does_nothing() -> None:
+    scope = Deadline()
+    async with scope:
+        pass
+
+    scope.cut()
+    await asyncio.sleep(0)
+
+    assert not scope.is_expired
