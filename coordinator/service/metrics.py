@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
 from coordinator.service.metric_texts import text_of
-from coordinator.service.tallies import Histogram, Histograms, Level, Levels, Tallies, Tally
+from coordinator.service.tallies import Histogram, Kept, Labelled, Level, Tally
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -262,25 +262,23 @@ class Metrics:
     def _counter(self, name: str, text: str) -> Tally:
         return self._counters(name, text).labels()
 
-    def _counters(self, name: str, text: str, *labels: str) -> Tallies:
-        tallies = Tallies(f"coordinator_{name}", text, labels)
-        self._add(tallies)
-        return tallies
+    def _counters(self, name: str, text: str, *labels: str) -> Labelled[Tally]:
+        return self._labelled(Labelled(Tally, f"coordinator_{name}", text, labels))
 
     def _gauge(self, name: str, text: str) -> Level:
         return self._gauges(name, text).labels()
 
-    def _gauges(self, name: str, text: str, *labels: str) -> Levels:
-        levels = Levels(f"coordinator_{name}", text, labels)
-        self._add(levels)
-        return levels
+    def _gauges(self, name: str, text: str, *labels: str) -> Labelled[Level]:
+        return self._labelled(Labelled(Level, f"coordinator_{name}", text, labels))
 
     def _histogram(self, name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
         return self._histograms(name, text, bounds).labels()
 
     def _histograms(
         self, name: str, text: str, bounds: tuple[float, ...], *labels: str
-    ) -> Histograms:
-        histograms = Histograms(f"coordinator_{name}", text, labels, bounds)
-        self._add(histograms)
-        return histograms
+    ) -> Labelled[Histogram]:
+        return self._labelled(Labelled(Histogram, f"coordinator_{name}", text, labels, bounds))
+
+    def _labelled(self, counted: Labelled[Kept]) -> Labelled[Kept]:
+        self._add(counted)
+        return counted

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from math import inf
-from typing import TYPE_CHECKING, Generic, TypeVar
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -21,6 +21,8 @@ class Tally:
 
     __slots__ = ("value",)
 
+    family = "CounterMetricFamily"
+
     def __init__(self) -> None:
         self.value = 0
 
@@ -28,11 +30,17 @@ class Tally:
         """Add ``amount``."""
         self.value += amount
 
+    def figures(self) -> tuple[Any, ...]:
+        """Return the number."""
+        return (self.value,)
+
 
 class Level:
     """One number that goes up and down."""
 
     __slots__ = ("value",)
+
+    family = "GaugeMetricFamily"
 
     def __init__(self) -> None:
         self.value: float = 0.0
@@ -41,11 +49,17 @@ class Level:
         """Replace the number."""
         self.value = value
 
+    def figures(self) -> tuple[Any, ...]:
+        """Return the number."""
+        return (self.value,)
+
 
 class Histogram:
     """How many of the observed values were at most each bound, and their sum."""
 
     __slots__ = ("bounds", "counts", "total")
+
+    family = "HistogramMetricFamily"
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -57,21 +71,23 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
-    def buckets(self) -> Iterator[tuple[str, float]]:
-        """Iterate over each bound as text, and how many values were at most that."""
-        reached = 0
-        for bound, count in zip((*self.bounds, inf), self.counts, strict=True):
-            reached += count
-            yield "+Inf" if bound == inf else repr(float(bound)), reached
+    def figures(self) -> tuple[Any, ...]:
+        """Return each bound as text with how many values were at most that, and the sum."""
+        names = [*(repr(float(bound)) for bound in self.bounds), "+Inf"]
+        return list(zip(names, accumulate(self.counts), strict=True)), self.total
 
 
 Kept = TypeVar("Kept", Tally, Level, Histogram)
 
 
-class _Labelled(Generic[Kept]):
-    """The counts under one name, by the values of its labels."""
+class Labelled(Generic[Kept]):
+    """What is counted under one name, by the values of its labels: each a ``kind(*options)``."""
 
-    def __init__(self, name: str, text: str, labels: tuple[str, ...]) -> None:
+    def __init__(
+        self, kind: type[Kept], name: str, text: str, labels: tuple[str, ...], *options: Any
+    ) -> None:
+        self._kind: type[Kept] = kind
+        self._options = options
         self._name = name
         self._text = text
         self._names = labels
@@ -83,70 +99,18 @@ class _Labelled(Generic[Kept]):
         if kept is None:
             if len(values) != len(self._names):
                 raise ValueError(f"{self._name}: expected {self._names}, found {values}")
-            kept = self._kept[values] = self._new()
+            kept = self._kept[values] = self._kind(*self._options)
         return kept
 
-    def _new(self) -> Kept:
-        raise NotImplementedError
-
     def collect(self) -> Iterator[Metric]:
-        """Return the figures, for a scrape."""
-        raise NotImplementedError
+        """Return the figures as they are now, for a scrape."""
+        from prometheus_client import core
+
+        family = getattr(core, self._kind.family)(self._name, self._text, labels=self._names)
+        for values, kept in self._kept.items():
+            family.add_metric(values, *kept.figures())
+        yield family
 
     def describe(self) -> Iterator[Metric]:
         """Return nothing: each name is given once, in ``metrics``."""
         return iter(())
-
-
-class Tallies(_Labelled[Tally]):
-    """A counter with labels."""
-
-    def _new(self) -> Tally:
-        return Tally()
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the counter as it is now."""
-        from prometheus_client.core import CounterMetricFamily
-
-        family = CounterMetricFamily(self._name, self._text, labels=self._names)
-        for values, tally in self._kept.items():
-            family.add_metric(values, tally.value)
-        yield family
-
-
-class Levels(_Labelled[Level]):
-    """A gauge with labels."""
-
-    def _new(self) -> Level:
-        return Level()
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the gauge as it is now."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        family = GaugeMetricFamily(self._name, self._text, labels=self._names)
-        for values, level in self._kept.items():
-            family.add_metric(values, level.value)
-        yield family
-
-
-class Histograms(_Labelled[Histogram]):
-    """A histogram with labels."""
-
-    def __init__(
-        self, name: str, text: str, labels: tuple[str, ...], bounds: tuple[float, ...]
-    ) -> None:
-        super().__init__(name, text, labels)
-        self._bounds = bounds
-
-    def _new(self) -> Histogram:
-        return Histogram(self._bounds)
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the histogram as it is now."""
-        from prometheus_client.core import HistogramMetricFamily
-
-        family = HistogramMetricFamily(self._name, self._text, labels=self._names)
-        for values, spread in self._kept.items():
-            family.add_metric(values, list(spread.buckets()), spread.total)
-        yield family
