@@ -1,7 +1,9 @@
 """The short way of a plain HTTP request: parsed here, answered as over the stream, no aiohttp.
 
-aiohttp costs a member more than everything else that it does for a read. So what clients send most
-goes this way, and everything else, at the first byte that is not plain, aiohttp's: the connection
+aiohttp costs a member more than everything else that it does for a read: one of 64 clients takes 97
+µs this way and 199 to 250 by aiohttp alone, a write 956 and 1,327 µs of three members (not
+compiled, in turns with a build that hands every connection over). So what clients send most goes
+this way, and everything else, at the first byte that is not plain, aiohttp's: the connection
 is handed over to it with what has come, and stays there. So this parser need not be lenient, or
 complete; what it takes must mean the same to both, and the same bytes are answered.
 
