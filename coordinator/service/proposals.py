@@ -447,7 +447,7 @@ def _decode_reply(reply: bytes) -> Committed:
             error = from_problem(json.loads(reply[1:]))
         else:
             index = int.from_bytes(reply[1 : 1 + _NUMBER_BYTES], "big")
-            outcome = decode_outcome(reply[1 + _NUMBER_BYTES :], is_bounded=True)
+            outcome = decode_outcome(reply[1 + _NUMBER_BYTES :])
             return Committed(outcome, index, is_local=False)
     except (ValueError, RecursionError):
         raise ConnectionLostError("the leader's answer cannot be read") from None

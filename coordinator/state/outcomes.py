@@ -7,12 +7,13 @@ outcome on every member. Results have tags, by which ``remembered`` tells them a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from coordinator.errors import CoordinatorError, from_code
 from coordinator.model.events import Event
+from coordinator.model.limits import BOUNDS
 from coordinator.model.operations import Checked as Checked
 from coordinator.model.operations import Created as Created
 from coordinator.model.operations import DataSet as DataSet
@@ -194,6 +195,10 @@ Result = (
 )
 
 
+_Each = TypeVar("_Each")
+Several = Annotated[tuple[_Each, ...], Meta(max_length=BOUNDS["operations_per_multi_max"][1])]
+"""As many as one command may come to; more are refused before they are read."""
+
 StatKept = tuple[
     int, int, int, int, int, int, int, int, str | None, int, int, str, int | None
 ]  # fmt: skip
@@ -225,7 +230,7 @@ class ReadDoneKept(Struct, frozen=True, gc=False, tag_field="op", tag="read"):
 
 
 class EnteredKept(Struct, frozen=True, gc=False, tag_field="op", tag="enter"):
-    contenders: tuple[CreatedKept, ...]
+    contenders: Several[CreatedKept]
     is_granted: bool
     position: int
     is_entered: bool
@@ -237,14 +242,14 @@ ZnodeKept = CreatedKept | DataSetKept | DeletedKept | Checked | ReadDoneKept
 class ManyKept(Struct, frozen=True, gc=False, tag_field="op", tag="multi"):
     """What is kept of a ``MultiDone``. A path alone was created with the Stat before it."""
 
-    results: tuple[str | ZnodeKept, ...]
+    results: Several[str | ZnodeKept]
 
 
 class BranchKept(Struct, frozen=True, gc=False, tag_field="op", tag="guarded"):
     """What is kept of a ``GuardedDone``, in the same way."""
 
     is_then: bool
-    results: tuple[str | ZnodeKept, ...]
+    results: Several[str | ZnodeKept]
 
 
 Kept = (
@@ -291,9 +296,21 @@ class Outcome(Struct, frozen=True, gc=False, array_like=True):
         return self.result
 
 
+Plain = str | int | bool | None
+Fact = Plain | Several[Plain | dict[str, Plain]]
+
+
+class RefusalKept(Struct, frozen=True, gc=False):
+    """What is kept of a ``Refusal``."""
+
+    code: str
+    message: str
+    fields: dict[str, Fact]
+
+
 class Remembered(Struct, frozen=True, gc=False, array_like=True):
     """What is kept of an outcome for a repeated request; see ``remembered``."""
 
     zxid: int
     result: Kept | None
-    refusal: Refusal | None
+    refusal: RefusalKept | None

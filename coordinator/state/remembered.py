@@ -15,7 +15,6 @@ from typing import Any, Final
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder, Encoder
 
-from coordinator.state.outcome_codec import check_facts
 from coordinator.state.outcomes import (
     BranchKept,
     Checked,
@@ -68,14 +67,21 @@ def kept_of(outcome: Outcome) -> bytes:
 
 def recalled(kept: bytes) -> Outcome:
     """Return the outcome again, as one that is repeated."""
-    found = _decoded(memoryview(kept)[SIZE_BYTES:])
+    return _outcome_of(_decoded(memoryview(kept)[SIZE_BYTES:]))
+
+
+def received(kept: bytes) -> Outcome:
+    """As ``recalled``, of bytes from outside; raises ValueError as ``check_kept``."""
+    return _outcome_of(_checked(kept))
+
+
+def _outcome_of(found: Remembered) -> Outcome:
     result: Any = found.result
-    refusal = found.refusal
     whole = _WHOLE.get(type(result))
     if whole is not None:
         result = whole(result)
-    if refusal is not None:
-        refusal = Refusal(refusal.code, refusal.message, _facts(refusal.fields))
+    kept = found.refusal
+    refusal = None if kept is None else Refusal(kept.code, kept.message, kept.fields)
     return Outcome(found.zxid, result, refusal, (), True)
 
 
@@ -152,11 +158,13 @@ def check_kept(kept: bytes) -> None:
     """Check bytes from outside; raises ValueError unless an outcome is kept like that.
 
     It does what ``kept_of`` does of what ``recalled`` returns, without making all of that."""
+    _checked(kept)
+
+
+def _checked(kept: bytes) -> Remembered:
     try:
         found = _decoded(memoryview(kept)[SIZE_BYTES:])
         result, refusal = found.result, found.refusal
-        if refusal is not None:
-            check_facts(_facts(refusal.fields))
         size = _KEPT_SIZES.get(type(result))
         counted = _PLAIN if size is None else _size_bytes(_OUTCOME_BYTES + size(result))
         again = counted + _encoded(found)
@@ -166,6 +174,7 @@ def check_kept(kept: bytes) -> None:
         raise ValueError("expected a result or a refusal, found both or none")
     if again != kept:
         raise ValueError("expected a remembered outcome as it is written, found it otherwise")
+    return found
 
 
 def rows_of_kept(outcomes: Mapping[int, bytes]) -> Iterator[Row]:
@@ -197,11 +206,6 @@ def add_kept(outcomes: dict[int, bytes], row: Row, most: int) -> None:
         outcomes[number] = kept
     if 2 * (len(outcomes) - before) != len(row) or not before < len(outcomes) <= most:
         raise ValueError(f"snapshot: expected up to {most} outcomes, found {len(row)} values")
-
-
-def _facts(fields: Any) -> dict[str, Any]:
-    """Return the facts of a refusal with rows as they were; a row has no rows in it."""
-    return {name: tuple(fact) if type(fact) is list else fact for name, fact in fields.items()}
 
 
 def _size_bytes(size: int) -> bytes:

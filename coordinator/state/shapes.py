@@ -23,7 +23,6 @@ STR: Final[Types] = (str,)
 BYTES: Final[Types] = (bytes,)
 BOOL: Final[Types] = (bool,)
 ROW: Final[Types] = (tuple,)
-MAP: Final[Types] = (dict,)
 MAYBE_INT: Final[Types] = (int, type(None))
 MAYBE_STR: Final[Types] = (str, type(None))
 MAYBE_BOOL: Final[Types] = (bool, type(None))
@@ -92,18 +91,12 @@ def texts_of(row: Row) -> tuple[str, ...]:
 
 
 _limit_shape: Final = shape("limit", STR, INT)
-_change_shape: Final = shape("change of a limit", STR, INT, INT)
 _rule_shape: Final = shape("rule", STR, STR)
 
 
 def limit_values_of(rows: Row) -> tuple[tuple[str, int], ...]:
     """Return rows of a limit's name and its value as they are; raises ValueError."""
     return tuple([(name, value) for name, value in map(_limit_shape, rows)])
-
-
-def limit_changes_of(rows: Row) -> tuple[tuple[str, int, int], ...]:
-    """Return rows of a limit's name, its value before and now; raises ValueError."""
-    return tuple([(name, before, now) for name, before, now in map(_change_shape, rows)])
 
 
 def rules_of(rows: Row) -> tuple[tuple[str, str], ...]:

@@ -101,7 +101,7 @@ def test_a_result_of_each_kind_is_recalled(kind: type[Struct]) -> None:
 
 @pytest.mark.parametrize(
     "facts",
-    [{}, {"path": "/a", "index": 1, "is": True, "no": None, "data": b"\xff"},
+    [{}, {"path": "/a", "index": 1, "is": True, "no": None},
      {"paths": ("/a", "/b")}, {"cycle": ({"owner": "t1", "path": "/a"}, {"owner": "t2"})}],
 )  # fmt: skip
 def test_a_refusal_is_recalled_with_its_facts(facts: dict[str, Any]) -> None:

@@ -19,7 +19,6 @@ from coordinator.state.commands import (
     SetAccess,
     TakeOut,
 )
-from coordinator.state.outcomes import AccessChanged, CredentialRenewed
 from coordinator.state.shapes import (
     BOOL,
     BYTES,
@@ -140,9 +139,3 @@ def add_operations(family: Family) -> None:
     family.add(33, AddToken, STR, STR, BYTES, INT, STR)
     family.add(34, DropToken, STR)
     family.add(35, TakeOut, ROW, decode=lambda row: TakeOut(texts_of(row[1])))
-
-
-def add_results(family: Family) -> None:
-    """Add what they come to to a family of results."""
-    family.add(23, CredentialRenewed, STR)
-    family.add(24, AccessChanged, STR, INT, BOOL)

@@ -1,4 +1,4 @@
-"""The encoding of operations on queues, and of their results, as rows."""
+"""The encoding of operations on queues as rows."""
 
 from __future__ import annotations
 
@@ -11,25 +11,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
 )
-from coordinator.state.outcomes import (
-    Downgraded,
-    HoldEnded,
-    HoldExtended,
-    Noted,
-    Reopened,
-    Resized,
-    Revoked,
-)
-from coordinator.state.shapes import (
-    BOOL,
-    BYTES,
-    INT,
-    MAYBE_INT,
-    ROW,
-    STR,
-    Family,
-    texts_of,
-)
+from coordinator.state.shapes import BYTES, INT, STR, Family
 
 
 def add_operations(family: Family) -> None:
@@ -41,17 +23,3 @@ def add_operations(family: Family) -> None:
     family.add(19, EndHold, STR, INT, INT, INT)
     family.add(20, Reopen, STR, INT, INT)
     family.add(37, ExtendHold, STR, INT, INT, INT)
-
-
-def add_results(family: Family) -> None:
-    """Add what the operations come to, to a family of results."""
-    family.add(14, Downgraded, STR, INT)
-    family.add(15, Resized, STR, INT, MAYBE_INT)
-    family.add(16, Noted, STR, INT)
-    family.add(
-        17, Revoked, STR, INT, ROW, BOOL,
-        decode=lambda row: Revoked(row[1], row[2], texts_of(row[3]), row[4]),
-    )  # fmt: skip
-    family.add(18, HoldEnded, STR, INT, BOOL)
-    family.add(19, Reopened, STR, INT, BOOL)
-    family.add(25, HoldExtended, STR, INT, INT, INT)
