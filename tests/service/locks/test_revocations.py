@@ -30,6 +30,7 @@ from coordinator.state.commands import (
     Note,
     OpenSession,
     Operation,
+    Put,
     PutIdentity,
     PutRole,
     Reap,
@@ -49,6 +50,7 @@ from tests.service.locks.lock_scenes import WITHOUT_LEASES, acquired, opened
 TELLS_NOTHING = {
     Create: "ends no grant",
     SetData: "ends no grant",
+    Put: "ends no grant",
     Check: "ends no grant",
     OpenSession: "ends no grant",
     Downgrade: "the holder's own deed, and it goes on holding",
