@@ -1,12 +1,13 @@
 """Real members with a fault: whichever is asked, ``status`` names it, as the console does.
 
-The same of all faults, in fakes, is ``tests/service/test_cluster_health.py``. Not here: a full disk
-needs a file system of its own (root; row 12 of ``make faults``); a certificate that has expired
-keeps the test's own calls out; and a member that lags catches up faster than it can be asked.
+The same of all faults, in fakes, is ``tests/service/test_cluster_health.py``. Not here: a
+certificate that has expired keeps the test's own calls out; a member that lags catches up before it
+can be asked.
 """
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import time
@@ -74,6 +75,13 @@ def slow_disk(cluster: FaultyCluster) -> Iterator[None]:
 
 
 @contextmanager
+def full_disk(cluster: FaultyCluster) -> Iterator[None]:
+    cluster.shim.set(error=errno.ENOSPC, write_failures=1_000_000)
+    yield
+    cluster.shim.calm()
+
+
+@contextmanager
 def member_away(cluster: FaultyCluster) -> Iterator[None]:
     cluster.signal("3", signal.SIGSTOP)
     yield
@@ -107,6 +115,7 @@ def state_differs(cluster: FaultyCluster) -> Iterator[None]:
 FAULTS: dict[Callable[[FaultyCluster], AbstractContextManager[None]], tuple[str, str]] = {
     hold_overdue: ("123", "1 lock is held by hand for longer than planned"),
     no_secret: ("123", "Member 2: the former secret stays in use"),
+    full_disk: ("123", "The disk of member 2 is full: it accepts no writes."),
     slow_disk: ("123", "The disk of member 2 is slow"),
     member_away: ("12", "Member 3 does not answer; no other may fail."),
     state_differs: ("123", "ember 2 has stopped answering: its state differs from that of members"),

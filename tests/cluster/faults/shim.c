@@ -2,7 +2,7 @@
  *
  * COORDINATOR_TEST_SHIM names a file of 64-bit integers that is mapped into the process, so that the
  * test changes them while the member runs. Only files below COORDINATOR_TEST_SHIM_BELOW are touched.
- * A count n > 0 fails the next n calls; the counters are never reset here. */
+ * A count n > 0 fails the next n calls, with ERROR or EIO; the counters are never reset here. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { SYNC_FAILURES, SYNC_DELAY_MS, WRITE_FAILURES, RENAME_FAILURES, WALL_OFFSET_MS,
-       WALL_RATE_PPM, SYNCS, FAILED, WRITES_AFTER, FIELDS };
+       WALL_RATE_PPM, SYNCS, FAILED, WRITES_AFTER, ERROR, FIELDS };
 enum { BLOCK = 4096, NOTED_MS = 500 };
 
 static volatile int64_t none[FIELDS];
@@ -84,7 +84,7 @@ static int fails(int which) {
                                         __ATOMIC_SEQ_CST)) {
             failed_ns = real_wall_ns();
             __atomic_add_fetch(&field[FAILED], 1, __ATOMIC_SEQ_CST);
-            errno = EIO;
+            errno = field[ERROR] ? (int)field[ERROR] : EIO;
             return 1;
         }
     return 0;

@@ -13,7 +13,7 @@ from tests.cluster.faults.world import Skipped
 _SOURCE = Path(__file__).with_name("shim.c")
 _FIELDS = (
     "sync_failures", "sync_delay_ms", "write_failures", "rename_failures", "wall_offset_ms",
-    "wall_rate_ppm", "syncs", "failed", "writes_after",
+    "wall_rate_ppm", "syncs", "failed", "writes_after", "error",
 )  # fmt: skip
 _MAPPED_BYTES = 4096
 
