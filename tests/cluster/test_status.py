@@ -11,6 +11,7 @@ import errno
 import signal
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from coordinator import connect
 from coordinator.cli.main import cli
 from coordinator.cli.output import EXIT_UNAVAILABLE
 from coordinator.recipes import ManualLock
+from coordinator.service.cluster_health import LEADERS_MAX
 from tests.cluster.faults.shim import Shim, build
 from tests.cluster.faults.world import Skipped
 from tests.cluster.processes import ProcessCluster
@@ -107,6 +109,16 @@ def hold_overdue(cluster: FaultyCluster) -> Iterator[None]:
 
 
 @contextmanager
+def many_elections(cluster: FaultyCluster) -> Iterator[None]:
+    for _ in range(LEADERS_MAX + 1):
+        url = f"{cluster.url(cluster.leader(patient(20)))}/v1/members/handover"
+        request = urllib.request.Request(url, b"{}", {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=patient(20)) as reply:
+            assert reply.status == 200
+    yield
+
+
+@contextmanager
 def state_differs(cluster: FaultyCluster) -> Iterator[None]:
     cluster.signal("2", signal.SIGUSR1)
     yield
@@ -118,6 +130,7 @@ FAULTS: dict[Callable[[FaultyCluster], AbstractContextManager[None]], tuple[str,
     full_disk: ("123", "The disk of member 2 is full: it accepts no writes."),
     slow_disk: ("123", "The disk of member 2 is slow"),
     member_away: ("12", "Member 3 does not answer; no other may fail."),
+    many_elections: ("123", "times in ten minutes"),
     state_differs: ("123", "ember 2 has stopped answering: its state differs from that of members"),
 }
 """Who is asked, and what each says; the last one is not mended."""
