@@ -66,6 +66,7 @@ SEEN_BY_NOTHING = {
     r".*history\.(bytes|count|percent)_max": "limits, as above",
     r".*\.history\.(_bytes|_ended\._count)": "counts towards a limit",
     r".*\.history\._(of_owner|by_count|most).*": "what goes first beyond it: test_grant_history",
+    r".*\._requests\._(bytes|clients)\._share": "made of limits, as above",
     r".*\._(released|bound|ended|free)\._hold": "whether a capture reads; see test_captures",
     r".*\._(released|bound|ended|free)\._walk": "where a comparison goes on; see test_recency_map",
     r".*\.history\.(_ended\._chunks\[\*\]|.*order\._chunks\[\*\]\.grants)\[\*\]\.contender"
