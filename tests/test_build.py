@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from coordinator import build
-from tests.compiled_modules import ROOT, compiled_sources
+from tests.compiled_modules import ROOT, compiled_sources, compiled_trees
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 
@@ -124,14 +124,14 @@ async def handles() -> None:
     assert waits_in_handlers(coroutine) == [6, 8, 8, 12]
 
 
-@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_has_a_length_says_whether_it_is_empty(path: Path) -> None:
+def test_what_has_a_length_says_whether_it_is_empty() -> None:
     """mypyc takes an instance of a compiled class for true unless it has ``__bool__``: a snapshot
     was refused at a start because an empty table in ``if recorded`` counted as one with rows."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef):
-            methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
-            assert "__len__" not in methods or "__bool__" in methods, node.name
+    for at, tree in compiled_trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+                assert "__len__" not in methods or "__bool__" in methods, (at, node.name)
 
 
 def classes_of(path: Path) -> list[type]:
@@ -144,24 +144,23 @@ def classes_of(path: Path) -> list[type]:
     ]
 
 
-@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_inherits_a_length_says_whether_it_is_empty(path: Path) -> None:
+def test_what_inherits_a_length_says_whether_it_is_empty() -> None:
     """The same of lengths that come from a base class, and of members of enumerations: they are
     true in compiled code, so none may be false where it is not compiled."""
-    for each in classes_of(path):
+    for each in (each for path in compiled_sources() for each in classes_of(path)):
         if issubclass(each, enum.Enum) and "__bool__" not in vars(each):
-            assert all(each), each.__name__
+            assert all(each), each
         elif hasattr(each, "__len__") and not getattr(each, "_fields", ()):
-            assert hasattr(each, "__bool__") or issubclass(each, enum.Enum), each.__name__
+            assert hasattr(each, "__bool__") or issubclass(each, enum.Enum), each
 
 
-@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_compiled_struct_has_options(path: Path) -> None:
+def test_no_compiled_struct_has_options() -> None:
     """mypyc drops what is said beside the bases of a class that msgspec makes: compiled, it would
     be encoded otherwise. That it is not frozen there does no harm."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef) and "Struct" in map(ast.unparse, node.bases):
-            assert {each.arg for each in node.keywords} <= {"frozen"}, node.name
+    for at, tree in compiled_trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and "Struct" in map(ast.unparse, node.bases):
+                assert {each.arg for each in node.keywords} <= {"frozen"}, (at, node.name)
 
 
 AGAIN = {
@@ -197,13 +196,11 @@ def looks_again(tree: ast.AST) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_compiled_module_looks_again_whether_an_attribute_is_none(path: Path) -> None:
+def test_no_compiled_module_looks_again_whether_an_attribute_is_none() -> None:
     """mypyc believes the first look though a method changed it since: a member stopped at its first
     snapshot, because a table that had just been given up was "expected, got None"."""
-    name = str(path.relative_to(ROOT))
-    found = looks_again(ast.parse(path.read_text(encoding="utf-8")))
-    assert found == {function for at, function in AGAIN if at == name}, "let the method return it"
+    found = {(at, function) for at, tree in compiled_trees() for function in looks_again(tree)}
+    assert found == set(AGAIN), "let the method return it"
 
 
 def test_a_second_look_is_found() -> None:
@@ -244,11 +241,11 @@ def early_generators(tree: ast.AST) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_compiled_module_counts_on_a_lazy_generator_expression(path: Path) -> None:
+def test_no_compiled_module_counts_on_a_lazy_generator_expression() -> None:
     """mypyc makes a list of it: the first of 10,000 holders cost a look at all of them, and a
     snapshot was in memory twice while it was restored."""
-    assert early_generators(ast.parse(path.read_text())) == [], "a list, next(...) or a loop"
+    found = [(at, line) for at, tree in compiled_trees() for line in early_generators(tree)]
+    assert found == [], "a list, next(...) or a loop"
 
 
 def test_early_generators_are_found() -> None:
@@ -272,11 +269,11 @@ def gathered_one_by_one(tree: ast.AST) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_compiled_module_gathers_one_by_one(path: Path) -> None:
+def test_no_compiled_module_gathers_one_by_one() -> None:
     """A tuple, by the types of asyncio, and a list in truth: compiled code refuses that. Members
     stopped so when two answers of the comparison of states were waited for together."""
-    assert gathered_one_by_one(ast.parse(path.read_text())) == [], "gather(*[...])"
+    found = [(at, line) for at, tree in compiled_trees() for line in gathered_one_by_one(tree)]
+    assert found == [], "gather(*[...])"
 
 
 def test_what_is_gathered_one_by_one_is_found() -> None:
@@ -303,10 +300,9 @@ def ends_in_generators(tree: ast.AST) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_compiled_generator_has_something_to_end(path: Path) -> None:
+def test_no_compiled_generator_has_something_to_end() -> None:
     """One that is left before its end is not closed: a ``finally`` would not run."""
-    assert ends_in_generators(ast.parse(path.read_text())) == []
+    assert [(at, end) for at, tree in compiled_trees() for end in ends_in_generators(tree)] == []
 
 
 def test_generators_with_something_to_end_are_found() -> None:
@@ -383,12 +379,11 @@ def recursive(tree: ast.AST) -> set[str]:
     return {name for name in calls if name in reached(name)}
 
 
-@pytest.mark.parametrize("path", compiled_sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_compiled_function_calls_itself_as_deep_as_somebody_likes(path: Path) -> None:
+def test_no_compiled_function_calls_itself_as_deep_as_somebody_likes() -> None:
     """Compiled functions have no limit of recursion: too deep ends the process, without a word."""
-    found = recursive(ast.parse(path.read_text()))
+    found = {at: names for at, tree in compiled_trees() if (names := recursive(tree))}
 
-    assert found == _RECURSIVE.get(str(path.relative_to(ROOT)), set())
+    assert found == _RECURSIVE
 
 
 def test_recursion_is_found() -> None:
