@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -21,7 +21,7 @@ class Tally:
 
     __slots__ = ("value",)
 
-    family = "CounterMetricFamily"
+    family: ClassVar = "CounterMetricFamily"
 
     def __init__(self) -> None:
         self.value = 0
@@ -40,7 +40,7 @@ class Level:
 
     __slots__ = ("value",)
 
-    family = "GaugeMetricFamily"
+    family: ClassVar = "GaugeMetricFamily"
 
     def __init__(self) -> None:
         self.value: float = 0.0
@@ -59,7 +59,7 @@ class Histogram:
 
     __slots__ = ("bounds", "counts", "total")
 
-    family = "HistogramMetricFamily"
+    family: ClassVar = "HistogramMetricFamily"
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
