@@ -31,7 +31,6 @@ from coordinator.client.updating import updated
 from coordinator.client.watching import ChangeStream
 from coordinator.client.znode_verbs import ZnodeVerbs
 from coordinator.clock import Clock
-from coordinator.errors import SessionExpiredError
 from coordinator.model.events import WatchKind as EventKind
 from coordinator.model.events import WatchSelector
 from coordinator.model.history import GrantPage
@@ -67,9 +66,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         self._shared: dict[Callable[[], Any], Any] = {}
         self.home = Home()
         self.loop = self.home.loop
-        self.by_threads: CallDelivery | None = None
-        """What calls go by that begin in a thread, of the core of a sync client; see ``home``."""
-        self._delivery = self._counted_by = delivery
+        self._delivery = delivery
         self._session = CurrentSession(delivery, settings, self.chores)
         self._is_closed = False
 
@@ -96,9 +93,6 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         ``undo`` is for a sync client: here nothing can come between a result and its caller.
         """
         return work
-
-    begin = call
-    """As ``call``: a task is in its loop from the beginning."""
 
     # --- znodes: the other verbs are those of ZnodeVerbs
 
@@ -204,9 +198,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         """
         self._refuse_when_closed()
         return LockQueue(
-            self.home,
             self._delivery,
-            self.by_threads,
             self.chores,
             self.leftovers,
             self._session,
@@ -215,9 +207,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
             timeout_ms=self.settings.timeout_ms,
         )
 
-    def observe(
-        self, name: str | int, *, contact_timeout: float | None = None
-    ) -> ElectionStream:
+    def observe(self, name: str | int, *, contact_timeout: float | None = None) -> ElectionStream:
         """Return a stream of the elected, now and after each change; resumes as ``watch`` does.
 
         Raises:
@@ -230,9 +220,6 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
     def delivery(self) -> CallDelivery:
         """The delivery of all calls of this client; for code that is built beside it."""
         return self._delivery
-
-    def _note_end(self, session: Session, error: SessionExpiredError) -> None:
-        session.note_end(error)
 
     # --- the end
 
@@ -271,7 +258,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         self, call: Call, parse: Callable[[Any], T], timeout: float | None = None
     ) -> Coroutine[Any, Any, T]:
         self._refuse_when_closed()
-        self._counted_by.writes_begun += 1
+        self._delivery.writes_begun += 1
         timeout_ms = self.settings.timeout_ms if timeout is None else int(timeout * 1000)
         until_known = timeout is not None
         return self._delivery.write(call, parse, timeout_ms, until_known=until_known)
@@ -281,12 +268,8 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         def __getattr__(self, name: str) -> NoReturn:
             raise missing_verb("AsyncClient", self, name)
 
-    @property
-    def _takes_calls(self) -> bool:
-        return not self._is_closed
-
     def _refuse_when_closed(self) -> None:
-        if not self._takes_calls:
+        if self._is_closed:
             raise client_closed()
 
 

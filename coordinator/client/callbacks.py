@@ -173,7 +173,7 @@ class Callback:
         home = self._home
         context = {"message": f"a callback failed: {self._what}", "exception": error}
         report = partial(home.loop.call_exception_handler, context)
-        if home.is_here or not home.process.is_ours or home.loop.is_closed():
+        if not home.process.is_ours or home.loop.is_closed():
             report()
         else:
             home.soon(report)
@@ -182,7 +182,7 @@ class Callback:
 async def answered(home: Home, function: Callable[..., Any], *args: object) -> Any:
     """Return what a program's function comes to, for a step of the client that depends on it.
 
-    For a sync client it runs in one of its threads; if a thread runs the step itself, in that.
+    For a sync client it runs in one of its threads.
 
     Raises:
         BadArgumentsError: what it returned would still have to run.
@@ -191,10 +191,8 @@ async def answered(home: Home, function: Callable[..., Any], *args: object) -> A
     threads = _threads_of.get(home.loop)
     if threads is None:
         result = await settled(function(*args))
-    elif home.is_here:
-        result = await _in_thread(threads, home, partial(function, *args))
     else:
-        result = function(*args)
+        result = await _in_thread(threads, home, partial(function, *args))
     expect_result(function, result)
     return result
 

@@ -42,7 +42,6 @@ from coordinator.client.renewal import Renewal, Renewing
 from coordinator.client.request_ids import RequestIdPool, RequestIds
 from coordinator.client.retry import RetryPolicy
 from coordinator.client.stream.leader import KnownLeader
-from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request, Response, ResponseStream, Transport
 from coordinator.client.turns import OPENINGS_MAX, AttemptTurn, AttemptTurns
 from coordinator.client.watch_share import shareable
@@ -77,23 +76,6 @@ class Reader(Protocol):
 
     def hurry(self) -> None:
         """Look now whether the client is closed."""
-        ...
-
-
-class LosableSession(Protocol):
-    """A session, as far as a wait for it is concerned."""
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it has ended."""
-        ...
-
-    def remaining_safe_ms(self) -> int:
-        """Return for how long it certainly goes on."""
-        ...
-
-    def on_change(self, callback: Callable[[Any], None]) -> Callable[[], None]:
-        """Call ``callback`` at each change; returns how to stop that."""
         ...
 
 
@@ -262,7 +244,7 @@ class CallDelivery:
             self.end_session(f"its credential was revoked; the member says: {error.message}")
 
     def end_session(self, reason: str) -> None:
-        """Let the client's session be lost, as a member says; in any thread."""
+        """Let the client's session be lost, as a member says."""
         if self.renewing is not None:
             self.renewing.on_ended(reason)
 
@@ -280,18 +262,8 @@ class CallDelivery:
         """Return the stream of the transport, for ``Streaming``."""
         return self._transport.stream(endpoint, request, timeout_ms)
 
-    @property
-    def is_by_stream(self) -> bool:
-        """Whether the members are reached over the stream."""
-        return isinstance(self._transport, StreamTransport)
-
-    async def line(
-        self, stream: ResponseStream, limit_ms: int, session: LosableSession | None = None
-    ) -> bytes | None:
-        """Return the next line, None at the end of the stream; TimeoutError after ``limit_ms``.
-
-        ``session``: whose end ends the wait; in the loop that is the business of ``while_alive``.
-        """
+    async def line(self, stream: ResponseStream, limit_ms: int) -> bytes | None:
+        """Return the next line, None at the end of the stream; TimeoutError after ``limit_ms``."""
         async with asyncio.timeout(limit_ms / 1000):
             return await stream.line()
 
@@ -391,7 +363,7 @@ class CallDelivery:
             pass  # the floor stays 0, which is true, and at worst forgotten sooner
 
     def note_index(self, headers: Mapping[str, str]) -> None:
-        """Remember the log index that an answer carries; threads may overtake each other here."""
+        """Remember the log index that an answer carries."""
         index = headers.get(_INDEX)
         seen = number_of(index)
         self._index_said = index, seen

@@ -7,25 +7,20 @@
    end of the child does not touch what the parent's loop runs.
 3. A call that is under way when the loop is stopped ends by itself within a bounded time, or is
    cancelled; its outcome is then unknown.
-4. ``begin_here`` runs in the thread that calls what needs no loop (see ``home``); for the main
-   thread, where Ctrl-C comes between any two steps, a ``Deputy`` does it.
+4. A signal handler may call while the call that it interrupted waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import threading
-import types
-from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
-from typing import Any, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from coordinator.client.callbacks import call_in_threads
-from coordinator.client.deputy import Deputy, DeputyCall, is_in_main_thread
-from coordinator.client.light_event import LightEvent
 from coordinator.client.locks.owner import context_of_caller
 from coordinator.client.process import Process
 from coordinator.client.transport import client_closed
@@ -60,11 +55,6 @@ class LoopThread:
         self.callbacks = call_in_threads(self._loop)
         self._is_stopped = False
         self._calls: set[asyncio.Task[Any]] = set()
-        self._inbox: deque[Callable[[], object]] = deque()
-        """What threads want to be called in the loop, in their order."""
-        self._is_woken = False
-        """Whether the loop is about to look into it: one wake-up serves many threads."""
-        self._deputy = Deputy(self._run_for_deputy)
         self._thread = threading.Thread(target=self._main, name="coordinator client", daemon=True)
         self._thread.start()
 
@@ -80,138 +70,34 @@ class LoopThread:
     ) -> T:
         """Run ``work`` to its end and return what it returns; see invariant 1 for Ctrl-C."""
         self.refuse(work)
-        return self._run(work, undo, context_of_caller())
-
-    def begin_here(
-        self,
-        work: Coroutine[Any, Any, T],
-        undo: Undo[T] | None = None,
-    ) -> T:
-        """Run ``work`` in this thread, and from its ``await home.enter()`` on in the loop."""
-        self.refuse(work)
-        if is_in_main_thread():
-            if self._deputy.is_busy:
-                return self._run(work, undo, context_of_caller())
-            return self._by_deputy(work, undo)
-        return self._begun(work, undo, context_of_caller())
-
-    def _begun(
-        self,
-        work: Coroutine[Any, Any, T],
-        undo: Undo[T] | None,
-        context: Context,
-        deputised: DeputyCall | None = None,
-    ) -> T:
-        try:
-            context.run(work.send, None)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        except CoordinatorError as error:
-            raise error.with_traceback(None)  # noqa: B904 - the caller's lines, not ours
-        rest = _rest_of(work)
-        try:
-            return self._run(rest, undo, context, deputised)
-        except ClientClosedError:
-            if inspect.getcoroutinestate(work) == inspect.CORO_SUSPENDED:
-                return _ended_without_loop(work)
-            raise
-
-    def _run(
-        self,
-        work: Coroutine[Any, Any, T],
-        undo: Undo[T] | None,
-        context: Context,
-        deputised: DeputyCall | None = None,
-    ) -> T:
-        done = LightEvent()
-        started: list[asyncio.Task[T]] = []
-
-        def start() -> None:
-            task = self._loop.create_task(work, context=context)
-            started.append(task)
-            self._calls.add(task)
-            task.add_done_callback(ended)
-            if deputised is not None and not deputised.is_told:
-                may_be_dropped = deputised.may_be_dropped
-                deputised.on_cancel = lambda: self._soon(lambda: self._cancel(task, may_be_dropped))
-                if deputised.is_cancelled:
-                    self._cancel(task, may_be_dropped)
-
-        def ended(task: asyncio.Task[T]) -> None:
-            self._calls.discard(task)
-            done.set()
-
+        call = _Call(work, context_of_caller())
         try:  # an interrupt may come at any moment from here on
             try:
-                self._soon(start)
+                self._loop.call_soon_threadsafe(self._start, call)
             except RuntimeError:
-                work.close()
                 raise ClientClosedError("this client was closed in the meantime") from None
-            while not done.wait(_LOOK_S):
-                if not self._thread.is_alive() and not done.is_set():
-                    if not started:
-                        work.close()
-                    raise _closed_under(started)
+            while not call.wait(_LOOK_S):
+                if not self._thread.is_alive() and not call.is_over:
+                    raise _closed_under(call)
+            if call.has_result:
+                return call.result()
         except BaseException as error:
-            self._interrupt(started, done, undo, error)
-            if done.is_set() and not started:
-                work.close()
+            self._interrupt(call, undo, error)
             raise
-        if started[0].cancelled():
-            raise _closed_under(started)
         try:
-            return started[0].result()
+            if call.is_cancelled:
+                raise _closed_under(call)
+            return call.result()
         except CoordinatorError as error:
             raise error.with_traceback(None)  # noqa: B904 - the caller's lines, not the loop's
-
-    def _by_deputy(
-        self,
-        work: Coroutine[Any, Any, T],
-        undo: Undo[T] | None,
-    ) -> T:
-        call = DeputyCall(work, context_of_caller(), may_be_dropped=undo is not None)
-        try:  # an interrupt may come at any moment from here on
-            self._deputy.begin(call)
-            while not call.done.wait(_LOOK_S):
-                pass
-            if call.error is None:
-                return call.result  # type: ignore[no-any-return]
-        except BaseException as error:
-            self._interrupt_deputy(call, undo, error)
-            raise
-        failure, call.error = call.error, None  # the deputy keeps the call, and an error its caller
-        try:
-            raise failure.with_traceback(None) if isinstance(failure, CoordinatorError) else failure
         finally:
-            del failure  # its frames hold it: no cycle is left for the collector
-
-    def _run_for_deputy(self, call: DeputyCall) -> Any:
-        if call.is_cancelled and call.may_be_dropped:
-            call.work.close()
-            raise asyncio.CancelledError
-        return self._begun(call.work, None, call.context, call)
-
-    def _interrupt_deputy(
-        self,
-        call: DeputyCall,
-        undo: Callable[[Any], Coroutine[Any, Any, object]] | None,
-        error: BaseException,
-    ) -> None:
-        call.cancel()
-        self._deputy.begin(call)  # it may not have been given, or not woken; it runs each once
-        if not call.done.wait(_CLEAN_UP_S_MAX) or undo is None or call.error is not None:
-            return
-        try:
-            self.run(undo(call.result))
-        except Exception as failure:
-            error.add_note(f"and what the call had acquired is not released yet: {failure}")
+            del call  # it has the error, whose frames hold it: no cycle is left for the collector
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, object]] | None = None) -> None:
         """Run ``last``, for a bounded time, then end the loop and its thread; idempotent."""
         if self._is_stopped or not self.is_ours:
             return
         self._is_stopped = True
-        self._deputy.stop()
 
         async def finish() -> None:
             try:
@@ -226,53 +112,42 @@ class LoopThread:
         if threading.current_thread() is not self._thread:
             self._thread.join(_CLOSE_S_MAX + _CLEAN_UP_S_MAX)
 
-    def _soon(self, callback: Callable[[], object]) -> None:
-        """Have ``callback`` called in the loop; raises RuntimeError if it is closed.
+    def _start(self, call: _Call[Any]) -> None:
+        if call.task is None:
+            task = call.task = self._loop.create_task(call.work, context=call.context)
+            self._calls.add(task)
+            task.add_done_callback(partial(self._ended, call))
 
-        If this is interrupted before the loop was woken, ``_interrupt`` wakes it for all."""
-        self._inbox.append(callback)
-        if not self._is_woken or self._loop.is_closed():
-            self._is_woken = True
-            self._loop.call_soon_threadsafe(self._look)
+    def _ended(self, call: _Call[T], task: asyncio.Task[T]) -> None:
+        self._calls.discard(task)
+        call.end()
 
-    def _cancel(self, task: asyncio.Task[Any], may_be_dropped: bool) -> None:
+    def _cancel(self, call: _Call[Any], *, may_be_dropped: bool) -> None:
         """Cancel it; if it gives something back, not before its first step, which begins that."""
-        if may_be_dropped:
-            task.cancel()
-        else:
-            self._loop.call_soon(task.cancel)
+        if not may_be_dropped:
+            self._start(call)  # it may not have been handed over before the interrupt came
+            assert call.task is not None, "it was started"
+            self._loop.call_soon(call.task.cancel)
+        elif call.task is not None:
+            call.task.cancel()
+        else:  # nor will it be started: that would have come before this
+            call.work.close()
+            call.end()
 
-    def _look(self) -> None:
-        self._is_woken = False  # before looking: what comes from now on wakes it again
-        while self._inbox:
-            self._inbox.popleft()()
-
-    def _interrupt(
-        self,
-        started: list[asyncio.Task[T]],
-        done: LightEvent,
-        undo: Undo[T] | None,
-        error: BaseException,
-    ) -> None:
-        def cancel() -> None:
-            for task in started:
-                self._cancel(task, undo is not None)
-            if not started:  # nor will it be: it would have come before this
-                done.set()
-
+    def _interrupt(self, call: _Call[T], undo: Undo[T] | None, error: BaseException) -> None:
+        cancel = partial(self._cancel, call, may_be_dropped=undo is not None)
         try:
-            self._inbox.append(cancel)
-            self._loop.call_soon_threadsafe(self._look)
-        except RuntimeError:
-            return  # the loop is closed, and has cancelled everything
-        if not done.wait(_CLEAN_UP_S_MAX) or undo is None or not started:
+            self._loop.call_soon_threadsafe(cancel)
+        except RuntimeError:  # the loop is closed, and has cancelled everything
+            if call.task is None:
+                call.work.close()
             return
-        task = started[0]
-        if not task.cancelled() and task.exception() is None:
-            try:
-                self.run(undo(task.result()))
-            except Exception as failure:
-                error.add_note(f"and what the call had acquired is not released yet: {failure}")
+        if not call.wait(_CLEAN_UP_S_MAX) or undo is None or not call.has_result:
+            return
+        try:
+            self.run(undo(call.result()))
+        except Exception as failure:
+            error.add_note(f"and what the call had acquired is not released yet: {failure}")
 
     def refuse(self, work: Coroutine[Any, Any, object]) -> None:
         """Raise what ``refuse_where_it_cannot_run`` does; ``work`` is closed then."""
@@ -311,29 +186,53 @@ class LoopThread:
             self._loop.close()
 
 
-@types.coroutine
-def _resumed(work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-    """Go on with a coroutine that has begun, which ``await`` alone would refuse."""
-    return (yield from work)  # type: ignore[no-any-return]
+class _Call(Generic[T]):
+    """One call: its thread waits, and all else is done in the loop."""
+
+    __slots__ = ("_bell", "context", "is_over", "task", "work")
+
+    def __init__(self, work: Coroutine[Any, Any, T], context: Context) -> None:
+        self.work = work
+        self.context = context
+        self.task: asyncio.Task[T] | None = None
+        """What runs it, once it has been started."""
+        self.is_over = False
+        # No Event: a signal handler may come while its wait holds the lock that its setting needs.
+        # If that handler uses the client, too, the loop must not stand still.
+        self._bell = threading.Lock()
+        """Open when it is over."""
+        self._bell.acquire()
+
+    def end(self) -> None:
+        """Wake who waits for it."""
+        if not self.is_over:
+            self.is_over = True
+            self._bell.release()
+
+    def wait(self, limit_s: float) -> bool:
+        """Return whether it was over within ``limit_s``."""
+        return self.is_over or self._bell.acquire(timeout=limit_s)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether it was, where it waited."""
+        return self.task is not None and self.task.cancelled()
+
+    @property
+    def has_result(self) -> bool:
+        """Whether it has come to one, which is no error."""
+        task = self.task
+        return task is not None and not task.cancelled() and task.exception() is None
+
+    def result(self) -> T:
+        """Return, or raise, what it came to."""
+        assert self.task is not None, "it was started"
+        return self.task.result()
 
 
-async def _rest_of(work: Coroutine[Any, Any, T]) -> T:
-    return await _resumed(work)
-
-
-def _ended_without_loop(work: Coroutine[Any, Any, T]) -> T:
-    """End a coroutine that cannot go on; each time it asks for the loop it gets the same answer."""
-    closed = ClientClosedError("this client was closed while the call was under way")
-    while True:
-        try:
-            work.throw(closed)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-
-
-def _closed_under(started: Sequence[object]) -> CoordinatorError:
+def _closed_under(call: _Call[Any]) -> CoordinatorError:
     """Return what is known of a call whose loop ended before the call did."""
-    if not started:
+    if call.task is None:
         return ClientClosedError("this client was closed before the call began")
     return OutcomeUnknownError(
         "this client was closed while the call was under way; whether it took effect is not known"

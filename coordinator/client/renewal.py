@@ -22,11 +22,11 @@ class Renewing(Protocol):
         ...
 
     def on_renewed(self, sent_ms: int) -> None:
-        """An answer says that the request sent at ``sent_ms`` has renewed it; in any thread."""
+        """An answer says that the request sent at ``sent_ms`` has renewed it."""
         ...
 
     def on_ended(self, reason: str) -> None:
-        """An answer says that it has ended; in any thread."""
+        """An answer says that it has ended."""
         ...
 
 

@@ -19,7 +19,6 @@
    over; a client that is busy sends no heartbeats.
 6. A revoked credential ends it at once, whichever request was refused for it (``delivery``).
 7. Safe to ask from any thread. Callbacks run where nothing waits for them (``callbacks``).
-   ``while_alive`` is for the loop, and for a thread whose call began there (``home``).
 """
 
 from __future__ import annotations
@@ -61,10 +60,6 @@ from coordinator.model.sessions import (
 from coordinator.wire.codec import reader
 
 T = TypeVar("T")
-
-
-class WaitOverError(Exception):
-    """A thread's wait was ended, because the session has ended for which it waited."""
 
 
 _ENDED = (SessionState.LOST, SessionState.CLOSED)
@@ -197,29 +192,12 @@ class Session(OfOneProcess):
             SessionExpiredError: the session ended first.
             What ``work`` raises.
         """
-        if not self.home.is_here:
-            return await self._while_alive_here(work)
         try:
             with Lifetime(self):
                 return await work
         except SessionExpiredError as error:
             self.note_end(error)
             raise
-
-    async def _while_alive_here(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` in a thread, whose waits end with this session by themselves."""
-        try:
-            return await work
-        except WaitOverError:
-            raise SessionExpiredError(self.reason, session_id=self.session_id) from None
-        except SessionExpiredError as error:
-            expired = error
-        await self.home.enter()
-        self.note_end(expired)
-        try:
-            raise expired
-        finally:
-            del expired  # its frames hold it: no cycle is left for the collector
 
     def note_end(self, error: SessionExpiredError) -> None:
         """Note that a member has answered a request by saying that this session has ended.

@@ -60,25 +60,21 @@ def _both(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
     undo: Callable[[Any, T], Coroutine[Any, Any, object]] | None = None,
     *,
-    begins_here: bool = False,
     has_own_time: bool = False,
 ) -> Any:
     """Offer a coroutine method to both clients.
 
     ``undo`` is another coroutine method of the object: it gives back what ``method`` returned when
-    a sync caller was interrupted in the instant in which it was done. ``begins_here``: in a thread
-    it needs no event loop until it says ``await core.home.enter()``.
+    a sync caller was interrupted in the instant in which it was done.
 
     All calls of the method end within the seconds of its argument ``timeout``, without one within
-    the client's timeout (``deadline``); with ``begins_here`` or ``has_own_time`` it sees to that.
+    the client's timeout (``deadline``); with ``has_own_time`` it sees to that.
     """
-    timeout_of = None if begins_here or has_own_time else _argument(method, "timeout")
+    timeout_of = None if has_own_time else _argument(method, "timeout")
 
     @wraps(method)
     def function(self: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
         undoing = None if undo is None else partial(undo, self)
-        if begins_here:
-            return self.client.begin(method(self, *args, **kwargs), undoing)
         if timeout_of is None:
             return self.client.call(method(self, *args, **kwargs), undoing)
 
@@ -124,7 +120,6 @@ if TYPE_CHECKING:
             # of its own class says ``Any``, and not ``ClientT``, of what it takes.
             undo: Callable[..., Coroutine[Any, Any, object]] | None = None,
             *,
-            begins_here: bool = False,
             has_own_time: bool = False,
         ) -> None: ...
 

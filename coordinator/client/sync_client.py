@@ -40,7 +40,6 @@ from coordinator.client.hints import missing_verb
 from coordinator.client.loop_thread import LoopThread, Undo
 from coordinator.client.process import OfOneProcess
 from coordinator.client.settling import called, run_here
-from coordinator.client.threads import Verbs
 from coordinator.client.transport import client_closed
 from coordinator.client.updating import updated
 from coordinator.client.watching import ChangeStream
@@ -70,21 +69,6 @@ def _blocking(
 
     @wraps(verb)
     def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        core, verbs = client.core, client.verbs
-        if verbs is None:
-            return client.call(verb(core, *args, **kwargs))
-        return verbs.run(verb(verbs, *args, **kwargs))
-
-    return method
-
-
-def _in_loop(
-    verb: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Client, P], T]:
-    """Return the core's ``verb`` as a method that waits for it; of what lives in the loop."""
-
-    @wraps(verb)
-    def method(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return client.call(verb(client.core, *args, **kwargs))
 
     return method
@@ -105,12 +89,10 @@ def _collected(
     return method
 
 
-async def _closed(core: AsyncClient, verbs: Verbs | None, callbacks: CallbackThreads) -> None:
+async def _closed(core: AsyncClient, callbacks: CallbackThreads) -> None:
     try:
         await core.close()
     finally:
-        if verbs is not None:
-            await verbs.close()
         await callbacks.ended(_CALLBACKS_S_MAX)
 
 
@@ -131,8 +113,6 @@ class Client(OfOneProcess):
         self._thread: LoopThread | None = None
         self._core: AsyncClient | None = None
         self._is_closed = False
-        self.verbs: Verbs | None = None
-        """The verbs that need no event loop, of a client that uses the stream."""
 
     @property
     def core(self) -> AsyncClient:
@@ -163,13 +143,10 @@ class Client(OfOneProcess):
             except BaseException:
                 thread.stop()
                 raise
-            if core.delivery.is_by_stream:
-                self.verbs = Verbs(core, thread)
-                core.by_threads = self.verbs.delivery
             # Also when it is forgotten, or the interpreter exits: a session must not live on
             # unowned.
             self._finalizer = weakref.finalize(
-                self, thread.stop, partial(_closed, core, self.verbs, thread.callbacks)
+                self, thread.stop, partial(_closed, core, thread.callbacks)
             )
             self._thread, self._core = thread, core
             if self._is_closed:  # by another thread, which found nothing to close yet
@@ -201,22 +178,6 @@ class Client(OfOneProcess):
         assert self._thread is not None, "it was opened"
         return self._thread.run(work, undo)
 
-    def begin(
-        self,
-        work: Coroutine[Any, Any, T],
-        undo: Undo[T] | None = None,
-    ) -> T:
-        """Run a recipe's coroutine as ``call`` does, but begin here if this client can.
-
-        The coroutine uses what belongs to an event loop only after ``await core.home.enter()``.
-        For the main thread, which signals interrupt between any two steps, another begins it.
-        """
-        verbs = self.verbs if self._core is not None else None
-        if verbs is None:
-            return self.call(work, undo)
-        assert self._thread is not None, "it was opened"
-        return self._thread.begin_here(work, undo)
-
     create = _blocking(AsyncClient.create)
     get = _blocking(AsyncClient.get)
     set = _blocking(AsyncClient.set)
@@ -226,7 +187,7 @@ class Client(OfOneProcess):
     subtree = _blocking(AsyncClient.subtree)
     multi = _blocking(AsyncClient.multi)
     guarded = _blocking(AsyncClient.guarded)
-    session = _in_loop(AsyncClient.session)
+    session = _blocking(AsyncClient.session)
     sessions = _blocking(AsyncClient.sessions)
     lock = _blocking(AsyncClient.lock)
     why = _blocking(AsyncClient.why)

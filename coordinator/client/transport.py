@@ -111,10 +111,6 @@ def client_closed() -> ClientClosedError:
     return ClientClosedError("this client is closed; connect() makes another one")
 
 
-class NotByStreamError(Exception):
-    """A thread's request that is answered in lines was not sent: its member speaks HTTP only."""
-
-
 class Transport(Protocol):
     """How requests reach a member; ``endpoint`` is its URL."""
 

@@ -37,9 +37,6 @@ class ZnodeVerbs(VerbGroup):
         """Return the client's session."""
         raise NotImplementedError
 
-    def _note_end(self, session: Session, error: SessionExpiredError) -> None:
-        raise NotImplementedError
-
     @answering
     async def create(
         self,
@@ -75,7 +72,7 @@ class ZnodeVerbs(VerbGroup):
             try:
                 return await self._create(create, held)
             except SessionExpiredError as error:
-                self._note_end(session, error)
+                session.note_end(error)
                 raise
 
     def _create(self, create: Create, held: dict[str, Any]) -> Coroutine[Any, Any, Written]:

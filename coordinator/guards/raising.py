@@ -72,7 +72,6 @@ async def raise_guards(grant: Grant[Any], guards: Sequence[Guard]) -> None:
     if not guards:
         return
     deadline_s = grant.client.core.settings.timeout_ms / 1000
-    await grant.client.core.home.enter()
     try:
         for guard in guards:
             try:

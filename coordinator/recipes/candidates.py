@@ -51,7 +51,6 @@ class CandidateQueue:
         """Who is to be elected next, while that is being done."""
         self.asked: SuccessionRequest | None = None
         """What asked the elected of its epoch for that, if anything did: it is recorded."""
-        self.serves_threads = True
         self._core = core
         self._queue: LockQueue = core.lock_queue(name, is_election=True)
 
@@ -71,7 +70,6 @@ class CandidateQueue:
                 f"election {name!r}: expected a candidate, found weight 0, which is never elected; "
                 f"who() and observe() need no candidacy"
             )
-        await core.home.enter()
         async with AsyncExitStack() as stack:
             if self.file is not None:
                 stack.enter_context(self.file)
@@ -89,14 +87,11 @@ class CandidateQueue:
         if self.choice is None:
             was_held = await self._queue.release(grant)
         else:
-            await self._core.home.enter()
             try:
                 epoch, asked = grant.fencing_token, self.asked
                 is_asked = asked is not None and asked.epoch == epoch
                 by, reason = (asked.by, asked.reason) if asked and is_asked else ("", "")
-                await succeed(
-                    self._core, grant.lock, epoch, self.choice, by=by, reason=reason
-                )
+                await succeed(self._core, grant.lock, epoch, self.choice, by=by, reason=reason)
                 was_held = True
             except NotOwnerError:
                 was_held = False

@@ -85,9 +85,9 @@ class LockContender(Context[HeldT_co, ClientT]):
         """
         return await self._holding.release()
 
-    acquire = both(_acquire, undo=Context._undo_acquire, begins_here=True)
-    try_acquire = both(_try_acquire, undo=Context._undo_acquire, begins_here=True)
-    release = both(_release, begins_here=True)
+    acquire = both(_acquire, undo=Context._undo_acquire, has_own_time=True)
+    try_acquire = both(_try_acquire, undo=Context._undo_acquire, has_own_time=True)
+    release = both(_release, has_own_time=True)
 
 
 class QueueContender(LockContender[Grant[ClientT], ClientT]):

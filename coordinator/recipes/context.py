@@ -210,12 +210,12 @@ class Context(Contending, Generic[HeldT_co, ClientT]):
 
     def __enter__(self: Context[HeldT_co, Client]) -> HeldT_co:
         expect_client(self.client, Client, "with")
-        return self.client.begin(self._enter(), self._undo_enter)
+        return self.client.call(self._enter(), self._undo_enter)
 
     def __exit__(
         self: Context[HeldT_co, Client], _kind: object, error: BaseException | None, _where: object
     ) -> Literal[None]:
-        ended_here(lambda: self.client.begin(self._leave(error)), error)
+        ended_here(lambda: self.client.call(self._leave(error)), error)
 
     async def __aenter__(self: Context[HeldT_co, AsyncClient]) -> HeldT_co:
         if not isinstance(self.client, AsyncClient):

@@ -135,8 +135,8 @@ class Election(HandingOver[ClientT]):
         wait_ms = self._wait_ms if timeout is None else wait_ms_of(timeout)
         return await self._holding.acquire(wait_ms)
 
-    campaign = both(_campaign, undo=Context._undo_acquire, begins_here=True)
-    resign = both(_resign, begins_here=True)
+    campaign = both(_campaign, undo=Context._undo_acquire, has_own_time=True)
+    resign = both(_resign, has_own_time=True)
 
     @both
     async def proclaim(self, value: bytes) -> None:

@@ -210,7 +210,7 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
         """
         return await self.give_back()
 
-    release = both(_release, begins_here=True)
+    release = both(_release, has_own_time=True)
 
     async def give_back(self) -> bool:
         """Release, inside a recipe's coroutine; goes on even if the caller is cancelled.

@@ -30,8 +30,7 @@ _AGAIN_S = 1.0
 
 
 class Hold(CallsBack):
-    """What was ``acquired`` from ``queue`` in the name of ``owner``; a bounded one is made in the
-    event loop."""
+    """What was ``acquired`` from ``queue`` in the name of ``owner``; made in the event loop."""
 
     is_counted = False
     """Whether it is a share, of which its owner may have more."""
@@ -109,47 +108,31 @@ class Hold(CallsBack):
         """
         if self._is_released:
             return False
-        if not self._home.is_here and not self._may_release_here():
-            await self._home.enter()
-        if self._home.is_here:
-            if self._session.has_failed:
-                # Lost, not given back: its session ends, now that nobody relies on it.
-                self.lose(self.reason)
-                self._retire()
-                return False
-            if self.remaining_safe_ms() == 0:
-                # Its session may live on at the server for a while: let the next one in earlier.
-                self.lose(self.reason)
-                self._start(self._release_once(), "release after its loss")
-                self._retire()
-                return False
+        if self._session.has_failed:
+            # Lost, not given back: its session ends, now that nobody relies on it.
+            self.lose(self.reason)
+            self._retire()
+            return False
+        if self.remaining_safe_ms() == 0:
+            # Its session may live on at the server for a while: let the next one in earlier.
+            self.lose(self.reason)
+            self._start(self._release_once(), "release after its loss")
+            self._retire()
+            return False
         try:
             return await self._given_back()
-        except asyncio.CancelledError as error:
-            cancelled = error
+        except asyncio.CancelledError:
+            self.keep_releasing()  # its caller will not try again
+            raise
         except ClientClosedError:
             unknown = OutcomeUnknownError(
                 f"{self._grant_id}: the client was closed before it was known to be released; it "
                 f"ends with session {self._session.session_id} at the latest"
             )
             raise caused(unknown, None) from None
-        await self._home.enter()
-        self.keep_releasing()  # its caller will not try again
-        try:
-            raise cancelled
-        finally:
-            del cancelled  # its frames hold it: no cycle is left for the collector
 
     def keep_releasing(self) -> None:
-        """Go on releasing in the background until it is known, or the session has ended.
-
-        In any thread: who releases in a thread of its own may fail there."""
-        if self._home.is_here:
-            self._keep_releasing_here()
-        else:
-            self._home.soon(self._keep_releasing_here)
-
-    def _keep_releasing_here(self) -> None:
+        """Go on releasing in the background until it is known, or the session has ended."""
         if self._keeps_releasing is None or self._keeps_releasing.done():
             self._keeps_releasing = self._start(self._release_until_known(), "keep releasing")
 
@@ -160,19 +143,12 @@ class Hold(CallsBack):
         """Renew the lease of its session now; raises as ``Session.renew``."""
         await self._session.renew(timeout_ms)
 
-    def _may_release_here(self) -> bool:
-        """Whether this thread, which does not run the loop, may do it."""
-        if not self._queue.serves_threads or self._end_of_bound is not None:
-            return False
-        return not self._session.has_failed and self.remaining_safe_ms() > 0
-
     async def _given_back(self) -> bool:
         """Release; only one release is sent at a time, for two would take each other's for a loss.
 
         The others wait for what comes of it."""
         mine = ReleaseUnderWay()
         while (result := self._begin(mine)) is not None:
-            await self._home.enter()
             was_held = await asyncio.wrap_future(result)
             if was_held is not None:
                 return was_held
@@ -206,10 +182,8 @@ class Hold(CallsBack):
         except (OutcomeUnknownError, asyncio.CancelledError):
             self._may_be_released = True
             raise
-        if not was_held and not self._is_released:
-            await self._home.enter()
-            if not self._may_be_released:
-                self.lose("the cluster says that it is not held")
+        if not was_held and not self._is_released and not self._may_be_released:
+            self.lose("the cluster says that it is not held")
         self._retire()
         return was_held
 

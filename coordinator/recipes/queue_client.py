@@ -13,8 +13,6 @@ class QueueClient(Protocol):
     """Where a grant comes from and is given back: a ``LockQueue``, or a recipe's own."""
 
     is_election: bool
-    serves_threads: bool
-    """Whether ``release`` may be called outside the event loop."""
 
     async def release(self, grant: GrantReply) -> bool:
         """Give the grant back; False when it was not held any more."""

@@ -136,7 +136,6 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
         self._own(is_body=True)[-1].holding.interrupt_on_loss()
 
     async def _take(self, wait_ms: int | None, *, is_body: bool) -> _Taken[ClientT]:
-        await self.client.core.home.enter()  # the counts are kept there
         owner = self._options.owner_now()
         emptied = None if is_body else self._emptied_body(owner)
         if emptied is not None:
@@ -155,7 +154,6 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
         return taken
 
     async def _leave(self, error: BaseException | None) -> None:
-        await self.client.core.home.enter()
         taken = self._own(is_body=True)[-1]
         self._forget(taken)
         await taken.holding.leave(error)

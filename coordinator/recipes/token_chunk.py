@@ -69,7 +69,6 @@ class TokenChunk(EndedByWith[ClientT]):
         if self._spend(count):
             return True
         core, wait_ms = self.client.core, wait_ms_of(timeout)
-        await core.home.enter()
         ends_ms = None if wait_ms is None else core.clock.monotonic_ms() + wait_ms
         with within(core.clock, limit_ms_of(timeout)):
             while (missing_ms := await self._fetch(count)) > 0:
@@ -100,7 +99,7 @@ class TokenChunk(EndedByWith[ClientT]):
                 with self._guard:
                     self._left += aside
 
-    take = both(_take, begins_here=True)
+    take = both(_take, has_own_time=True)
 
     async def _give_back(self) -> int:
         """Return what was not spent to the bucket; return how many those were.
@@ -110,7 +109,6 @@ class TokenChunk(EndedByWith[ClientT]):
                 are not spent any more either way.
             BadArgumentsError, TooManyRetriesError: as ``TokenBucket.take``.
         """
-        await self.client.core.home.enter()
         async with self._fetching:
             with self._guard:
                 count, self._left = self.left, 0

@@ -77,7 +77,6 @@ class TreeLock(LockContender[Grant[ClientT], ClientT]):
 
     async def _obtain(self, wait_ms: int | None) -> Grant[ClientT]:
         core = self.client.core
-        await core.home.enter()
         limit_s = None if wait_ms is None else wait_ms / 1000
         if wait_ms == 0:
             limit_s = min(core.settings.timeout_ms, TRY_MS) / 1000

@@ -37,7 +37,6 @@ class TreePlace:
     """One place in the queue, a znode: created, waiting, deleted."""
 
     is_election = False
-    serves_threads = False
 
     def __init__(
         self,

@@ -27,8 +27,7 @@ KINDS = [
 ]  # fmt: skip
 RAISE_NOTHING = {
     *("AsyncClient.call", "AsyncClient.retry_delay_ms", "AsyncClient.shared", "Client.call"),
-    "AsyncClient.time_left_ms",
-    *("AsyncClient.begin", "Client.begin", "LockQueue.begin_release", "LockQueue.end_release"),
+    *("AsyncClient.time_left_ms", "LockQueue.begin_release", "LockQueue.end_release"),
     *("Session.keep_probing", "Session.note_end", "Session.on_change", "Session.remaining_safe_ms"),
     *("Session.close", "Session.fail"),
     *("Acquired.remaining_safe_ms", "Acquired.stop_watching", "LockQueue.clean_up"),

@@ -93,7 +93,7 @@ def test_what_an_acquire_raises_is_in_no_cycle(
 
 @in_memory
 async def test_what_ends_a_session_is_in_no_cycle(world: MemoryCluster) -> None:
-    """As a thread hears it, whose work goes on where it waits."""
+    """As who waits while it lives hears it."""
     async with world.client() as client:
         session = await client.session()
 
@@ -104,7 +104,7 @@ async def test_what_ends_a_session_is_in_no_cycle(world: MemoryCluster) -> None:
         try:
             left: weakref.ref[BaseException] | None = None
             try:
-                await session._while_alive_here(work())
+                await session.while_alive(work())
             except SessionExpiredError as error:
                 left = weakref.ref(error)
 

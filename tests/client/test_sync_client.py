@@ -344,10 +344,10 @@ def test_an_interrupt_as_a_call_begins_leaves_nothing(
     async def undo(result: str) -> None:
         undone.append(result)
 
-    def interrupted(callback: Callable[[], object]) -> None:
+    def interrupted(callback: Callable[..., object], *args: object) -> None:
         monkeypatch.undo()
         if is_posted:
-            post(callback)
+            post(callback, *args)
             has_result.wait()
         raise KeyboardInterrupt
 

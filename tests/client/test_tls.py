@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -18,12 +16,12 @@ from typing import Any
 import pytest
 
 from coordinator import AsyncClient, Client, Lock, connect
-from coordinator.client import Connector
+from coordinator.client import Connector, RetryPolicy
 from coordinator.client.http_transport import HttpTransport
-from coordinator.client.stream.sockets import secure
+from coordinator.client.stream import transport
 from coordinator.clock import ManualClock, SystemClock
 from coordinator.config import Config, HttpConfig
-from coordinator.errors import BadArgumentsError, ConfigError, CoordinatorError
+from coordinator.errors import BadArgumentsError, ConfigError, CoordinatorError, UnavailableError
 from coordinator.server import Server
 from coordinator.tls import certificates
 from coordinator.tls.files import TlsFiles, list_warning, server_tls
@@ -367,27 +365,27 @@ async def test_a_crowd_of_unfinished_handshakes_keeps_nobody_out(made: Certifica
             writer.close()
 
 
-def test_a_server_that_dribbles_its_handshake_is_given_up() -> None:
+async def test_a_server_that_dribbles_its_handshake_is_given_up(
+    made: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The whole of it has one deadline, not each byte."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    here, there = socket.socketpair()
-    is_over = threading.Event()
+    monkeypatch.setattr(transport, "_CONNECT_S_MAX", 0.2)
 
-    def dribble() -> None:
-        there.sendall(b"\x16\x03\x03\x40\x00\x02")
-        while not is_over.wait(0.02):
-            there.sendall(b"\x00")
+    async def dribble(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x16\x03\x03\x40\x00\x02")
+        with suppress(OSError):
+            while not writer.is_closing():
+                await asyncio.sleep(0.02)
+                writer.write(b"\x00")
 
-    thread = threading.Thread(target=dribble)
-    thread.start()
-    try:
-        with pytest.raises(TimeoutError):
-            secure(here, context, "h", SystemClock(), 200)
-    finally:
-        is_over.set()
-        thread.join()
-        here.close()
-        there.close()
+    listener = await asyncio.start_server(dribble, "127.0.0.1", 0)
+    async with listener:
+        url = f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        async with connect(
+            url, ca_file=made.ca_file, transport="stream", retry=RetryPolicy(tries=1)
+        ) as client:
+            with pytest.raises(UnavailableError, match=r"cannot connect within 0\.2 s"):
+                await client.exists("/")
 
 
 @pytest.mark.parametrize(

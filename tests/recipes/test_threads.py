@@ -1,4 +1,4 @@
-"""Locks of threads over the stream: sent and waited for where they are called, without a loop."""
+"""Locks of threads: what their waits promise, and what is left of an interrupted one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import Client
-from coordinator.client.deputy import DeputyCall
-from coordinator.client.loop_thread import LoopThread
-from coordinator.client.stream.blocking import BlockingTransport
+from coordinator.client.loop_thread import LoopThread, _Call
+from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request
 from coordinator.errors import (
     ClientClosedError,
@@ -49,13 +48,9 @@ CONTENDERS: dict[str, Callable[[Client, str], Any]] = {
     "Semaphore": lambda client, name: Semaphore(client, name, 1),
     "MultiLock": lambda client, name: MultiLock(client, f"{name}-also", name),
     "Election": Election,
-}
-BY_THE_LOOP: dict[str, Callable[[Client, str], Any]] = {
-    "TreeLock": TreeLock,
     "ReentrantLock": ReentrantLock,
     "Bounded": lambda client, name: Lock(client, name, max_hold=60),
 }
-"""Those that use the client's event loop, in a thread as anywhere."""
 
 
 @pytest.fixture(scope="module")
@@ -97,26 +92,12 @@ def queued(client: Client, name: str, room: str = "locks") -> int:
         return 0
 
 
-@pytest.fixture
-def by_the_loop(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What threads have the loop do, from now on."""
-    found: list[object] = []
-    run = LoopThread._run
-
-    def noted(self: LoopThread, work: Any, *rest: Any) -> Any:
-        found.append(work)
-        return run(self, work, *rest)
-
-    monkeypatch.setattr(LoopThread, "_run", noted)
-    return found
-
-
-@pytest.mark.parametrize("kind", CONTENDERS)
-def test_a_lock_that_is_free_needs_no_loop(
-    client: Client, threads: ThreadPoolExecutor, by_the_loop: list[object], kind: str
+@pytest.mark.parametrize("kind", [*CONTENDERS, "TreeLock"])
+def test_a_thread_acquires_and_releases_over_and_over(
+    client: Client, threads: ThreadPoolExecutor, kind: str
 ) -> None:
-    """Acquired and released over and over, by each kind of lock that the server runs."""
-    contender = CONTENDERS[kind](client, kind)
+    """By each kind of lock; nothing of it is left."""
+    contender = {**CONTENDERS, "TreeLock": TreeLock}[kind](client, kind)
 
     def cycle() -> int:
         with contender as held:
@@ -127,33 +108,12 @@ def test_a_lock_that_is_free_needs_no_loop(
 
     tokens = [done(threads.submit(cycle)) for _ in range(5)]
 
-    assert by_the_loop == []
     assert tokens == sorted(set(tokens))
     assert queued(client, kind, "elections" if kind == "Election" else "locks") == 0
 
 
-@pytest.mark.parametrize("kind", BY_THE_LOOP)
-def test_others_go_on_in_the_loop(
-    client: Client, threads: ThreadPoolExecutor, by_the_loop: list[object], kind: str
-) -> None:
-    """Begun in a thread, they hold and release all the same."""
-    contender = BY_THE_LOOP[kind](client, kind)
-
-    def cycle() -> None:
-        with contender as grant:
-            grant.check()
-
-    for _ in range(3):
-        done(threads.submit(cycle))
-
-    assert by_the_loop != []
-    assert queued(client, kind) == 0
-
-
-def test_threads_wait_for_their_turn_themselves(
-    client: Client, threads: ThreadPoolExecutor, by_the_loop: list[object]
-) -> None:
-    """In the order of the tokens, one at a time, without the loop."""
+def test_threads_take_turns(client: Client, threads: ThreadPoolExecutor) -> None:
+    """In the order of the tokens, one at a time."""
     holding: list[int] = []
     tokens: list[int] = []
 
@@ -171,7 +131,6 @@ def test_threads_wait_for_their_turn_themselves(
 
     assert tokens == sorted(set(tokens))
     assert len(tokens) == 40
-    assert by_the_loop == []
 
 
 def test_a_body_whose_client_was_closed_raises_its_own_exception(url: str) -> None:
@@ -210,9 +169,14 @@ async def _delete_session(client: Client, session_id: str) -> None:
 
 def break_connections(client: Client, _: Client) -> None:
     """The wait goes on over another one."""
-    assert client.verbs is not None
-    for each in list(client.verbs.delivery._transport._connections):  # type: ignore[attr-defined]
-        each.close("a test breaks it")
+
+    async def break_all() -> None:
+        transport = client.core.delivery._transport
+        assert isinstance(transport, StreamTransport)
+        for each in [each for own in transport._connections.values() for each in own]:
+            each.close("a test breaks it")
+
+    client.call(break_all())
 
 
 @pytest.mark.parametrize(
@@ -263,18 +227,18 @@ def test_what_an_attempt_may_have_left_is_withdrawn(
     client: Client, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its answer never arrives; it is certain afterwards that nothing is queued."""
-    stream = BlockingTransport.stream
+    stream = StreamTransport.stream
 
     @asynccontextmanager
     async def unheard(
-        self: BlockingTransport, endpoint: str, request: Request, timeout_ms: int
+        self: StreamTransport, endpoint: str, request: Request, timeout_ms: int
     ) -> AsyncIterator[None]:
         async with stream(self, endpoint, request, timeout_ms):
             pass
         raise ConnectionLostError("a test lost the answer")
         yield
 
-    monkeypatch.setattr(BlockingTransport, "stream", unheard)
+    monkeypatch.setattr(StreamTransport, "stream", unheard)
     waiting = threads.submit(Lock(client, "unheard", timeout=0.5).acquire)
 
     assert isinstance(waiting.exception(patient(20)), UnavailableError)
@@ -331,6 +295,19 @@ def interrupt() -> None:
     signal.pthread_kill(main, signal.SIGINT)
 
 
+@pytest.fixture
+def is_interrupted(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once the wait of the main thread was interrupted."""
+    is_interrupted, clean_up = threading.Event(), LoopThread._interrupt
+
+    def noted(self: LoopThread, *rest: Any) -> None:
+        is_interrupted.set()
+        clean_up(self, *rest)
+
+    monkeypatch.setattr(LoopThread, "_interrupt", noted)
+    return is_interrupted
+
+
 def enter(contender: Any) -> None:
     with contender:
         raise AssertionError("the body ran")
@@ -343,20 +320,24 @@ def acquire(contender: Any) -> None:
 @pytest.mark.parametrize("takes", [enter, acquire])
 @pytest.mark.parametrize("kind", CONTENDERS)
 def test_what_comes_with_an_interrupt_is_given_back(
-    client: Client, kind: str, takes: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+    client: Client,
+    kind: str,
+    takes: Callable[[Any], None],
+    is_interrupted: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The call has its result, and has not returned it; the object is free afterwards."""
     contender = CONTENDERS[kind](client, f"{kind}-{takes.__name__}")
     room = "elections" if kind == "Election" else "locks"
-    end = DeputyCall.end
+    end = _Call.end
 
-    def interrupted(call: DeputyCall) -> None:
-        monkeypatch.setattr(DeputyCall, "end", end)
+    def interrupted(call: _Call[Any]) -> None:
+        monkeypatch.setattr(_Call, "end", end)
         interrupt()
-        until(lambda: call.is_cancelled)
+        assert is_interrupted.wait(patient(10))
         end(call)
 
-    monkeypatch.setattr(DeputyCall, "end", interrupted)
+    monkeypatch.setattr(_Call, "end", interrupted)
     with pytest.raises(KeyboardInterrupt):
         takes(contender)
 
@@ -365,13 +346,12 @@ def test_what_comes_with_an_interrupt_is_given_back(
         enter(contender)
 
 
-@pytest.mark.parametrize("kind", [*CONTENDERS, "ReentrantLock", "Bounded"])
+@pytest.mark.parametrize("kind", CONTENDERS)
 def test_an_interrupt_ends_the_wait_for_a_turn(url: str, client: Client, kind: str) -> None:
     """Wherever it waits; it leaves the queue."""
     name, room = f"turn-{kind}", "elections" if kind == "Election" else "locks"
-    kinds = {**CONTENDERS, **BY_THE_LOOP}
     with connect(url) as other:
-        acquire(kinds["Writer" if kind == "Reader" else kind](other, name))
+        acquire(CONTENDERS["Writer" if kind == "Reader" else kind](other, name))
         before = queued(other, name, room)
 
         def when_it_waits() -> None:
@@ -381,7 +361,7 @@ def test_an_interrupt_ends_the_wait_for_a_turn(url: str, client: Client, kind: s
         interrupting = threading.Thread(target=when_it_waits)
         interrupting.start()
         with pytest.raises(KeyboardInterrupt):
-            acquire(kinds[kind](client, name))
+            acquire(CONTENDERS[kind](client, name))
         interrupting.join(patient(10))
         assert queued(other, name, room) == before
 
@@ -413,20 +393,22 @@ def leave(lock: Lock[Client], before: Callable[[], object]) -> None:
         before()
 
 
-def test_an_interrupt_before_the_release_has_begun_does_not_prevent_it(client: Client) -> None:
-    """The thread that releases for the main thread has not looked yet."""
-    assert client._thread is not None
-    deputy, lock = client._thread._deputy, Lock(client, "late")
-    run = deputy._run
+def test_an_interrupt_before_the_release_has_begun_does_not_prevent_it(
+    client: Client, is_interrupted: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop has been handed it, and hears of its cancellation next."""
+    thread, lock = client._thread, Lock(client, "late")
+    assert thread is not None
+    start = thread._start
 
-    def late(call: DeputyCall) -> Any:
-        deputy._run = run
+    def late(call: _Call[Any]) -> None:
+        monkeypatch.setattr(thread, "_start", start)
         interrupt()
-        until(lambda: call.is_cancelled)
-        return run(call)
+        assert is_interrupted.wait(patient(10))
+        start(call)
 
     with pytest.raises(KeyboardInterrupt):
-        leave(lock, lambda: setattr(deputy, "_run", late))
+        leave(lock, lambda: monkeypatch.setattr(thread, "_start", late))
 
     until(lambda: queued(client, "late") == 0)
     with lock:
@@ -438,14 +420,14 @@ def test_an_interrupt_before_a_call_was_handed_over_is_raised_soon(
 ) -> None:
     """Nobody waits for what nobody does; and what is held is released all the same."""
     assert client._thread is not None
-    deputy, lock = client._thread._deputy, Lock(client, "not-given")
+    loop, lock = client._thread._loop, Lock(client, "not-given")
 
-    def interrupted(call: DeputyCall) -> None:
+    def interrupted(*_: object) -> None:
         monkeypatch.undo()
         raise KeyboardInterrupt
 
     def begins() -> None:
-        monkeypatch.setattr(deputy, "begin", interrupted)
+        monkeypatch.setattr(loop, "call_soon_threadsafe", interrupted)
 
     def acquire_once() -> None:
         begins()
@@ -457,22 +439,3 @@ def test_an_interrupt_before_a_call_was_handed_over_is_raised_soon(
             act()
         assert time.monotonic() - began_s < patient(4.5)
         until(lambda: queued(client, "not-given") == 0)
-
-
-def test_nor_does_one_before_the_loop_has_begun_it(url: str) -> None:
-    """It hears of the call and of its cancellation at once."""
-    with connect(url, transport="http") as client:
-        thread, lock = client._thread, Lock(client, "late-by-http")
-        assert thread is not None
-
-        def block() -> None:
-            until(lambda: len(thread._inbox) == 1)
-            interrupt()
-            until(lambda: len(thread._inbox) == 2)
-
-        with pytest.raises(KeyboardInterrupt):
-            leave(lock, lambda: thread._loop.call_soon_threadsafe(block))
-
-        until(lambda: queued(client, "late-by-http") == 0)
-        with lock:
-            pass

@@ -73,7 +73,6 @@ class Acquired:
         watch, paths = self.session.grant_watch, self.paths
         if not self.is_bounded:
             return
-        await self.session.home.enter()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 while not watch.hold_remaining_ms(paths):

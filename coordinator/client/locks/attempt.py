@@ -20,7 +20,6 @@ from coordinator.client.answers import encoding_of
 from coordinator.client.current_session import OpeningSession
 from coordinator.client.deadline import MARGIN_MS, TRY_MS
 from coordinator.client.delivery import CallDelivery
-from coordinator.client.home import Home
 from coordinator.client.request_ids import RequestIds
 from coordinator.client.session import Session
 from coordinator.client.transport import ResponseStream
@@ -112,15 +111,10 @@ class AcquireAttempt:
         least_ms, most_ms = _SETTLING_MS
         return max(least_ms, min(most_ms, self.remaining_ms() + _SETTLED_MS))
 
-    def first_answer_ms(
-        self, delivery: CallDelivery, timeout_ms: int, remaining_ms: int, home: Home
-    ) -> int:
+    def first_answer_ms(self, delivery: CallDelivery, timeout_ms: int, remaining_ms: int) -> int:
         """Return how long a member's first answer may take, of a client of this timeout."""
         whole_ms = TRY_MS if self.is_try else timeout_ms
-        limit_ms = delivery.attempt_ms(whole_ms, remaining_ms)
-        if self.session is None or home.is_here:
-            return limit_ms
-        return min(limit_ms, self.session.remaining_safe_ms() + 1)
+        return delivery.attempt_ms(whole_ms, remaining_ms)
 
     def fields(self, known: dict[str, Any], remaining_ms: int) -> dict[str, Any]:
         """Return what the request says, which is ``known`` but for this attempt; it is sent now."""
@@ -225,7 +219,7 @@ class AcquireAttempt:
         if not stream.watches_silence:
             limit_ms = min(limit_ms, _SILENCE_MS_MAX)
         try:
-            line = await delivery.line(stream, max(min(limit_ms, fresh_ms), 0), self.session)
+            line = await delivery.line(stream, max(min(limit_ms, fresh_ms), 0))
         except TimeoutError:
             if fresh_ms < limit_ms:
                 raise AskAgain from None  # the stream sends no blank lines in between
@@ -248,11 +242,7 @@ class AcquireAttempt:
             raise CallbackFailed(error) from error
 
     async def _within(self, noting: Awaitable[object]) -> None:
-        """Wait for a callback, but no longer than for the turn; a thread calls it by itself."""
-        assert self.session is not None, "who is queued has one"
-        if not self.session.home.is_here:
-            await noting
-            return
+        """Wait for a callback, but no longer than for the turn."""
         try:
             async with asyncio.timeout(max(0, self.remaining_ms()) / 1000) as scope:
                 await noting

@@ -16,7 +16,6 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterable
 
-from coordinator.client.home import Home
 from coordinator.client.lease import margin_ms
 from coordinator.clock import Clock
 from coordinator.model.sessions import LOST_MAX, LostGrant, SessionLease
@@ -48,7 +47,6 @@ class GrantWatch:
         """The grants last reported as lost, by path and token."""
         self._is_idle: asyncio.Event | None = None
         """Set when nothing is watched; made when that is first waited for."""
-        self._home: Home | None = None
         self.has_lost = False
         """Whether any that was watched was ever lost; mostly not."""
         self._guard = threading.Lock()
@@ -77,11 +75,7 @@ class GrantWatch:
                 self._watched.pop(path, None)
             is_idle = None if self._watched else self._is_idle
         if is_idle is not None:
-            assert self._home is not None, "an event has its loop"
-            if self._home.is_here:
-                is_idle.set()
-            else:
-                self._home.soon(is_idle.set)
+            is_idle.set()
 
     def is_watched(self, path: str) -> bool:
         """Whether the contender ``path`` holds for a recipe, or is being handed to one."""
@@ -100,7 +94,7 @@ class GrantWatch:
                 if not self._watched:
                     return
                 if self._is_idle is None:
-                    self._home, self._is_idle = Home(), asyncio.Event()
+                    self._is_idle = asyncio.Event()
                 self._is_idle.clear()
             await self._is_idle.wait()
 

@@ -26,10 +26,7 @@ class HeldVerbs:
     _title: str
     _room: str
     _timeout_ms: int
-
-    @property
-    def _delivery(self) -> CallDelivery:
-        raise NotImplementedError
+    _delivery: CallDelivery
 
     async def downgrade(self, grant: GrantReply) -> GrantReply:
         """Turn an exclusive grant into a shared one, at its place and with its token. Idempotent.

@@ -10,8 +10,6 @@
 4. A grant that arrives when the session has no safe time left is given back, not reported. So is
    a bounded one, until a heartbeat has said how much of it is left.
 5. The wait is a stream of lines: a silent member is noticed by its missing keep-alive lines.
-6. In a thread (``home``) an acquire and a release that need nothing else are sent, and waited for,
-   where they were called; what is left to be done when they fail is done in the loop.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from coordinator.client.current_session import CurrentSession, OpeningSession
 from coordinator.client.deadline import LAST_MS, TRY_MS, limited
 from coordinator.client.delivery import CallDelivery
 from coordinator.client.failures import CallFailures
-from coordinator.client.home import Home
 from coordinator.client.lifetime import Lifetime
 from coordinator.client.locks.acquired import Acquired, give_back
 from coordinator.client.locks.attempt import (
@@ -40,8 +37,7 @@ from coordinator.client.locks.held_verbs import HeldVerbs
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
 from coordinator.client.process import OfOneProcess
-from coordinator.client.session import Session, WaitOverError
-from coordinator.client.transport import NotByStreamError
+from coordinator.client.session import Session
 from coordinator.errors import (
     AuthFailedError,
     LockLostError,
@@ -82,14 +78,9 @@ class LockQueue(OfOneProcess, HeldVerbs):
     Made by ``client.core.lock_queue(*names)``. Any number of contenders may come from one client.
     """
 
-    serves_threads = True
-    """Whether its verbs may be called where ``client.begin`` runs them, outside the event loop."""
-
     def __init__(
         self,
-        home: Home,
         delivery: CallDelivery,
-        by_threads: CallDelivery | None,
         chores: Chores,
         leftovers: Leftovers,
         sessions: CurrentSession,
@@ -108,9 +99,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         self._bases = tuple([self._base_of(each) for each in self.names])
         self._base = self._bases[0]
         self._target = f"/v1/{self._room}" if len(names) > 1 else self._base
-        self._home = home
-        self._in_loop = delivery
-        self._by_threads = by_threads
+        self._delivery = delivery
         self._chores = chores
         self._leftovers = leftovers
         self._sessions = sessions
@@ -140,9 +129,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
             SessionExpiredError: a member said that the session ended while waiting, or the grant
                 came when it could not be relied upon; nothing of the attempt is left.
         """
-        if on_position is not None:
-            await self._home.enter()  # it is called there
-        clock, usual_ms = self._in_loop.clock, self._timeout_ms
+        clock, usual_ms = self._delivery.clock, self._timeout_ms
         began_ms = clock.monotonic_ms()
         asked_ms = min(usual_ms, TRY_MS) if wait_ms == 0 else wait_ms or usual_ms
         left_ms = limited(began_ms, asked_ms + LAST_MS)  # of a verb; some of it to withdraw
@@ -165,17 +152,12 @@ class LockQueue(OfOneProcess, HeldVerbs):
             return acquired
         try:
             await self._expect_safe(acquired)
-            return acquired
-        except BaseException as error:
-            failure = error
-        acquired.stop_watching()
-        await self._home.enter()
-        work = give_back(acquired, self.release, self._delivery.retry.cap_ms)
-        self.clean_up(work, f"give back {acquired.grant.grant_id}", request.owner)
-        try:
-            raise failure
-        finally:
-            del failure  # its frames hold it: no cycle is left for the collector
+        except BaseException:
+            acquired.stop_watching()
+            work = give_back(acquired, self.release, self._delivery.retry.cap_ms)
+            self.clean_up(work, f"give back {acquired.grant.grant_id}", request.owner)
+            raise
+        return acquired
 
     async def _acquired_or_settled(
         self,
@@ -201,7 +183,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 raise away from failure
             raise failure
         finally:
-            del failure, away  # as above
+            del failure, away  # its frames hold it: no cycle is left for the collector
 
     def _is_held_by(self, session: Session | None) -> bool:
         """Whether this client itself holds what it waited for."""
@@ -241,20 +223,12 @@ class LockQueue(OfOneProcess, HeldVerbs):
         return chore
 
     def begin_release(self, owner: str) -> None:
-        """Let ``acquire`` in the name of ``owner`` wait for ``end_release``; in any thread."""
+        """Let ``acquire`` in the name of ``owner`` wait for ``end_release``."""
         self._leftovers.begin_release(self.names, owner)
 
     def end_release(self, owner: str) -> None:
         """End what ``begin_release`` began."""
         self._leftovers.end_release(self.names, owner)
-
-    @property
-    def _delivery(self) -> CallDelivery:
-        """The delivery for calls of the present thread."""
-        by_threads = self._by_threads
-        if by_threads is None or self._home.is_here:
-            return self._in_loop
-        return by_threads
 
     async def _release(self, name: str, grant_id: str) -> bool:
         call = Call("DELETE", f"{self._base_of(name)}/grants/{quoted(grant_id)}")
@@ -272,7 +246,6 @@ class LockQueue(OfOneProcess, HeldVerbs):
         """Return the session to acquire in, or the one that is to be opened with the attempt.
 
         For what is not at hand: nothing is left of ``owner`` then."""
-        await self._home.enter()
         if not await self._leftovers.gone(self.names, owner, limit_ms):
             raise UnavailableError(
                 f"{self._title}: an earlier contender of {owner} is still being withdrawn: no "
@@ -298,35 +271,18 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 )
                 session = attempt.session
                 assert session is not None, "a grant says whose it is"
-            elif session.home.is_here:  # as ``while_alive`` does it
-                with Lifetime(session):
-                    grant = await self._until_answered(attempt, request, on_position)
             else:
-                grant = await self._granted_here(session, attempt, request, on_position)
+                with Lifetime(session):  # as ``while_alive`` does it
+                    grant = await self._until_answered(attempt, request, on_position)
             acquired = Acquired(grant, session)
             session.grant_watch.watch(acquired.paths, grant.fencing_token)  # from now on it is used
             return acquired
         except SessionExpiredError as error:
-            if attempt.session is not None and attempt.session.home.is_here:
+            if attempt.session is not None:
                 attempt.session.note_end(error)
             raise
         finally:
             self._leftovers.end_attempt(self._bases, request.owner)
-
-    async def _granted_here(
-        self,
-        session: Session,
-        attempt: AcquireAttempt,
-        request: AcquireRequest,
-        on_position: Callable[[int], object] | None,
-    ) -> GrantReply:
-        """Wait in this thread; in the loop if the member cannot be waited for here."""
-        try:
-            return await session.while_alive(self._until_answered(attempt, request, on_position))
-        except NotByStreamError:
-            pass  # it is asked in the loop
-        await self._home.enter()
-        return await session.while_alive(self._until_answered(attempt, request, on_position))
 
     async def _until_answered(
         self,
@@ -338,8 +294,6 @@ class LockQueue(OfOneProcess, HeldVerbs):
         forgotten = 0
         delivery = self._delivery
         while (remaining_ms := attempt.remaining_ms()) > 0:
-            if failures.count:
-                self._check_session(attempt)
             if failures.count and not attempt.may_be_queued and remaining_ms < _LAST_MS_MIN:
                 break  # certain so far; a sending without its answer would leave it open
             try:
@@ -359,7 +313,6 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 failures.note(error)
             deadline_ms = delivery.clock.monotonic_ms() + attempt.remaining_ms()
             if not await delivery.pause(failures, deadline_ms):
-                self._check_session(attempt)
                 break
         tries = delivery.retry.tries
         is_out_of_tries = tries is not None and failures.count >= tries
@@ -369,12 +322,6 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 position=attempt.position,
             )
         raise failures.verdict(is_write=True)
-
-    def _check_session(self, attempt: AcquireAttempt) -> None:
-        """End the wait of a thread with its session; in the loop ``while_alive`` does it."""
-        session = attempt.session
-        if session is not None and not self._home.is_here and session.is_lost:
-            raise WaitOverError
 
     async def _listen(
         self,
@@ -395,9 +342,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
             attempt.may_be_queued = True
             accept = delivery.either if on_position is None else POSITIONS
             call = self._call(attempt, request, max(1, remaining_ms), accept)
-            headers_ms = attempt.first_answer_ms(
-                delivery, self._timeout_ms, remaining_ms, self._home
-            )
+            headers_ms = attempt.first_answer_ms(delivery, self._timeout_ms, remaining_ms)
             opening = delivery.stream(call, headers_ms, attempt.ids, is_bounded=attempt.is_try)
             stream = await opening.__aenter__()
             turn.end()
@@ -410,9 +355,6 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 return grant
             await opening.__aexit__(type(failure), failure, failure.__traceback__)
             raise failure
-        except NotByStreamError:
-            attempt.may_be_queued = was_maybe_queued
-            raise
         except (LockTimeoutError, SessionExpiredError, LockLostError):
             attempt.may_be_queued = False  # the server says that it is gone
             raise
@@ -443,7 +385,6 @@ class LockQueue(OfOneProcess, HeldVerbs):
         """Withdraw what the failed attempt may have left; raise what is then known of it."""
         if not attempt.may_be_queued:
             return
-        await self._home.enter()
         ids = attempt.ids
         target = f"{self._base}/attempts/{ids.client_id}/{ids.number}"
         call = Call("DELETE", f"{target}?floor_index={ids.floor_index}")
@@ -473,7 +414,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
 
     async def _withdraw(self, call: Call, attempt: AcquireAttempt, owner: str) -> bool:
         """Withdraw by number; False when only the end of the session will remove the contender."""
-        while not (attempt.has_ended or self._in_loop.is_closed):
+        while not (attempt.has_ended or self._delivery.is_closed):
             is_forgotten = is_withdrawn = False
             try:
                 await self._delivery.read(call, reader(AbandonReply), _WITHDRAW_MS)

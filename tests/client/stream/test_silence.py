@@ -246,7 +246,9 @@ def test_threads_leave_a_leader_that_is_silent_when_another_one_is_named() -> No
     numbers: list[str | None] = []
 
     def leads(peer: Peer, frame: FromClient) -> None:
-        if isinstance(frame, frames.RequestFrame) and frame.method == "PUT":
+        if isinstance(frame, frames.Hello):
+            welcome(peer, leader_url=leader)
+        elif isinstance(frame, frames.RequestFrame) and frame.method == "PUT":
             numbers.append(frame.headers.get("coordinator-request-number"))
             peer.send(written(frame.id))
         else:
