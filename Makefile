@@ -19,7 +19,7 @@ PIP_OPTIONS := --quiet --disable-pip-version-check --no-input --root-user-action
 help:
 	@echo "make run     start three members on this machine, data kept in ./data; Ctrl-C stops them"
 	@echo "make test    ruff, mypy --strict and the fast test suite"
-	@echo "make check   what takes longer: a hundred worlds, stories, real clusters and servers"
+	@echo "make check   what takes longer: fifty worlds, stories, real clusters and servers"
 	@echo "make lint    ruff and mypy --strict alone"
 	@echo "make house   figures of the source: sizes, imports, duplicates, the ways of a write and a lock"
 	@echo "make simulate SEEDS=100 START=0   simulated clusters under faults, one for each seed"

@@ -24,7 +24,7 @@ def test_a_world_on_the_stream_keeps_every_promise(
 ) -> None:
     """Requests go over it, many to the leader; connections break, some with work on them.
 
-    Ten more are among the hundred worlds of ``test_simulation``.
+    Ten more are among the fifty worlds of ``test_simulation``.
     """
     verdict = simulate(STREAMS_FROM, Settings(seconds=seconds))
 
