@@ -127,6 +127,8 @@ for _name, _call in {
 for _name, _call in {
     "session": lambda it: it.session(),
     "election": lambda it: it.election("none"),
+    "why": lambda it: it.why("timed-none"),
+    "diagnosis": lambda it: it.diagnosis(),
     "status": lambda it: it.status(),
     "members": lambda it: it.members(),
     "limits": lambda it: it.limits(),
