@@ -267,6 +267,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.service.watch_values",
         "coordinator.state.commands",
         "coordinator.state.locks.records",
+        "coordinator.state.outcome_codec",
         "coordinator.state.outcomes",
         "coordinator.state.packing",
         "coordinator.state.remembered",

@@ -120,6 +120,6 @@ async def _read_hello(reader: asyncio.StreamReader) -> tuple[str, bytes]:
         raise ValueError(f"expected a hello of at most {_HELLO_BYTES_MAX} bytes, found {length}")
     body = await reader.readexactly(length)
     fields = msgpack.unpackb(body)
-    if not isinstance(fields, list) or len(fields) <= _CALLER or fields[0] != "hello":
+    if not isinstance(fields, list) or len(fields) <= _CALLER or fields[0] != "greeting":
         raise ValueError("expected a hello, found something else")
     return str(fields[_CALLER]), head + body

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from coordinator.model.contention import LockDelay
 from coordinator.model.fields import Count, described, one_of
 from coordinator.model.history import GrantRecord
 from coordinator.model.members import ClusterHealth
@@ -71,7 +72,7 @@ class LockFigures(Struct, frozen=True, kw_only=True):
     is_overdue: Annotated[
         bool, described("whether it is held by hand for longer than was planned")
     ] = False
-    lock_delay_ms: Annotated[Count, described("not 0 while an unclean loss closes it")] = 0
+    lock_delay_ms: Annotated[LockDelay, described("not 0 while an unclean loss closes it")] = 0
 
 
 class LockFinding(Struct, frozen=True):

@@ -73,7 +73,7 @@ class Histogram:
 
     def figures(self) -> tuple[Any, ...]:
         """Return each bound as text with how many values were at most that, and the sum."""
-        names = [*(repr(float(bound)) for bound in self.bounds), "+Inf"]
+        names = [repr(float(bound)) for bound in self.bounds] + ["+Inf"]
         return list(zip(names, accumulate(self.counts), strict=True)), self.total
 
 

@@ -93,11 +93,11 @@ def test_tokens_are_counted_and_not_timed(shared_coordinator_cluster: LocalClust
             for by_ms in (3_600_000, -7_200_000):
                 cluster.step_clock(who, by_ms)
                 client.lock("daily")
-                before = client.status().zxid
+                before = client.create(f"/before-{len(tokens)}").stat.czxid
                 tokens.append(Lock(client, f"daily-{len(tokens)}").acquire().fencing_token)
 
                 # Not always the very next: a session that somewhere ends is a change, too.
-                assert before < tokens[-1] <= client.status().zxid
+                assert before < tokens[-1] < client.create(f"/after-{len(tokens)}").stat.czxid
         assert all(type(token) is int for token in tokens)
         assert tokens == sorted(set(tokens))
 

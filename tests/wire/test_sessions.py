@@ -81,7 +81,7 @@ async def test_a_session_may_end_as_a_loss(api: Api) -> None:
     assert (closed.body["was_open"], again.body["was_open"]) == (True, False)
     story = (await api.get(f"/v1/grants/a/{grant_id}")).body
     assert (story["grant"]["how"], story["grant"]["reason"]) == ("failed", "disk full ✗")
-    assert "disk full" in story["summary"]
+    assert "disk full" in " ".join(story["sentences"])
     assert (await api.get("/v1/locks/a")).body["closed"]["delay_ms"] == 60_000
     listed = (await api.get("/v1/grants?how=failed")).body["grants"]
     assert [each["grant_id"] for each in listed] == [grant_id]

@@ -1,8 +1,8 @@
 // One lock: who holds it and why others wait, its queue, its story, how long it takes, and what is
 // wrong with it. The sentences are the member's.
 //
-// It is read when its watch says that it changed. Heartbeats are no change of the tree, so why it is
-// so, with what is left of the holder's lease, is asked for: that alone, a few times in a lease.
+// It is read when its watch says that it changed. Heartbeats are no change of the tree, so why it
+// is so, with what is left of the holder's lease, is asked for: that alone, a few times in a lease.
 
 import { histogram } from "../parts/charts.js";
 import { leaseBar } from "../parts/lease.js";
