@@ -17,6 +17,17 @@ class Home:
         self.loop = asyncio.get_running_loop()
         self.process = Process()
 
+    def at_once(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` now in the loop; from another thread ``soon``, before its next call."""
+        try:
+            is_here = asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            is_here = False
+        if is_here:
+            callback()
+        else:
+            self.soon(callback)
+
     def soon(self, callback: Callable[[], object]) -> None:
         """Call ``callback`` in the loop, from any thread; not at all once that is closed.
 

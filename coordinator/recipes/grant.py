@@ -223,8 +223,10 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
         return await self.hold.give_back()
 
     def keep_releasing(self) -> None:
-        """Go on releasing in the background until it is known, or the session has ended."""
-        self.hold.keep_releasing()
+        """Go on releasing in the background until it is known, or the session has ended.
+
+        From any thread."""
+        self.client.core.home.at_once(self.hold.keep_releasing)
 
     async def _ask(self) -> tuple[bool, int]:
         is_current, zxid = await self._queue.is_current(self._reply)
