@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from coordinator.client.callables import kind_of as kind_of
     from coordinator.client.callbacks import Callback as Callback
     from coordinator.client.callbacks import answered as answered
+    from coordinator.client.callbacks import contained as contained
     from coordinator.client.conditions import Conditions as Conditions
     from coordinator.client.conditions import HoldsLock as HoldsLock
     from coordinator.client.conditions import IfHeld as IfHeld
@@ -108,7 +109,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "coordinator.client.async_client": ("AsyncClient",),
     "coordinator.client.callables": ("expect_result", "kind_of"),
-    "coordinator.client.callbacks": ("Callback", "answered"),
+    "coordinator.client.callbacks": ("Callback", "answered", "contained"),
     "coordinator.client.conditions": ("Conditions", "HoldsLock", "IfHeld"),
     "coordinator.client.connecting": ("Connector", "connect"),
     "coordinator.client.deadline": ("LAST_MS", "TRY_MS", "limit_ms_of", "within"),

@@ -131,9 +131,8 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
 
     def shared(self, make: Callable[[], T]) -> T:
         """Return what ``make`` made when first asked for; one for each client, for recipes."""
-        if make not in self._shared:
-            self._shared[make] = make()
-        return self._shared[make]  # type: ignore[no-any-return]
+        # In one step: several threads may ask.
+        return self._shared.setdefault(make, make())  # type: ignore[no-any-return]
 
     # --- watches
 

@@ -143,8 +143,8 @@ class Callback:
     def _call(self, args: tuple[Any, ...]) -> None:
         try:
             expect_result(self._function, self._function(*args))
-        except (Exception, asyncio.CancelledError) as error:
-            self._report(error)
+        except BaseException as error:  # the root of this thread; it goes on with the next
+            self._report(contained(error))
 
     def _call_in_loop(self) -> None:
         while (args := self._next()) is not None:
@@ -179,27 +179,35 @@ class Callback:
             home.soon(report)
 
 
+def contained(failure: BaseException) -> Exception:
+    """Return ``failure`` of a program's function as what futures and loops let through.
+
+    SystemExit would end the client's loop, StopIteration no future takes."""
+    if isinstance(failure, Exception) and not isinstance(failure, StopIteration):
+        return failure
+    error = RuntimeError(f"a function of the program ended by {failure!r}")
+    error.__cause__ = failure
+    return error
+
+
 async def answered(home: Home, function: Callable[..., Any], *args: object) -> Any:
     """Return what a program's function comes to, for a step of the client that depends on it.
 
-    For a sync client it runs in one of its threads.
+    For a sync client it runs in a thread of its own: those for callbacks may all be waiting for it.
 
     Raises:
         BadArgumentsError: what it returned would still have to run.
         What it raises.
     """
-    threads = _threads_of.get(home.loop)
-    if threads is None:
-        result = await settled(function(*args))
+    if calls_in_threads(home.loop):
+        result = await _in_thread(home, partial(function, *args))
     else:
-        result = await _in_thread(threads, home, partial(function, *args))
+        result = await settled(function(*args))
     expect_result(function, result)
     return result
 
 
-def _in_thread(
-    threads: CallbackThreads, home: Home, function: Callable[[], Any]
-) -> asyncio.Future[Any]:
+def _in_thread(home: Home, function: Callable[[], Any]) -> asyncio.Future[Any]:
     answer: asyncio.Future[Any] = home.loop.create_future()
 
     def settle(result: object, error: Exception | None) -> None:
@@ -215,9 +223,9 @@ def _in_thread(
         failure: Exception | None = None
         try:
             result = function()
-        except Exception as error:
-            failure = error
+        except BaseException as error:  # the root of this thread
+            failure = contained(error)
         home.soon(partial(settle, result, failure))
 
-    threads.run(run)
+    threading.Thread(target=run, name="coordinator answer", daemon=True).start()
     return answer

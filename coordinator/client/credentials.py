@@ -94,7 +94,7 @@ class Credentials:
 
 
 class Acceptance:
-    """Which credential was accepted last, and when an answer said so; used from any thread."""
+    """Which credential was accepted last, and when an answer said so."""
 
     __slots__ = ("_last",)
 

@@ -108,7 +108,11 @@ class LoopThread:
             finally:
                 self._loop.stop()
 
-        asyncio.run_coroutine_threadsafe(finish(), self._loop)
+        last_steps = finish()
+        try:
+            asyncio.run_coroutine_threadsafe(last_steps, self._loop)
+        except RuntimeError:  # the loop has ended already
+            last_steps.close()
         if threading.current_thread() is not self._thread:
             self._thread.join(_CLOSE_S_MAX + _CLEAN_UP_S_MAX)
 
@@ -120,6 +124,8 @@ class LoopThread:
 
     def _ended(self, call: _Call[T], task: asyncio.Task[T]) -> None:
         self._calls.discard(task)
+        if not task.cancelled():
+            task.exception()  # it was seen: who called may have been interrupted
         call.end()
 
     def _cancel(self, call: _Call[Any], *, may_be_dropped: bool) -> None:

@@ -76,7 +76,7 @@ class RequestIdPool:
     def take(self) -> RequestIds:
         """Lend an id, its next request begun, for as long as that request may wait."""
         try:
-            ids = self._free.pop()  # one step, for threads may share the pool
+            ids = self._free.pop()
         except IndexError:
             ids = RequestIds(self._floor())
         ids.number += 1

@@ -373,7 +373,7 @@ class Session(OfOneProcess):
 
 
 class _BesideRequests:
-    """The renewals of a session beside other requests of its client; used from any thread."""
+    """The renewals of a session beside other requests of its client."""
 
     def __init__(self, session: Session) -> None:
         self.session_id = session.session_id

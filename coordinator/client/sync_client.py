@@ -2,8 +2,7 @@
 
 1. ``call`` runs a coroutine over there and waits here. Nothing is written twice: each verb below
    is the core's verb, passed through ``_blocking``. ``loop_thread`` says what becomes of Ctrl-C,
-   of a forked child and of calls that are under way when the client is closed. Over the stream a
-   verb does without the loop: ``threads`` runs it in the thread that calls.
+   of a forked child and of calls that are under way when the client is closed.
 2. Loop and thread begin with the first verb, or with ``with``. So a client that was made before a
    fork and not used yet belongs to whichever process uses it.
 3. In a thread that runs an event loop a client does not begin by itself: its verbs would block that

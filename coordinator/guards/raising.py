@@ -20,7 +20,7 @@ import threading
 from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from coordinator.client import AsyncClient, Client, expect_result, kind_of, settled
+from coordinator.client import AsyncClient, Client, contained, expect_result, kind_of, settled
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
@@ -106,7 +106,7 @@ async def _raise(guard: Guard, token: int) -> None:
         if error is None:
             done.set_result(None)
         else:
-            done.set_exception(error)
+            done.set_exception(contained(error))
 
     def run() -> None:
         failure: BaseException | None = None

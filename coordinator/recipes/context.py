@@ -11,13 +11,10 @@
 4. One object is one contender: acquiring it twice would wait for itself, so it raises. An object
    whose body is entered belongs to its caller until the body is left, even if the grant is over
    by then: a body leaves the grant that it entered with, and no other.
-5. What a sync caller begins runs in its thread until it needs the event loop (``client.begin``), so
-   two threads may be in one object at once: who takes it is decided under a guard.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
@@ -49,7 +46,6 @@ class Holding(Generic[HeldT]):
         self._what = what
         self._obtain = obtain
         self._is_to_stop = when_unsure == "stop"
-        self._guard = threading.Lock()
         """Held for a moment, by the caller that takes this object."""
         self._is_taken = False
         self._held: HeldT | None = None
@@ -147,8 +143,7 @@ class Holding(Generic[HeldT]):
 
     async def _take(self, wait_ms: int | None, *, is_body: bool) -> HeldT:
         caller = current_owner()
-        with self._guard:
-            over = self._begin_to_take(caller)
+        over = self._begin_to_take(caller)
         try:
             if over is not None:
                 await over.give_back()  # lost for good: the object is free again

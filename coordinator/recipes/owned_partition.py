@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from coordinator.client import AsyncClient, ClientT, expect_result, returned
+from coordinator.client import AsyncClient, ClientT, contained, expect_result, returned
 from coordinator.errors import ClientClosedError, CoordinatorError
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
@@ -167,7 +167,7 @@ class Serving(Generic[ClientT]):
         self._thread.start()
         await _ended(ended)
         if (failure := ended.result()) is not None:
-            raise failure
+            raise contained(failure)
 
 
 async def _ended(working: asyncio.Future[Any]) -> None:

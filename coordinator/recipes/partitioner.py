@@ -170,7 +170,7 @@ class Partitioner(Generic[ClientT]):
             if self._stopping is None:
                 raise  # it has ended in order
         # The client's loop ended before it did: nobody else waits for what still works.
-        for each in self._serving.values():
+        for each in list(self._serving.values()):  # the loop may end one meanwhile
             each.join()
         raise ClientClosedError(
             f"partitioner {self.name!r}: the client was closed while it ran; its work was asked to "

@@ -39,7 +39,7 @@ class QueueClient(Protocol):
         ...
 
     def begin_release(self, owner: str) -> None:
-        """Let ``owner`` acquire again only after ``end_release``; in any thread."""
+        """Let ``owner`` acquire again only after ``end_release``."""
         ...
 
     def end_release(self, owner: str) -> None:

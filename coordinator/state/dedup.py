@@ -240,7 +240,7 @@ class RequestTable:
         record.remembered_bytes += grown
         if record.remembered_bytes != before:
             self._grow(record, record.remembered_bytes - before)
-        self._make_room(client_id)
+        self._make_room(client_id, number)
 
     def touch(self, client_id: str, *, index: int, is_bound: bool) -> None:
         """Note that a known client was used now."""
@@ -311,18 +311,27 @@ class RequestTable:
         record.highest = highest
         record.forgotten = forgotten
 
-    def _make_room(self, client_id: str) -> None:
-        """Drop what is beyond the limits, but nothing of ``client_id``: of who has more than its
-        share, then the least recently used."""
+    def _make_room(self, client_id: str, number: int) -> None:
+        """Drop what is beyond the limits, but not what ``client_id`` was answered now: what is
+        nobody's in its turn, then of who has more than its share, then the least recently used."""
         bytes_max, clients_max = self.limits.remembered_bytes_max, self.limits.clients_max
         left = DROPPED_AT_ONCE
         while left and len(self._free) > clients_max:
-            self._drop(self._free_of.first(self._clients.largest()) or self._free.first())
+            first = self._free.first()
+            if self._free[first].owner:
+                first = self._free_of.first(self._clients.largest()) or first
+            self._drop(first)
             left -= 1
         while left and self._remembered_bytes > bytes_max:
-            owner = self._bytes.largest()
-            if not owner or not self._drop_of(owner, client_id):
-                break
+            first = self._free.first(client_id)
+            if first != client_id and not self._free[first].owner:
+                self._drop(first)
+            else:
+                owner = self._bytes.largest()
+                if not owner or not (
+                    self._drop_of(owner, client_id) or self._shorten(owner, client_id, number)
+                ):
+                    break
             left -= 1
         while left and self._remembered_bytes > bytes_max:
             first = self._free.first(client_id)
@@ -330,7 +339,7 @@ class RequestTable:
                 break
             self._drop(first)
             left -= 1
-        for _ in range(min(len(self._bound), DROPPED_AT_ONCE)):
+        for _ in range(min(len(self._bound), left)):
             if self._remembered_bytes <= bytes_max:
                 return
             self._forget_bound(self._bound.first(), client_id)
@@ -346,6 +355,21 @@ class RequestTable:
             if bound is not None and self._forget_bound(bound, spared):
                 return True
         return False
+
+    def _shorten(self, owner: str, client_id: str, number: int) -> bool:
+        """Drop the oldest outcome of the client that was answered now, if it is this owner's;
+        return whether there was another one."""
+        record = self._free.get(client_id) or self._bound.get(client_id)
+        if record is None or record.owner != owner:
+            return False
+        lowest = min(record.outcomes)
+        if lowest == number:
+            return False
+        size = remembered_bytes_of(record.outcomes.pop(lowest))
+        record.remembered_bytes -= size
+        record.forgotten = max(record.forgotten, lowest)
+        self._grow(record, -size)
+        return True
 
     def _drop(self, client_id: str) -> None:
         """Drop a client without a session."""

@@ -21,6 +21,7 @@ from coordinator.state.commands import (
     PutRole,
     Read,
     RequestId,
+    SetAccess,
     SetData,
 )
 from coordinator.state.machine import StateMachine
@@ -101,6 +102,34 @@ def test_one_identity_with_very_large_outcomes_loses_its_own(is_bound: bool) -> 
     assert shared.is_known("pays", shared.pay)
     assert shared.is_known("app39", shared.app)
     assert not shared.is_known("app10", shared.app)
+
+
+def test_one_client_with_very_large_outcomes_loses_its_own() -> None:
+    """Of the client that is answered only its last outcome stays for sure."""
+    shared = Shared(remembered_bytes_max=60_000)
+    for each in range(3):
+        shared.do(READ, shared.pay, f"pay{each}")
+    for number in range(1, 41):
+        assert shared.do(READ, shared.app, "app", number).refusal is None
+        assert shared.machine.remembered_bytes <= 60_000
+
+    assert all(shared.is_known(f"pay{each}", shared.pay) for each in range(3))
+    assert shared.do(SetData("/big", b""), shared.app, "app", 40).is_repeat
+
+
+@pytest.mark.parametrize("by", ["number", "bytes"])
+def test_what_belongs_to_nobody_goes_first_in_its_turn(by: str) -> None:
+    """A cluster whose rights were off: what those clients left holds nobody to its share."""
+    limits = {"clients_max": 20} if by == "number" else {"remembered_bytes_max": 60_000}
+    shared = Shared(**limits)
+    shared.do(SetAccess(is_on=False))
+    for each in range(20):
+        shared.do(READ, NOBODY, f"anybody{each}")
+    shared.do(SetAccess(is_on=True))
+    for each in range(10):
+        shared.do(READ, shared.app, f"app{each}")
+
+    assert all(shared.is_known(f"app{each}", shared.app) for each in range(10))
 
 
 def test_who_has_most_of_several_with_more_than_their_share_goes_first() -> None:

@@ -103,8 +103,10 @@ class GrantWatch:
 
         Contenders that hold as one end as one, so a promise for one of them is enough.
         """
-        with self._guard:
-            known = [self._watched[path].until_ms for path in paths if path in self._watched]
+        # No guard: a signal handler may come in between that asks the loop, which takes it; and a
+        # fork may keep it for ever.
+        watched = self._watched.get
+        known = [each.until_ms for path in paths if (each := watched(path)) is not None]
         promised = [until_ms for until_ms in known if until_ms]
         return max(0, min(promised) - self._clock.monotonic_ms()) if promised else 0
 
@@ -112,8 +114,8 @@ class GrantWatch:
         """Return why one of ``paths`` was lost; empty when no heartbeat said that it was."""
         if not self.has_lost:
             return ""
-        with self._guard:
-            reasons = [self._watched[path].loss_reason for path in paths if path in self._watched]
+        watched = self._watched.get  # no guard, as above
+        reasons = [each.loss_reason for path in paths if (each := watched(path)) is not None]
         return next(filter(None, reasons), "")
 
     def on_heartbeat(self, sent_ms: int, lease: SessionLease) -> None:

@@ -58,7 +58,7 @@ class Waiter(Protocol):
 
 
 class Conversation:
-    """Requests out, frames in. Its owner locks it if several threads use it."""
+    """Requests out, frames in."""
 
     def __init__(self, endpoint: str, on_leader: Callable[[str | None], None]) -> None:
         self.endpoint = endpoint

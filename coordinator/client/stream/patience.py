@@ -1,4 +1,4 @@
-"""Waits of a client on the stream, in ms; for tasks and threads alike."""
+"""Waits of a client on the stream, in ms."""
 
 from __future__ import annotations
 
