@@ -107,7 +107,7 @@ def _member(stage: Stage) -> None:
 
 
 def _join(client: Client, name: str) -> object:
-    return Group(client, name).join("me", timeout=patient(20))
+    return Group(client, name).join("me", timeout=600)  # by the clock that skips
 
 
 def _item(stage: Stage) -> None:
