@@ -12,7 +12,7 @@
    client cannot have made requests before its session opened.
 5. All outcomes together stay within ``remembered_bytes_max`` (by a fixed estimate). Beyond it the
    least recently used clients are dropped; when only bound clients are left, their outcomes are
-   dropped. The client being answered is spared. One command drops at most ``DROPPED_AT_ONCE``.
+   dropped. What is answered now is spared. One command drops at most ``DROPPED_AT_ONCE``.
 6. An identity with more than ``remembered_percent_max`` of one of these two limits loses its own
    clients first, or the outcomes of its bound ones (``owner_shares``): so no identity pushes out
    what others may still ask for. While access rights are off, clients belong to nobody.
