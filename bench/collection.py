@@ -16,11 +16,11 @@ import time
 from collections.abc import Mapping
 
 from bench.memory import KINDS, InService
-from coordinator import garbage
 from coordinator.clock import SystemClock
-from coordinator.config import Config
-from coordinator.garbage import SmallSteps
 from coordinator.model.operations import Create
+from coordinator.node import garbage
+from coordinator.node.config import Config
+from coordinator.node.garbage import SmallSteps
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 

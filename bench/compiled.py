@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.memory import KINDS, PAIRS, InState
-from coordinator import build
+from coordinator.node import build
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.machine import StateMachine
 from tests.simulation.campaign import quiet

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config
 from coordinator.model.acquire import AcquireRequest
+from coordinator.node.config import Config
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.locks.holder_info import holder_data
 from coordinator.service.member import Member

@@ -159,8 +159,8 @@ def _thresholds(text: str) -> tuple[int, int, int]:
 
 def serve(path: str, config: str) -> None:
     """Be a member that can be sampled."""
-    from coordinator import garbage
     from coordinator.cli.main import cli
+    from coordinator.node import garbage
 
     if said := os.environ.get(THRESHOLDS):
         garbage._THRESHOLDS = _thresholds(said)

@@ -132,7 +132,7 @@ async def measure(
 ) -> None:
     """Print the least processor µs of each kind, or calls of functions."""
     from coordinator.clock import SystemClock
-    from coordinator.config import Config
+    from coordinator.node.config import Config
     from coordinator.raft.loopback import LoopbackEngine
     from coordinator.service.member import Member
     from coordinator.wire.routes.answering import Answering

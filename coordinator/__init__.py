@@ -17,13 +17,17 @@ room                  the question it answers                       may import
 ====================  ============================================  ===============================
 errors, clock         what can go wrong; what time is it            nothing of ours
 waiting               who waits until a number is reached           nothing of ours
-log_lines             what may a line of the log hold               nothing of ours
-build                 is this compiled                              nothing of ours
-stable_files          is a file whole after a crash                 nothing of ours
-garbage               when is lost memory looked for                nothing of ours
-config, config_file   what did the operator say                     errors, model.limits
-config_rules          do the settings fit each other                config, model, errors
-secret_file           what makes a member of this cluster           config, errors
+node                  one member, and what its machine gives it
+  log_lines           what may a line of the log hold               nothing of ours
+  build               is this compiled                              nothing of ours
+  stable_files        is a file whole after a crash                 nothing of ours
+  garbage             when is lost memory looked for                nothing of ours
+  config              what did the operator say                     errors, model.limits
+  config_file         where did the operator say it                 config, config_rules
+  config_rules        do the settings fit each other                config, model, errors
+  secret_file         what makes a member of this cluster           config, errors
+  server              the only place that builds things             all rooms
+  recovery            a cluster begun again from a member's data    all rooms
 audit                 what was forced, changed or refused           errors, config, clock,
                                                                     model.tokens
 oidc                  whose is a token of an issuer                 errors, config, clock
@@ -46,8 +50,6 @@ wording               how are times, numbers and clients called     model
                                                                     clock, console.pages
   cli                 verbs for a shell                             client, recipes, learn, server,
                                                                     recovery
-  server              the only place that builds things             all rooms
-  recovery            a cluster begun again from a member's data     all rooms
   testing             a cluster in the user's own tests             all rooms
 recipes, guards       locks, elections; stores that check tokens    client, errors
 integrations          the same for frameworks                       client, recipes, errors

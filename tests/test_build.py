@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator import build
+from coordinator.node import build
 from tests.compiled_modules import ROOT, compiled_sources, compiled_trees
 
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]

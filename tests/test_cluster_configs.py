@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.config import Config
-from coordinator.config_file import load
 from coordinator.errors import ConfigError
-from coordinator.secret_file import ensure_secret_on_one_machine, read_secrets
+from coordinator.node.config import Config
+from coordinator.node.config_file import load
+from coordinator.node.secret_file import ensure_secret_on_one_machine, read_secrets
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZES = {"single": 1, "three": 3, "five": 5}

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.client.lines import SILENCE_MS_MAX
-from coordinator.config import SETTINGS, Config
-from coordinator.config_file import load
-from coordinator.config_rules import bounds_of
 from coordinator.errors import ConfigError
+from coordinator.node.config import SETTINGS, Config
+from coordinator.node.config_file import load
+from coordinator.node.config_rules import bounds_of
 from coordinator.raft.network.rpc import FRAME_OVERHEAD_BYTES
 from coordinator.raft.pysyncobj_engine import ENTRY_OVERHEAD_BYTES
 from coordinator.service import heartbeats

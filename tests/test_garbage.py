@@ -9,7 +9,7 @@ import sys
 _SCENE = """
 import gc, json
 from typing import NamedTuple
-from coordinator.garbage import KEPT_MAX, SmallSteps
+from coordinator.node.garbage import KEPT_MAX, SmallSteps
 
 class Item(NamedTuple):
     number: int

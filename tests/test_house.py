@@ -34,47 +34,47 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.errors": (),
     "coordinator.clock": (),
     "coordinator.waiting": (),
-    "coordinator.log_lines": (),
-    "coordinator.build": (),
-    "coordinator.stable_files": (),
-    "coordinator.garbage": (),
-    "coordinator.config": ("coordinator.errors", "coordinator.model.limits"),
-    "coordinator.config_file": (
-        "coordinator.config",
-        "coordinator.config_rules",
+    "coordinator.node.log_lines": (),
+    "coordinator.node.build": (),
+    "coordinator.node.stable_files": (),
+    "coordinator.node.garbage": (),
+    "coordinator.node.config": ("coordinator.errors", "coordinator.model.limits"),
+    "coordinator.node.config_file": (
+        "coordinator.node.config",
+        "coordinator.node.config_rules",
         "coordinator.errors",
     ),
-    "coordinator.config_rules": (
-        "coordinator.config",
+    "coordinator.node.config_rules": (
+        "coordinator.node.config",
         "coordinator.errors",
         "coordinator.model.limits",
         "coordinator.model.status",
     ),
-    "coordinator.secret_file": (
-        "coordinator.config",
-        "coordinator.config_rules",
+    "coordinator.node.secret_file": (
+        "coordinator.node.config",
+        "coordinator.node.config_rules",
         "coordinator.errors",
     ),
     "coordinator.audit": (
         "coordinator.audit",
         "coordinator.clock",
-        "coordinator.config",
+        "coordinator.node.config",
         "coordinator.errors",
         "coordinator.model.tokens",
-        "coordinator.stable_files",
+        "coordinator.node.stable_files",
     ),
     "coordinator.tls": (
         "coordinator.tls",
         "coordinator.clock",
-        "coordinator.config",
-        "coordinator.config_rules",
+        "coordinator.node.config",
+        "coordinator.node.config_rules",
         "coordinator.errors",
     ),
     "coordinator.oidc": (
         "coordinator.oidc",
         "coordinator.clock",
-        "coordinator.config",
-        "coordinator.config_rules",
+        "coordinator.node.config",
+        "coordinator.node.config_rules",
         "coordinator.errors",
     ),
     "coordinator.model": ("coordinator.model", "coordinator.errors"),
@@ -83,28 +83,28 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.raft": (
         "coordinator.raft",
         "coordinator.errors",
-        "coordinator.config",
+        "coordinator.node.config",
         "coordinator.clock",
         "coordinator.waiting",
-        "coordinator.secret_file",
-        "coordinator.stable_files",
+        "coordinator.node.secret_file",
+        "coordinator.node.stable_files",
         "coordinator.tls",
     ),
     "coordinator.service": (
         "coordinator.service",
         "coordinator.audit.event",
-        "coordinator.build",
+        "coordinator.node.build",
         "coordinator.model",
         "coordinator.state",
         "coordinator.raft.engine",
         "coordinator.errors",
-        "coordinator.config",
+        "coordinator.node.config",
         "coordinator.clock",
         "coordinator.waiting",
         "coordinator.wording",
     ),
     "coordinator.wire": ("coordinator.wire", "coordinator.model", "coordinator.errors"),
-    "coordinator.wire.admission": ("coordinator.wire.addresses", "coordinator.config"),
+    "coordinator.wire.admission": ("coordinator.wire.addresses", "coordinator.node.config"),
     "coordinator.wire.arrival": (
         "coordinator.wire",
         "coordinator.errors",
@@ -134,7 +134,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.wire.stream.door": (
         "coordinator.wire",
         "coordinator.errors",
-        "coordinator.config",
+        "coordinator.node.config",
         "coordinator.waiting",
     ),
     # The files that it serves; nothing else of the pages is Python.
@@ -163,7 +163,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.model",
         "coordinator.service",
         "coordinator.errors",
-        "coordinator.config",
+        "coordinator.node.config",
         "coordinator.clock",
         "coordinator.state.commands",
         "coordinator.state.limits",
@@ -175,8 +175,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.model",
         "coordinator.service",
         "coordinator.errors",
-        "coordinator.config",
-        "coordinator.config_rules",
+        "coordinator.node.config",
+        "coordinator.node.config_rules",
         "coordinator.clock",
         "coordinator.tls",
         "coordinator.waiting",
@@ -192,16 +192,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator.cli": (
         "coordinator.cli",
         "coordinator.audit",
-        "coordinator.build",
+        "coordinator.node.build",
         "coordinator.client",
-        "coordinator.recovery",
-        "coordinator.server",
-        "coordinator.config",
-        "coordinator.config_file",
+        "coordinator.node.recovery",
+        "coordinator.node.server",
+        "coordinator.node.config",
+        "coordinator.node.config_file",
         "coordinator.clock",
         "coordinator.errors",
         "coordinator.learn",
-        "coordinator.log_lines",
+        "coordinator.node.log_lines",
         "coordinator.model",
         "coordinator.wire.addresses",
         "coordinator.wire.codec",
@@ -211,8 +211,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.wire.encoding",
         "coordinator.recipes",
         "=coordinator",
-        "coordinator.secret_file",
-        "coordinator.stable_files",
+        "coordinator.node.secret_file",
+        "coordinator.node.stable_files",
         "coordinator.tls",
         "coordinator.wording",
     ),
@@ -231,8 +231,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # What programs import; nothing below imports from it.
     "coordinator": ("coordinator.client", "coordinator.errors", "coordinator.recipes"),
     # They put everything together; of the product only the command line imports the first two.
-    "coordinator.server": ("coordinator",),
-    "coordinator.recovery": ("coordinator",),
+    "coordinator.node.server": ("coordinator",),
+    "coordinator.node.recovery": ("coordinator",),
     "coordinator.testing": ("coordinator",),
     "coordinator.recipes": (*TO_RECIPES, "coordinator.guards.raising"),
     "coordinator.guards": (*TO_RECIPES, "coordinator.guards"),
@@ -246,7 +246,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.wire.http",
         "coordinator.client",
         "coordinator.learn.page_server",
-        "coordinator.server",
+        "coordinator.node.server",
         "coordinator.testing",
         "coordinator.guards.http_proxy",
     ),
@@ -440,14 +440,14 @@ def test_files_stay_small_and_explained() -> None:
 
 
 def test_the_map_names_every_room() -> None:
-    """The table in coordinator/__init__.py has a row for each room and module of its own."""
+    """The table in coordinator/__init__.py has a row for each room and each module of node."""
     _, _, table = (import_module("coordinator").__doc__ or "").partition("may import\n")
     rows = table.split("\n====")[0].splitlines()
     firsts = [row[:20] for row in rows if row[:20].strip(" =")]
     named = {each.strip(" 0123456789") for first in firsts for each in first.split(",")}
-    there = {
-        module.name.split(".")[module.name.count(".") > 0] for module in modules()
-    } - {"__main__"}
+    parts = [module.name.split(".") for module in modules()]
+    there = {each[1] if len(each) > 1 else each[0] for each in parts} - {"__main__"}
+    there |= {each[2] for each in parts if len(each) > 2 and each[1] == "node"}
 
     assert named == there
 

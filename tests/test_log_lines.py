@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.log_lines import FORMATTERS, FloodFilter, configure
+from coordinator.node.log_lines import FORMATTERS, FloodFilter, configure
 
 FORGED = "bye\n2026-11-22T10:00:00.000Z WARNING coordinator.audit: x\r\x1b]0;x\x07\u202e\u2028\x85"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.stable_files import replace_file
+from coordinator.node.stable_files import replace_file
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_permissions(tmp_path: Path) -> None:

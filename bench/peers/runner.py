@@ -26,7 +26,7 @@ from bench.peers.figures import plain, summary
 from bench.peers.load import system_of
 from bench.peers.rows import Row
 from bench.peers.systems import ROOT, SYSTEMS, TOOLS, System
-from coordinator import build
+from coordinator.node import build
 
 LINE_S = 90.0
 """How long a process of clients may take to be ready, or for a round."""

@@ -24,8 +24,8 @@ from coordinator.audit.event import FIGURES, AuditEvent, Source
 from coordinator.audit.folding import Folding
 from coordinator.audit.targets import Found, Target
 from coordinator.clock import Clock
-from coordinator.config import AuditConfig
 from coordinator.errors import ConfigError
+from coordinator.node.config import AuditConfig
 
 logger = logging.getLogger("coordinator.service")
 

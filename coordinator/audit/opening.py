@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coordinator.clock import Clock
-from coordinator.config import Config
+from coordinator.node.config import Config
 
 if TYPE_CHECKING:
     from coordinator.audit.files import AuditLogs

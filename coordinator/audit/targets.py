@@ -34,7 +34,7 @@ from coordinator.audit.chain import (
     read_line,
 )
 from coordinator.errors import ConfigError
-from coordinator.stable_files import sync_directory
+from coordinator.node.stable_files import sync_directory
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700

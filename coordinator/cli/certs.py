@@ -12,10 +12,10 @@ import click
 
 from coordinator.cli.output import failing_well
 from coordinator.cli.serving import config_option
-from coordinator.config import Config
-from coordinator.config_file import load
 from coordinator.errors import ConfigError
-from coordinator.stable_files import replace_file
+from coordinator.node.config import Config
+from coordinator.node.config_file import load
+from coordinator.node.stable_files import replace_file
 from coordinator.tls.issuing import Authority, Issued, names_in, serial_of
 from coordinator.tls.names import client_uri, member_uri
 

@@ -40,8 +40,8 @@ from coordinator.cli.output import failing_well, note
 from coordinator.cli.parent_death import dying_with_parent
 from coordinator.client import HttpTransport, Request
 from coordinator.client.securing import ClientTls
-from coordinator.config_file import load
 from coordinator.errors import CoordinatorError
+from coordinator.node.config_file import load
 from coordinator.tls.files import TlsFiles
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def run_here(layout: Layout, pages: PageServer | None) -> None:
         target=lambda: asyncio.run(_accompany(layout, pages, has_ended)), daemon=True
     )
     beside.start()
-    from coordinator import server
+    from coordinator.node import server
 
     try:
         server.run(config)

@@ -22,7 +22,7 @@ from coordinator.cli.certs import make as make_certificates
 from coordinator.cli.parent_death import dying_with_parent
 from coordinator.errors import ConfigError
 from coordinator.model.status import DEVELOPMENT
-from coordinator.secret_file import ensure_secret
+from coordinator.node.secret_file import ensure_secret
 
 HOST = "127.0.0.1"
 _PATIENCE = "election_timeout_ms_min = 1000\nelection_timeout_ms_max = 2000\n"

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 import coordinator
-from coordinator import build
 from coordinator.cli.connection import name_shared_options, shared_options
 from coordinator.cli.output import EXIT_SIGNAL_BASE
+from coordinator.node import build
 
 _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     (

@@ -25,7 +25,7 @@ from coordinator.errors import (
     UnavailableError,
     to_problem,
 )
-from coordinator.log_lines import escaped
+from coordinator.node.log_lines import escaped
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2

@@ -28,7 +28,7 @@ from coordinator.cli.output import (
 )
 from coordinator.cli.parent_death import dying_with_parent
 from coordinator.errors import ConfigError, CoordinatorError
-from coordinator.stable_files import replace_file
+from coordinator.node.stable_files import replace_file
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient

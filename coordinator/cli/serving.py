@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from coordinator.cli.output import failing_well, note
-from coordinator.config_file import load
-from coordinator.secret_file import ensure_secret, ensure_secret_on_one_machine
+from coordinator.node.config_file import load
+from coordinator.node.secret_file import ensure_secret, ensure_secret_on_one_machine
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,7 +48,7 @@ def serve(config_path: Path | None) -> None:
     # of the time that a start takes. The server turns it on when it has started.
     gc.disable()
     # Imported here: no other verb needs the server, and each starts faster without it.
-    from coordinator import server
+    from coordinator.node import server
 
     server.run(config)
 
@@ -104,7 +104,7 @@ def recover(config_path: Path | None, yes: bool, by: str, reason: str, access_of
     """
     config = load(config_path)
     # Imported here: no other verb needs it, and each starts faster without it.
-    from coordinator import recovery
+    from coordinator.node import recovery
 
     found = recovery.look_at(config)
     click.echo(found.in_words())

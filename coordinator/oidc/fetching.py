@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from coordinator.config import OidcConfig
-from coordinator.config_rules import is_safe_url
 from coordinator.errors import ConfigError
+from coordinator.node.config import OidcConfig
+from coordinator.node.config_rules import is_safe_url
 
 DOCUMENT_BYTES_MAX = 256 * 1024
 TOKEN_BYTES_MAX = 16 * 1024

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jwt
 
 from coordinator.clock import Clock
-from coordinator.config import OidcConfig
+from coordinator.node.config import OidcConfig
 from coordinator.oidc.fetching import FetchError, fetch_keys
 
 logger = logging.getLogger("coordinator.service")

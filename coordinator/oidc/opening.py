@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coordinator.clock import Clock
-from coordinator.config import OidcConfig
 from coordinator.errors import ConfigError
+from coordinator.node.config import OidcConfig
 
 if TYPE_CHECKING:
     from coordinator.oidc.tokens import Tokens

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import jwt
 
 from coordinator.clock import Clock
-from coordinator.config import OidcConfig
+from coordinator.node.config import OidcConfig
 from coordinator.oidc.keys import IssuerKeys, Key
 
 PREFIX = "oidc:"

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 import msgpack  # type: ignore[import-untyped]
 
-from coordinator.config import RaftConfig
 from coordinator.errors import (
     CoordinatorError,
     DataTooLargeError,
@@ -28,6 +27,7 @@ from coordinator.errors import (
     NoLeaderError,
     ThrottledError,
 )
+from coordinator.node.config import RaftConfig
 from coordinator.raft.engine import Applied, InvariantError, Replica
 from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Ownership

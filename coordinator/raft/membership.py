@@ -5,8 +5,8 @@ The library's own change of membership is unsafe and refused (row 25).
 
 from __future__ import annotations
 
-from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
+from coordinator.node.config import ClusterConfig, MemberConfig, RaftConfig
 
 ELECTION_TIMEOUT_MS_LONGEST = 3_500
 """PySyncObj wants it within the time after which it takes a connection for dead."""

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any, cast
 
 from coordinator.clock import Clock
-from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError, StorageError
+from coordinator.node.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.raft import status
 from coordinator.raft.blocking import RunBlocking, noting_failures, run_in_thread, start_in_place
 from coordinator.raft.consensus import Consensus

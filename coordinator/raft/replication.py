@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.context import RaftContext
 from coordinator.raft.engine import InvariantError, Role
 from coordinator.raft.hardening import HardenedSyncObj

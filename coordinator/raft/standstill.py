@@ -6,7 +6,7 @@ when it came. So nothing that is heard soon after a standstill counts as heard s
 
 from __future__ import annotations
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 
 
 class Standstill:

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 from coordinator.clock import Clock
-from coordinator.config import Config
+from coordinator.node.config import Config
 from coordinator.raft.engine import Engine
 from coordinator.service.leadership import Leadership
 from coordinator.service.metrics import Metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from coordinator.config import ClusterConfig
+from coordinator.node.config import ClusterConfig
 from coordinator.raft.engine import Engine
 
 

@@ -18,11 +18,11 @@ from contextlib import suppress
 
 from coordinator.audit.event import Audit, NoAudit
 from coordinator.clock import Clock
-from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, NoNodeError, StorageError
 from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.sessions import SessionLease
 from coordinator.model.status import Status
+from coordinator.node.config import Config
 from coordinator.raft.engine import Engine, Role
 from coordinator.service import audit_trail
 from coordinator.service.access import AccessService, Issuer

@@ -17,7 +17,6 @@ from contextlib import suppress
 import msgspec
 from msgspec.structs import replace
 
-from coordinator.build import is_compiled
 from coordinator.errors import (
     CoordinatorError,
     LeaderChangedError,
@@ -34,6 +33,7 @@ from coordinator.model.members import (
     MemberReport,
 )
 from coordinator.model.status import Status
+from coordinator.node.build import is_compiled
 from coordinator.service.cluster_health import of_cluster, of_member
 from coordinator.service.context import MemberContext
 from coordinator.service.divergence import Divergence

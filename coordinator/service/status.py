@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from coordinator.config import Config, MemberAddress
 from coordinator.model.status import MemberInfo, Status
+from coordinator.node.config import Config, MemberAddress
 from coordinator.raft.engine import EngineStatus, Role
 from coordinator.state.machine import StateMachine
 

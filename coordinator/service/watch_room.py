@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.config import MemberLimits
 from coordinator.model.access import Caller
+from coordinator.node.config import MemberLimits
 from coordinator.service.places import SharedPlaces, takes_the_last
 from coordinator.state.access.table import AccessTable
 

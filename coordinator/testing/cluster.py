@@ -30,10 +30,10 @@ from typing import Any, TypeVar
 
 from coordinator.client import AsyncClient, Client, Request, Session
 from coordinator.clock import SystemClock
-from coordinator.config import ClusterConfig, MemberAddress
 from coordinator.errors import BadArgumentsError, OutcomeUnknownError, UnavailableError
+from coordinator.node.config import ClusterConfig, MemberAddress
+from coordinator.node.secret_file import ensure_secret
 from coordinator.recipes import Grant
-from coordinator.secret_file import ensure_secret
 from coordinator.testing.client_wire import Deed, Wire
 from coordinator.testing.faults import Fault
 from coordinator.testing.local_access import LocalAccess

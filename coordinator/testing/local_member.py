@@ -7,7 +7,10 @@ import os
 from dataclasses import replace
 from random import Random
 
-from coordinator.config import (
+from coordinator.errors import SessionExpiredError
+from coordinator.model.limits import NEW_CLUSTER
+from coordinator.model.status import Status
+from coordinator.node.config import (
     ClusterConfig,
     Config,
     HttpConfig,
@@ -15,13 +18,10 @@ from coordinator.config import (
     RaftConfig,
     SessionConfig,
 )
-from coordinator.errors import SessionExpiredError
-from coordinator.model.limits import NEW_CLUSTER
-from coordinator.model.status import Status
+from coordinator.node.server import Server, facts_to_agree_on
 from coordinator.raft.network.transport import TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.storage.disk import DiskFile, OsDisk, OsFile
-from coordinator.server import Server, facts_to_agree_on
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession

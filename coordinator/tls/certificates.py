@@ -6,8 +6,8 @@ import asyncio
 import logging
 
 from coordinator.clock import Clock
-from coordinator.config import Config, HttpConfig
-from coordinator.config_rules import what_is_off
+from coordinator.node.config import Config, HttpConfig
+from coordinator.node.config_rules import what_is_off
 from coordinator.tls.files import (
     RELOAD_MS,
     MemberTls,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from coordinator.config import HttpConfig
+from coordinator.node.config import HttpConfig
 from coordinator.wire.addresses import network_of
 
 SPARE_MAX = 64

@@ -264,7 +264,7 @@ def release(transport: asyncio.BaseTransport) -> None:
     """Break the cycle that a transport of Python is in, once its connection is lost.
 
     It holds on to itself by its callback; nobody collects such a cycle once it was put aside
-    (``coordinator.garbage``)."""
+    (``coordinator.node.garbage``)."""
     transport = transport.get_extra_info("plain_transport") or transport
     if hasattr(transport, "_read_ready_cb"):
         transport._read_ready_cb = _nothing_to_read

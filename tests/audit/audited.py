@@ -12,7 +12,7 @@ from coordinator.audit.event import AuditEvent, Source
 from coordinator.audit.log import AuditLog
 from coordinator.audit.targets import FileTarget, Target, chunks_of, rotated
 from coordinator.clock import Clock, ManualClock
-from coordinator.config import AuditConfig
+from coordinator.node.config import AuditConfig
 
 AT_MS = 1_800_000_000_000
 

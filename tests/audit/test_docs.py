@@ -11,7 +11,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from coordinator.cli.main import cli
-from coordinator.config_file import load
+from coordinator.node.config_file import load
 from tests.audit.audited import lines, verdict
 from tests.audit.test_member import Audited, lose_a_lock
 

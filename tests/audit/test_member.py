@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from coordinator.cli.main import cli
 from coordinator.clock import SystemClock
-from coordinator.config import AuditConfig, Config, HttpConfig, MemberConfig
 from coordinator.model.access import NOBODY, Rule, Verb
-from coordinator.server import Server
+from coordinator.node.config import AuditConfig, Config, HttpConfig, MemberConfig
+from coordinator.node.server import Server
 from coordinator.service.audit_lines import LINES
 from coordinator.state.access.operations import Change
 from coordinator.state.commands import (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, HttpConfig
+from coordinator.node.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.routes.auditing import AUDITED

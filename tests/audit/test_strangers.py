@@ -12,7 +12,7 @@ from coordinator.audit.files import AuditLogs
 from coordinator.audit.folding import CALLERS_MAX, EACH_MAX
 from coordinator.audit.opening import open_audit
 from coordinator.clock import ManualClock
-from coordinator.config import AuditConfig, Config
+from coordinator.node.config import AuditConfig, Config
 from tests.audit.audited import change, lines, log_of, refusal, verdict, write
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.audit.folding import EACH_MAX
-from coordinator.config import SETTINGS, Config
 from coordinator.model.limits import NEW_CLUSTER, MachineLimits
+from coordinator.node.config import SETTINGS, Config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")

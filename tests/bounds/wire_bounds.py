@@ -8,12 +8,12 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
-from coordinator import secret_file
 from coordinator.errors import CoordinatorError
 from coordinator.guards import tokens
 from coordinator.model import acquire, contention, fields, grants
 from coordinator.model.contention import HolderInfo
 from coordinator.model.sessions import SessionRequest
+from coordinator.node import secret_file
 from coordinator.raft.network import agreement, frames
 from coordinator.raft.network.messages import FrameError
 from coordinator.service.locks import contenders, holder_info

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, HttpConfig
+from coordinator.node.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.served import served

@@ -12,8 +12,8 @@ from cryptography.x509 import load_pem_x509_crl
 
 from coordinator import connect
 from coordinator.cli.certs import certs as command
-from coordinator.config import Config, HttpConfig
-from coordinator.server import Server
+from coordinator.node.config import Config, HttpConfig
+from coordinator.node.server import Server
 from coordinator.tls.files import TlsFiles, member_tls
 from coordinator.tls.issuing import names_in
 from coordinator.tls.names import client_uri, member_uri

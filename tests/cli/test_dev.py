@@ -20,8 +20,8 @@ from click.testing import CliRunner
 
 from coordinator.cli.dev_layout import Layout, greeting, write_files
 from coordinator.cli.main import cli
-from coordinator.config import RaftConfig
-from coordinator.config_file import load
+from coordinator.node.config import RaftConfig
+from coordinator.node.config_file import load
 from coordinator.tls import certificates
 from tests.cli.supervising import eventually, is_alive
 from tests.ports import free_ports

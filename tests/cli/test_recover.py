@@ -13,15 +13,15 @@ from click.testing import CliRunner, Result
 
 from coordinator import connect
 from coordinator.cli.main import cli
-from coordinator.config_file import load
 from coordinator.errors import AuthFailedError, StorageError
+from coordinator.node.config_file import load
+from coordinator.node.recovery import NUMBERS_SKIPPED, begin_again, continued
+from coordinator.node.server import Server
 from coordinator.raft.network.messages import INTEGER_MAX
 from coordinator.raft.rejoin.refounding import Position
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.recipes import Lock
-from coordinator.recovery import NUMBERS_SKIPPED, begin_again, continued
-from coordinator.server import Server
 from coordinator.service.replica import MachineReplica
 from coordinator.state.commands import Create, HeldCondition, OpenSession
 from coordinator.state.locks.grant_history import GrantQuery

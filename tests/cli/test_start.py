@@ -42,7 +42,7 @@ def test_a_verb_loads_neither_the_server_nor_the_other_verbs() -> None:
     )
 
     unwanted = {"aiohttp", "pysyncobj", "prometheus_client"}
-    unwanted |= {"coordinator.server", "coordinator.recipes"}
+    unwanted |= {"coordinator.node.server", "coordinator.recipes"}
     assert not unwanted & loaded
     assert "coordinator.cli.locks" not in loaded
 
@@ -54,8 +54,8 @@ def test_a_member_loads_aiohttp_when_a_request_needs_it() -> None:
     program = """
 import asyncio
 from coordinator import connect
-from coordinator.config import Config, HttpConfig
-from coordinator.server import Server
+from coordinator.node.config import Config, HttpConfig
+from coordinator.node.server import Server
 
 async def main():
     server = Server.in_memory(Config(http=HttpConfig(bind_port=0)))

@@ -16,7 +16,7 @@ from typing import Literal
 
 from coordinator.client import InProcessTransport
 from coordinator.clock import SystemClock
-from coordinator.config import Config, HttpConfig
+from coordinator.node.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.app import create_app

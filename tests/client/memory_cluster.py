@@ -25,8 +25,8 @@ from coordinator.client import (
 )
 from coordinator.client.transport import ResponseStream
 from coordinator.clock import Clock
-from coordinator.config import Config
 from coordinator.errors import ConnectionLostError, UnavailableError
+from coordinator.node.config import Config
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.app import create_app

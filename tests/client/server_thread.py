@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from coordinator.clock import Clock, SystemClock
-from coordinator.config import Config, HttpConfig
+from coordinator.node.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.served import served

@@ -20,9 +20,9 @@ from coordinator.client import Connector, RetryPolicy
 from coordinator.client.http_transport import HttpTransport
 from coordinator.client.stream import transport
 from coordinator.clock import ManualClock, SystemClock
-from coordinator.config import Config, HttpConfig
 from coordinator.errors import BadArgumentsError, ConfigError, CoordinatorError, UnavailableError
-from coordinator.server import Server
+from coordinator.node.config import Config, HttpConfig
+from coordinator.node.server import Server
 from coordinator.tls import certificates
 from coordinator.tls.files import TlsFiles, list_warning, server_tls
 from coordinator.tls.issuing import Authority

@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 
 from coordinator import connect
-from coordinator.config import Config, HttpConfig
 from coordinator.errors import LockTimeoutError
+from coordinator.node.config import Config, HttpConfig
+from coordinator.node.server import Server
 from coordinator.recipes import Lock
-from coordinator.server import Server
 from tests.patience import patient
 
 

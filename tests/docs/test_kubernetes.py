@@ -19,11 +19,11 @@ from click.testing import CliRunner
 
 from coordinator.cli.certs import certs
 from coordinator.cli.electing import elect
-from coordinator.config import Config
-from coordinator.config_file import load
-from coordinator.config_rules import what_is_off
-from coordinator.secret_file import ensure_secret, read_secrets
-from coordinator.server import Server
+from coordinator.node.config import Config
+from coordinator.node.config_file import load
+from coordinator.node.config_rules import what_is_off
+from coordinator.node.secret_file import ensure_secret, read_secrets
+from coordinator.node.server import Server
 from coordinator.tls.certificates import of_door, of_member
 from coordinator.wire.http.openapi import openapi_document
 from tests.docs.pages import ROOT

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from coordinator.config import HttpConfig
+from coordinator.node.config import HttpConfig
 from tests.cli.serving import ServedMember
 from tests.cluster.processes import ProcessCluster
 from tests.fuzz.watch import HANG_SECONDS

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from coordinator.cli.main import SECTIONS, cli
-from coordinator.config import SETTINGS, MemberAddress
-from coordinator.config_file import load
 from coordinator.errors import ConfigError
-from coordinator.secret_file import ensure_secret
-from coordinator.server import Server
+from coordinator.node.config import SETTINGS, MemberAddress
+from coordinator.node.config_file import load
+from coordinator.node.secret_file import ensure_secret
+from coordinator.node.server import Server
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged
 from tests.fuzz.watch import watching

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, HttpConfig, MemberConfig, RaftConfig
 from coordinator.errors import StorageError
-from coordinator.server import Server
+from coordinator.node.config import Config, HttpConfig, MemberConfig, RaftConfig
+from coordinator.node.server import Server
 from coordinator.state.commands import Create, CreateMode, OpenSession, RequestId
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.watch import WALL_SECONDS, watching

@@ -24,7 +24,7 @@ import msgpack  # type: ignore[import-untyped]
 import pytest
 
 from coordinator.clock import SystemClock
-from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.node.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.raft.network.frames import PayloadReader, frame
 from coordinator.raft.network.handshake import (
     PROTOCOL_VERSION,

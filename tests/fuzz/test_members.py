@@ -15,8 +15,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import CoordinatorError, StorageError
+from coordinator.node.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.raft.engine import InvariantError
 from coordinator.raft.network.messages import FrameError, Message, Ping, decode, encode
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import HttpConfig
 from coordinator.console.pages import HEADERS
 from coordinator.errors import REGISTRY
+from coordinator.node.config import HttpConfig
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import damaged
 from tests.fuzz.served import Served, on_loopback, with_disk

@@ -14,7 +14,7 @@ import urllib.request
 from typing import Any
 
 from coordinator.client import Rule, Verb, connect
-from coordinator.config import HttpConfig
+from coordinator.node.config import HttpConfig
 from coordinator.recipes import Lock
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.served import Served, on_loopback

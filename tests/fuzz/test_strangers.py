@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from coordinator.clock import SystemClock
-from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import CoordinatorError
+from coordinator.node.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.network.frames import frame
 from coordinator.raft.network.handshake import Acceptor, Dialer, HandshakeError, Identity

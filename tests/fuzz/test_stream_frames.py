@@ -12,7 +12,7 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
-from coordinator.config import HttpConfig
+from coordinator.node.config import HttpConfig
 from coordinator.wire.stream import frames
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.mutation import changed, damaged

@@ -10,10 +10,11 @@ from tests.house.source import Module
 
 # The rooms, lowest first: what a module imports lies on its own level or below.
 LEVELS = (
-    ("coordinator.errors", "coordinator.clock", "coordinator.waiting", "coordinator.log_lines",
-     "coordinator.build", "coordinator.garbage", "coordinator.stable_files", "coordinator.console"),
-    ("coordinator.config", "coordinator.config_rules", "coordinator.config_file",
-     "coordinator.secret_file", "coordinator.model", "coordinator.wording"),
+    ("coordinator.errors", "coordinator.clock", "coordinator.waiting", "coordinator.console",
+     "coordinator.node.log_lines", "coordinator.node.build", "coordinator.node.garbage",
+     "coordinator.node.stable_files"),
+    ("coordinator.node.config", "coordinator.node.config_rules", "coordinator.node.config_file",
+     "coordinator.node.secret_file", "coordinator.model", "coordinator.wording"),
     ("coordinator.audit", "coordinator.oidc", "coordinator.tls"),
     ("coordinator.state", "coordinator.raft"),
     ("coordinator.service",),
@@ -22,7 +23,7 @@ LEVELS = (
     ("coordinator.guards", "coordinator.recipes"),
     ("coordinator.integrations",),
     ("coordinator",),
-    ("coordinator.server", "coordinator.recovery"),
+    ("coordinator.node.server", "coordinator.node.recovery"),
     ("coordinator.testing",),
     ("coordinator.learn",),
     ("coordinator.cli",),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from coordinator.config import ClusterConfig, Config, HttpConfig, MemberAddress, MemberConfig
+from coordinator.node.config import ClusterConfig, Config, HttpConfig, MemberAddress, MemberConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.service.member import Member

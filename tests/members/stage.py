@@ -21,14 +21,14 @@ from typing import Any, TypeVar
 import msgpack  # type: ignore[import-untyped]
 
 from coordinator.clock import SystemClock
-from coordinator.config import ClusterConfig, Config, MemberAddress, MemberConfig, RaftConfig
+from coordinator.node.config import ClusterConfig, Config, MemberAddress, MemberConfig, RaftConfig
+from coordinator.node.server import facts_to_agree_on
 from coordinator.raft.entries import REGULAR
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import Message
 from coordinator.raft.network.transport import TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.rejoin.incarnation_record import INCARNATIONS_KEPT
-from coordinator.server import facts_to_agree_on
 from coordinator.service.member import Member
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Operation

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.config import HttpConfig
 from coordinator.errors import CoordinatorError
+from coordinator.node.config import HttpConfig
 from coordinator.raft.entries import NO_OP
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import APPEND_ENTRIES_MAX

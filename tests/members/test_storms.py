@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from coordinator.service.divergence import DIGEST_KIND

@@ -12,9 +12,9 @@ import pytest
 
 from coordinator.client import connect
 from coordinator.clock import SystemClock
-from coordinator.config import OidcConfig
 from coordinator.errors import AuthFailedError, NoAuthError
 from coordinator.model.access import Rule, Verb
+from coordinator.node.config import OidcConfig
 from coordinator.state.commands import InitAccess, PutIdentity, PutRole
 from tests.audit.audited import lines
 from tests.audit.test_member import Audited

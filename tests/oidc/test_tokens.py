@@ -21,9 +21,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from coordinator.clock import ManualClock
-from coordinator.config import OidcConfig
-from coordinator.config_file import load
 from coordinator.errors import ConfigError
+from coordinator.node.config import OidcConfig
+from coordinator.node.config_file import load
 from coordinator.oidc.fetching import DOCUMENT_BYTES_MAX, FetchError, connection_to, fetch_keys
 from coordinator.oidc.keys import FETCH_EVERY_MS
 from coordinator.oidc.opening import check_issuer, open_issuer

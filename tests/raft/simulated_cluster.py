@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgpack
 
-from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.node.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.raft.blocking import start_in_place
 from coordinator.raft.engine import LeaderListener, Replace, RequestHandler, Role
 from coordinator.raft.network.agreement import Fact

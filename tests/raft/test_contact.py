@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.replication import ANSWER_INTERVALS_MAX
 from tests.raft.simulated_cluster import Member, SimulatedCluster, settled

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from tests.raft.simulated_cluster import SimulatedCluster, settled

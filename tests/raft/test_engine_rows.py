@@ -16,8 +16,8 @@ import pysyncobj.syncobj
 import pytest
 
 from coordinator.clock import ManualClock
-from coordinator.config import RaftConfig
 from coordinator.errors import ShuttingDownError
+from coordinator.node.config import RaftConfig
 from coordinator.raft import hardening
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.context import RaftContext

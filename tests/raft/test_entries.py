@@ -9,8 +9,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from coordinator.config import RaftConfig
 from coordinator.errors import LeaderChangedError
+from coordinator.node.config import RaftConfig
 from coordinator.raft.engine import InvariantError
 from coordinator.raft.entries import FOUNDING, NO_OP, REGULAR, Entries, Proposals
 from tests.raft.simulated_cluster import ListReplica, SimulatedCluster

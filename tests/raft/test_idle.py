@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from coordinator.raft.replication import ANSWER_INTERVALS_MAX, Replication

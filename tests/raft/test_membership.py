@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from pysyncobj.config import SyncObjConf  # type: ignore[import-untyped]
 
-from coordinator.config import RaftConfig
-from coordinator.config_rules import bounds_of
 from coordinator.errors import ConfigError
+from coordinator.node.config import RaftConfig
+from coordinator.node.config_rules import bounds_of
 from coordinator.raft.membership import ELECTION_TIMEOUT_MS_LONGEST, check_timing
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.network.messages import Append, Appended, CommitNotice, Message, Probe
 from coordinator.raft.notice_pacing import FOLLOWED_MIN, NOTICE_DELAY_MS, SOON_MS
 from coordinator.raft.replication import (

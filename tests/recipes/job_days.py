@@ -18,8 +18,8 @@ import time
 from typing import Any
 
 from coordinator.client import AsyncClient, Create
-from coordinator.config import Config
 from coordinator.errors import CoordinatorError
+from coordinator.node.config import Config
 from coordinator.recipes import Job, Jobs, Run
 from coordinator.recipes.schedule import Schedule
 from coordinator.wire.http.app import create_app

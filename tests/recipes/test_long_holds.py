@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from coordinator.config import Config
+from coordinator.node.config import Config
 from coordinator.recipes import Lock
 from tests.client.memory_cluster import MemoryCluster, in_memory
 

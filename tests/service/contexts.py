@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.config import Config
+from coordinator.node.config import Config
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.context import MemberContext
 from coordinator.service.leadership import Leadership

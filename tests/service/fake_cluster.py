@@ -15,8 +15,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from coordinator.clock import ManualClock
-from coordinator.config import ClusterConfig, Config, MemberAddress, MemberConfig, SessionConfig
 from coordinator.errors import ConnectionLostError, LeaderChangedError, NoLeaderError, NoSpaceError
+from coordinator.node.config import (
+    ClusterConfig,
+    Config,
+    MemberAddress,
+    MemberConfig,
+    SessionConfig,
+)
 from coordinator.raft.engine import (
     Applied,
     EngineStatus,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from coordinator.config import Config
 from coordinator.errors import CoordinatorError
 from coordinator.model.events import Bookmark, Resync
 from coordinator.model.grants import GrantReply
 from coordinator.model.sessions import SessionLease
 from coordinator.model.views import LockView
+from coordinator.node.config import Config
 from coordinator.raft.engine import Applied
 from coordinator.service.reads import ReadReply
 from coordinator.service.watch_stream import WatchItem

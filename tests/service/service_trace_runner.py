@@ -42,12 +42,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from coordinator.config import Config, MemberLimits, SessionConfig
 from coordinator.errors import CoordinatorError
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import WatchSelector
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER, MachineLimits
+from coordinator.node.config import Config, MemberLimits, SessionConfig
 from coordinator.service.member import Member
 from coordinator.service.proposals import RequestContext
 from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least

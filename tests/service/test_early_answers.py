@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from coordinator.config import Config, RaftConfig
 from coordinator.errors import NoAuthError, ThrottledError
 from coordinator.model.access import Caller, Rule, Verb
+from coordinator.node.config import Config, RaftConfig
 from coordinator.service.early_answers import PROPOSED_MAX
 from coordinator.service.proposals import Committed
 from coordinator.state.commands import Create, RequestId

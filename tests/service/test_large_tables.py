@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.build import is_compiled
 from coordinator.clock import ManualClock
+from coordinator.node.build import is_compiled
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.locks.hold_times import HoldTimes, LockClasses

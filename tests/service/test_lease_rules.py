@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from coordinator.config import Config, SessionConfig
 from coordinator.errors import NoLeaderError, OutcomeUnknownError, ThrottledError
 from coordinator.model.limits import MachineLimits
+from coordinator.node.config import Config, SessionConfig
 from coordinator.service import leases as module
 from coordinator.service.leases import Leases
 from coordinator.service.replica import MachineReplica

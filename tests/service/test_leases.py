@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from coordinator.config import Config, SessionConfig
 from coordinator.errors import (
     NoLeaderError,
     ProposalTimeoutError,
@@ -15,6 +14,7 @@ from coordinator.errors import (
     ThrottledError,
 )
 from coordinator.model.sessions import SessionLease
+from coordinator.node.config import Config, SessionConfig
 from coordinator.raft.engine import Applied
 from coordinator.service.member import Member
 from coordinator.service.reads import STALE

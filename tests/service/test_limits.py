@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.config import Config, HttpConfig, SessionConfig
 from coordinator.errors import (
     BadArgumentsError,
     BadVersionError,
@@ -18,6 +17,7 @@ from coordinator.errors import (
     StorageError,
 )
 from coordinator.model.limits import NEW_CLUSTER, UNSET
+from coordinator.node.config import Config, HttpConfig, SessionConfig
 from coordinator.service.limits import LimitsChanged
 from coordinator.service.member import Member
 from coordinator.service.proposals import RequestContext

@@ -8,7 +8,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config
 from coordinator.errors import (
     OutcomeUnknownError,
     SessionExpiredError,
@@ -17,6 +16,7 @@ from coordinator.errors import (
 )
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import WatchSelector
+from coordinator.node.config import Config
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE, STALE, at_least

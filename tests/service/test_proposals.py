@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from coordinator.clock import ManualClock
-from coordinator.config import Config, RaftConfig
 from coordinator.errors import (
     BadVersionError,
     ConnectionLostError,
@@ -20,6 +19,7 @@ from coordinator.errors import (
     ShuttingDownError,
     ThrottledError,
 )
+from coordinator.node.config import Config, RaftConfig
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.service.turns import ALONE_MAX, KEY
 from coordinator.state.commands import Create, RequestId, SetData

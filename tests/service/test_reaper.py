@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.config import Config, MemberLimits
 from coordinator.errors import NoSpaceError
+from coordinator.node.config import Config, MemberLimits
 from coordinator.raft.engine import Applied
 from coordinator.service.reads import STALE
 from coordinator.service.reaper import LOOK_EVERY_MS

@@ -32,7 +32,7 @@ _MANY = 300
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """A cycle in a frozen state is never found (``coordinator.garbage``)."""
+    """A cycle in a frozen state is never found (``coordinator.node.garbage``)."""
     gc.disable()
     try:
         yield

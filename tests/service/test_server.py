@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from coordinator.config import Config, HttpConfig, MemberConfig
 from coordinator.errors import ConfigError, StorageError
+from coordinator.node.config import Config, HttpConfig, MemberConfig
+from coordinator.node.server import Server, facts_to_agree_on
 from coordinator.raft.network.agreement import check_facts, difference, shown
-from coordinator.server import Server, facts_to_agree_on
 from coordinator.state.rules import RULES
 from tests.service.fake_cluster import World, soon
 
@@ -128,8 +128,8 @@ async def test_a_failed_member_waits_for_no_client() -> None:
 async def test_a_signal_stops_the_process_in_order(tmp_path: Path, number: signal.Signals) -> None:
     """The process says that it stops, closes its files and ends with 0."""
     code = (
-        "from coordinator.config import Config, HttpConfig, MemberConfig\n"
-        "from coordinator.server import run\n"
+        "from coordinator.node.config import Config, HttpConfig, MemberConfig\n"
+        "from coordinator.node.server import run\n"
         f"run(Config(member=MemberConfig(data_dir={str(tmp_path)!r}),"
         " http=HttpConfig(bind_port=0)))\n"
     )
@@ -154,7 +154,7 @@ async def test_a_thread_that_hangs_does_not_hold_the_process() -> None:
     """A look-up of a name that nobody answers must not delay the end of a stopped member."""
     code = (
         "import asyncio, sys\n"
-        "from coordinator.server import _end_threads\n"
+        "from coordinator.node.server import _end_threads\n"
         "async def main():\n"
         "    asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)\n"
         "    await _end_threads(exit_status=7)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.config import MemberAddress
+from coordinator.node.config import MemberAddress
 from coordinator.raft.engine import EngineStatus, Role
 from coordinator.service.status import in_words, members_of, what_is_wrong
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.config import Config, MemberLimits
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
 )
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.model.events import Bookmark, Change, Event, EventType, WatchKind, WatchSelector
+from coordinator.node.config import Config, MemberLimits
 from coordinator.service.kept_change import KeptChange
 from coordinator.service.member import Member
 from coordinator.service.watch_history import kept_events

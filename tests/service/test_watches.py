@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.config import Config, MemberLimits
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,
@@ -16,6 +15,7 @@ from coordinator.errors import (
     ThrottledError,
 )
 from coordinator.model.events import Bookmark, Change, Resync, WatchSelector
+from coordinator.node.config import Config, MemberLimits
 from coordinator.service.reads import STALE
 from coordinator.service.wakes import WOKEN_AT_ONCE
 from coordinator.service.watch_stream import WatchItem, WatchStream

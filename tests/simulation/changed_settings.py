@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from coordinator.config import Config, MemberAddress
 from coordinator.errors import CoordinatorError
+from coordinator.node.config import Config, MemberAddress
 from coordinator.service.proposals import RequestContext
 from coordinator.state.commands import ANY_VERSION
 from coordinator.state.rules import RULES

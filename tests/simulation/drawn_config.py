@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from coordinator.config import (
+from coordinator.model.limits import NEW_CLUSTER
+from coordinator.node.config import (
     ClusterConfig,
     Config,
     MemberAddress,
     MemberLimits,
     RaftConfig,
 )
-from coordinator.model.limits import NEW_CLUSTER
 
 
 def drawn_config(count: int, draw: random.Random) -> Config:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from coordinator.node.recovery import continued
 from coordinator.raft.rejoin.refounding import Position
-from coordinator.recovery import continued
 from coordinator.state.commands import Create, SetData
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome

@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coordinator.config import Config, MemberConfig
 from coordinator.errors import StorageError
+from coordinator.node.config import Config, MemberConfig
 from coordinator.raft.blocking import start_in_place
 from coordinator.raft.engine import Applied, Replica, Role
 from coordinator.raft.hardening import HardenedSyncObj

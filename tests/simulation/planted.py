@@ -14,9 +14,9 @@ from msgspec import structs
 
 from coordinator.client.answers import encoding_of
 from coordinator.client.transport import Request, Response
-from coordinator.config import Config
 from coordinator.errors import ThrottledError
 from coordinator.model.sessions import SessionLease, SessionLeases
+from coordinator.node.config import Config
 from coordinator.service.locks import lease_remaining
 from coordinator.state.commands import Operation
 from coordinator.wire.codec import from_body, to_body

@@ -18,11 +18,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from coordinator.node.recovery import begin_again
 from coordinator.raft.engine import Replace
 from coordinator.raft.rejoin import recovering, refounding
 from coordinator.raft.rejoin.refounding import HeldData, Position
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
-from coordinator.recovery import begin_again
 from coordinator.service.replica import MachineReplica
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome

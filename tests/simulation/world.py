@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from coordinator.client.answers import encoding_of
 from coordinator.client.transport import Request, Response
-from coordinator.config import Config, MemberConfig
 from coordinator.model.grants import AcquireLine, Granted
 from coordinator.model.sessions import SessionLease, SessionLeases
 from coordinator.model.views import LockView
+from coordinator.node.config import Config, MemberConfig
 from coordinator.wire.codec import from_body, union_from_body
 from coordinator.wire.encoding import decode
 from coordinator.wire.strict_json import decode_json

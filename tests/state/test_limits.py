@@ -8,9 +8,6 @@ from types import MethodType
 
 import pytest
 
-from coordinator.config import SESSION_LIMITS
-from coordinator.config_file import load
-from coordinator.config_rules import bounds_of as bounds_of_config
 from coordinator.model.limits import (
     NAMES,
     NEW_CLUSTER,
@@ -20,6 +17,9 @@ from coordinator.model.limits import (
     bounds_of,
     proposed_bounds_of,
 )
+from coordinator.node.config import SESSION_LIMITS
+from coordinator.node.config_file import load
+from coordinator.node.config_rules import bounds_of as bounds_of_config
 from coordinator.state.commands import (
     Command,
     Create,

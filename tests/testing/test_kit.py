@@ -135,7 +135,7 @@ def test_the_plugin_loads_nothing_before_it_is_asked() -> None:
     """Everybody who has the package installed starts pytest with it."""
     code = (
         "import coordinator.testing.plugin, sys;"
-        "heavy = {'aiohttp', 'pysyncobj', 'coordinator.server'} & set(sys.modules);"
+        "heavy = {'aiohttp', 'pysyncobj', 'coordinator.node.server'} & set(sys.modules);"
         "assert not heavy, heavy"
     )
     done = subprocess.run(

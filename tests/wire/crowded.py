@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, HttpConfig
 from coordinator.model.access import MEMBER, Caller
 from coordinator.model.limits import NEW_CLUSTER, MachineLimits
+from coordinator.node.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.state.commands import (

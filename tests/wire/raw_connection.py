@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from coordinator.audit.event import NoAudit
 from coordinator.clock import SystemClock
-from coordinator.config import ClusterConfig, HttpConfig
+from coordinator.node.config import ClusterConfig, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.leader_address import LeaderAddress
 from coordinator.service.metrics import Metrics

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from coordinator.clock import Clock, SystemClock
-from coordinator.config import Config, HttpConfig, MemberLimits
+from coordinator.node.config import Config, HttpConfig, MemberLimits
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.served import served

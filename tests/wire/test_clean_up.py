@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from coordinator.config import Config, HttpConfig
 from coordinator.errors import (
     CoordinatorError,
     NotOwnerError,
@@ -14,6 +13,7 @@ from coordinator.errors import (
     ShuttingDownError,
     ThrottledError,
 )
+from coordinator.node.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.routes.door import Door

@@ -6,7 +6,7 @@ import asyncio
 import math
 from dataclasses import replace
 
-from coordinator.config import HttpConfig, MemberLimits
+from coordinator.node.config import HttpConfig, MemberLimits
 from coordinator.service.turns import LINE_MAX, MODEST_MAX
 from coordinator.wire.client_turns import URGENT_FREE, URGENT_PER_SESSION, ClientTurns
 from coordinator.wire.stream import frames

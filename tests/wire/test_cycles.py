@@ -1,7 +1,7 @@
 """What a client leaves behind when it has gone: nothing that only the collector can find.
 
 A member puts aside what has stayed for a while, and then looks for no cycles in it
-(``coordinator.garbage``): what is long alive here must end without.
+(``coordinator.node.garbage``): what is long alive here must end without.
 """
 
 from __future__ import annotations

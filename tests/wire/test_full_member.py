@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from coordinator.config import HttpConfig, MemberLimits
+from coordinator.node.config import HttpConfig, MemberLimits
 from coordinator.wire.addresses import network_of
 from coordinator.wire.admission import (
     ASKED_OF_A_FULL_MEMBER,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import HttpConfig
+from coordinator.node.config import HttpConfig
 from coordinator.wire.addresses import is_local
 from coordinator.wire.arrival import Arrival
 from tests.wire.guarded import bearer, guarded

@@ -16,9 +16,9 @@ from dataclasses import replace
 import pytest
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, MemberLimits
 from coordinator.model.events import WatchSelector
 from coordinator.model.limits import NEW_CLUSTER
+from coordinator.node.config import Config, MemberLimits
 from coordinator.raft.engine import Replace
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member

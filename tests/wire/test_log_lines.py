@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import pytest
 
-from coordinator.config import MemberLimits
-from coordinator.log_lines import LineFormatter, escaped
+from coordinator.node.config import MemberLimits
+from coordinator.node.log_lines import LineFormatter, escaped
 from tests.wire.serving import Api, serving
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, HttpConfig, MemberLimits
 from coordinator.console.pages import read_pages
 from coordinator.model.access import (
     ROLES_PER_IDENTITY_MAX,
@@ -26,6 +25,7 @@ from coordinator.model.access import (
 )
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import HEARTBEATS_MAX
+from coordinator.node.config import Config, HttpConfig, MemberLimits
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.locks.refused_deadlocks import KEPT_MAX
 from coordinator.service.member import Member

@@ -16,8 +16,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, HttpConfig
 from coordinator.errors import REGISTRY
+from coordinator.node.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
 from coordinator.wire.http.openapi import openapi_document

@@ -10,8 +10,8 @@ import pytest
 from coordinator.client.in_process import InProcessTransport
 from coordinator.client.transport import Request
 from coordinator.clock import Clock
-from coordinator.config import Config
 from coordinator.model.sessions import margin_ms
+from coordinator.node.config import Config
 from coordinator.wire.http.app import create_app
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.wire.serving import Api

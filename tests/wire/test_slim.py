@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from coordinator.config import HttpConfig
+from coordinator.node.config import HttpConfig
 from coordinator.wire.arrival import Speaker
 from coordinator.wire.http import full_door
 from coordinator.wire.http.server import HttpServer

@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from coordinator.config import HttpConfig
+from coordinator.node.config import HttpConfig
 from coordinator.raft.engine import Applied
 from coordinator.raft.loopback import LoopbackEngine
 from tests.wire.serving import MSGPACK, Api, serving

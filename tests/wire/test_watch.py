@@ -8,7 +8,7 @@ import json
 import aiohttp
 import pytest
 
-from coordinator.config import HttpConfig, MemberLimits
+from coordinator.node.config import HttpConfig, MemberLimits
 from tests.wire.serving import Api, serving
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from coordinator.config import ClusterConfig, RaftConfig
 from coordinator.errors import ConfigError
+from coordinator.node.config import ClusterConfig, RaftConfig
 
 FACTS_MAX = 200
 NAME_BYTES_MAX = 200

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Protocol, cast
 
 from coordinator.clock import Clock
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.network.frames import PayloadReader, frame
 from coordinator.raft.network.handshake import HANDSHAKE_FRAME_BYTES_MAX, Acceptor, Dialer
 from coordinator.raft.network.lanes import PIECE_FRAME_BYTES_MAX, Joiner

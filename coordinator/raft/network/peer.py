@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator.config import MemberAddress
+from coordinator.node.config import MemberAddress
 from coordinator.raft.network.lanes import Lanes
 from coordinator.raft.network.link import Link
 

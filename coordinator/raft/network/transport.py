@@ -27,8 +27,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from coordinator.clock import Clock
-from coordinator.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
+from coordinator.node.config import ClusterConfig, MemberConfig, RaftConfig
+from coordinator.node.secret_file import read_secrets
 from coordinator.raft.network.agreement import Fact, check_facts, merged
 from coordinator.raft.network.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.network.link import Link
@@ -37,7 +38,6 @@ from coordinator.raft.network.peer import Peer
 from coordinator.raft.network.refusals import Disagreements, RefusalLog
 from coordinator.raft.network.securing import TRUST_CHANGED, Securing
 from coordinator.raft.pass_end import AtPassEnd
-from coordinator.secret_file import read_secrets
 from coordinator.tls.files import MemberTls, Reloaded
 
 logger = logging.getLogger(__name__)

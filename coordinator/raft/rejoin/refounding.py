@@ -11,8 +11,8 @@ remaining data, and the cluster begins again from them:
 2. Terms begin again after that of the last entry, and after 1 if that one is absurd. This breaks no
    earlier promise: a member that made one has the former cluster id and is not heard.
 3. What was acknowledged and is not in these data is lost. So the replica skips more numbers than
-   can have been used meanwhile, and ends all sessions (``coordinator.recovery``): fencing tokens
-   never repeat.
+   can have been used meanwhile, and ends all sessions (``coordinator.node.recovery``): fencing
+   tokens never repeat.
 4. All other members, whose directories are empty, elect the founding member, as in a first election
    (``elections``). It is proven once enough others hold its data (``recovering``). If a member dies
    before that, it is still founding.

@@ -27,7 +27,7 @@ from functools import cache
 from typing import Protocol, TypeVar
 
 from coordinator.errors import DiskFullError, StorageError
-from coordinator.stable_files import sync_directory
+from coordinator.node.stable_files import sync_directory
 
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 
 PARTS_OF_SNAPSHOT = 4
 """The log since a large snapshot has at least this part of its bytes before the next one is due;

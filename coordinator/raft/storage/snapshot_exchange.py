@@ -21,8 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.config import RaftConfig
 from coordinator.errors import DiskFullError, StorageError
+from coordinator.node.config import RaftConfig
 from coordinator.raft.blocking import Result, RunBlocking
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import InvariantError, Replace, Replica

@@ -8,8 +8,8 @@ from functools import partial
 from aiohttp import web
 
 from coordinator.clock import Clock
-from coordinator.config import HttpConfig
 from coordinator.errors import ThrottledError
+from coordinator.node.config import HttpConfig
 from coordinator.service.member import Member
 from coordinator.wire.admission import Admission
 from coordinator.wire.http.adapter import DOOR, ROUTES, answered_by, continuing

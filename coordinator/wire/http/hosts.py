@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from coordinator.config import HttpConfig
 from coordinator.errors import BadArgumentsError, NoAuthError
+from coordinator.node.config import HttpConfig
 from coordinator.wire.request import IncomingRequest
 from coordinator.wire.routes.door import media_type
 from coordinator.wire.strict_json import shortened

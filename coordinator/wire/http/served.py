@@ -6,7 +6,7 @@ import platform
 from typing import Any, NamedTuple
 
 from coordinator.clock import Clock
-from coordinator.config import HttpConfig
+from coordinator.node.config import HttpConfig
 from coordinator.service.member import Member
 from coordinator.service.status import product_version
 from coordinator.wire.http.hosts import refuse_simple_post

@@ -10,9 +10,9 @@ import errno
 import logging
 from collections.abc import Iterable
 
-from coordinator.config import HttpConfig
-from coordinator.config_rules import exposure_problem
 from coordinator.errors import ConfigError
+from coordinator.node.config import HttpConfig
+from coordinator.node.config_rules import exposure_problem
 from coordinator.tls.files import Reloaded, ServerTls
 from coordinator.wire.admission import Admission
 from coordinator.wire.arrival import Doorway

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from coordinator.clock import Clock
-from coordinator.config import HttpConfig
 from coordinator.errors import (
     CoordinatorError,
     OutcomeUnknownError,
@@ -20,6 +19,7 @@ from coordinator.errors import (
     ShuttingDownError,
     UnavailableError,
 )
+from coordinator.node.config import HttpConfig
 from coordinator.wire.routes.closing import DoorClosing
 
 logger = logging.getLogger("coordinator.http")

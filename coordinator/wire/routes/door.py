@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from coordinator.clock import Clock
-from coordinator.config import HttpConfig
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
@@ -23,6 +22,7 @@ from coordinator.errors import (
     forget_frames,
     to_problem,
 )
+from coordinator.node.config import HttpConfig
 from coordinator.service.member import Member
 from coordinator.service.reads import ReadReply
 from coordinator.service.slices import ITEMS_AT_ONCE, in_slices, pass_for_itself

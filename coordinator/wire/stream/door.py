@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-from coordinator.config import HttpConfig
 from coordinator.errors import CoordinatorError, ShuttingDownError
+from coordinator.node.config import HttpConfig
 from coordinator.waiting import in_turns
 from coordinator.wire.admission import Admission, Place
 from coordinator.wire.encoding import Encoding

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.clock import ManualClock, SystemClock
-from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError, StorageError
+from coordinator.node.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.raft.network.agreement import (
     FACTS_MAX,
     VALUE_BYTES_MAX,

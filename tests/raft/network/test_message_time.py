@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgpack  # type: ignore[import-untyped]
 import pytest
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import (
     APPEND_ENTRIES_MAX,

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.clock import SystemClock
-from coordinator.config import MemberConfig, RaftConfig
 from coordinator.errors import CoordinatorError
+from coordinator.node.config import MemberConfig, RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.agreement import facts_of_cluster

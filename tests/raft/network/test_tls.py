@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.clock import SystemClock
-from coordinator.config import Config, MemberConfig
 from coordinator.errors import ConfigError
+from coordinator.node.config import Config, MemberConfig
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.agreement import facts_of_cluster
 from coordinator.raft.network.frames import frame

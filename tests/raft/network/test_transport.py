@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from coordinator.clock import SystemClock
-from coordinator.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.errors import ConfigError
+from coordinator.node.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.agreement import facts_of_cluster
 from coordinator.raft.network.frames import PayloadReader, frame

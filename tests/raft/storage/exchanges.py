@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.blocking import run_in_thread
 from coordinator.raft.storage.snapshot_exchange import SnapshotExchange
 

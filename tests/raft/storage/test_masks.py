@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.pysyncobj_engine import ENTRY_OVERHEAD_BYTES
 from coordinator.raft.storage.records import RecordKind, encode
 from tests.loop_meter import HELD_MS_MAX, fixed_work_speed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.storage.snapshot_due import SnapshotDue
 
 RAFT = RaftConfig(snapshot_every_entries=100, snapshot_every_bytes=30_000)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import RaftConfig
 from coordinator.errors import NoLeaderError
+from coordinator.node.config import RaftConfig
 from coordinator.raft.entries import NO_OP
 from coordinator.raft.network import messages as say
 from coordinator.raft.storage.journal import Journal

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import RaftConfig
+from coordinator.node.config import RaftConfig
 from coordinator.raft.blocking import Result
 from coordinator.raft.storage.snapshot_exchange import DIRTY_BYTES_MAX, PIECE_EVERY_MS
 from coordinator.raft.storage.snapshot_store import SnapshotInfo

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import RaftConfig
 from coordinator.errors import DiskFullError, StorageError
+from coordinator.node.config import RaftConfig
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.snapshot_file import read_outline
 from coordinator.raft.storage.snapshot_store import (

@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from coordinator.config import Config
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockView
+from coordinator.node.config import Config
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import Kind

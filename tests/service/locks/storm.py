@@ -11,9 +11,9 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from coordinator.config import Config, SessionConfig
 from coordinator.errors import CoordinatorError, SessionError
 from coordinator.model.grants import GrantReply
+from coordinator.node.config import Config, SessionConfig
 from coordinator.service.member import Member
 from tests.met import Met
 from tests.service.fake_cluster import World, settle, soon

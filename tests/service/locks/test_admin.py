@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.config import Config, SessionConfig
 from coordinator.errors import (
     BadArgumentsError,
     NoNodeError,
@@ -18,6 +17,7 @@ from coordinator.model.acquire import AcquireRequest
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import LOST_MAX
 from coordinator.model.views import nearest_rank
+from coordinator.node.config import Config, SessionConfig
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.history import GrantsWanted
 from coordinator.service.locks.lease_remaining import REQUEST_KIND

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from coordinator.model.events import Bookmark
 from coordinator.model.grants import GrantReply
 from coordinator.model.views import ElectionView
+from coordinator.node.config import Config
 from coordinator.service.member import Member
 from coordinator.service.reads import LINEARIZABLE
 from coordinator.state.commands import RequestId

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config, SessionConfig
 from coordinator.errors import NotOwnerError
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import ExtendReply, GrantReply
+from coordinator.node.config import Config, SessionConfig
 from coordinator.raft.engine import Applied
 from coordinator.service.proposals import RequestContext
 from coordinator.state.codec import decode_command

@@ -11,10 +11,10 @@ import random
 
 import pytest
 
-from coordinator.config import Config, SessionConfig
 from coordinator.errors import CoordinatorError, LockTimeoutError, NoLeaderError
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
+from coordinator.node.config import Config, SessionConfig
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Reopen
 from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon

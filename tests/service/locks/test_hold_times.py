@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from coordinator.clock import ManualClock
-from coordinator.config import Config, MemberLimits
+from coordinator.node.config import Config, MemberLimits
 from coordinator.raft.engine import Role
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_times import HoldTimes, LockClasses

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config, MemberLimits
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,
@@ -23,6 +22,7 @@ from coordinator.errors import (
 from coordinator.model import queue_order as contention
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
+from coordinator.node.config import Config, MemberLimits
 from coordinator.service.leadership import LEADER_WITHIN_MS
 from coordinator.service.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId

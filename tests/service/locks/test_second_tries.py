@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config, MemberLimits, SessionConfig
 from coordinator.errors import (
     CoordinatorError,
     LeaderChangedError,
@@ -23,6 +22,7 @@ from coordinator.errors import (
     ThrottledError,
 )
 from coordinator.model.limits import NEW_CLUSTER
+from coordinator.node.config import Config, MemberLimits, SessionConfig
 from coordinator.raft.engine import Applied
 from coordinator.service.locks.withdrawals import Leave
 from coordinator.service.session_ends import ENDED_AT_ONCE

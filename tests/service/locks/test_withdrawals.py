@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from coordinator.config import Config, RaftConfig
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
@@ -21,6 +20,7 @@ from coordinator.errors import (
     ThrottledError,
 )
 from coordinator.model.grants import GrantReply
+from coordinator.node.config import Config, RaftConfig
 from coordinator.service.locks.withdrawals import Leave
 from coordinator.service.proposals import Committed, Proposer
 from coordinator.state.commands import Abandon, Create, RequestId

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.build import is_compiled
+from coordinator.node.build import is_compiled
 from coordinator.state.commands import (
     CloseSession,
     Create,

@@ -39,7 +39,7 @@ say nothing, and are made one after the other."""
 def scene() -> Iterator[Crowded]:
     with crowded() as running:
         gc.collect()
-        gc.freeze()  # as a member does with what it has restored: ``coordinator.garbage``
+        gc.freeze()  # as a member does with what it has restored: ``coordinator.node.garbage``
         put_aside.is_more = True
         yield running
 

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from coordinator.config import HttpConfig
+from coordinator.node.config import HttpConfig
 from coordinator.wire import client_turns
 from coordinator.wire.stream import connection as stream_connection
 from coordinator.wire.stream import frames, outbox

@@ -19,14 +19,14 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from coordinator import build, log_lines
 from coordinator.audit.event import AuditEvent, Source
 from coordinator.audit.opening import open_audit
 from coordinator.clock import Clock, SystemClock
-from coordinator.config import Config, MemberAddress
-from coordinator.config_rules import what_is_off
 from coordinator.errors import CoordinatorError, StorageError
-from coordinator.garbage import SmallSteps
+from coordinator.node import build, log_lines
+from coordinator.node.config import Config, MemberAddress
+from coordinator.node.config_rules import what_is_off
+from coordinator.node.garbage import SmallSteps
 from coordinator.oidc.opening import check_issuer, open_issuer
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine

@@ -17,7 +17,7 @@ from pathlib import Path
 
 _COMPILED = "coordinator.state.machine"
 """A module of every compiled build."""
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def is_compiled() -> bool:

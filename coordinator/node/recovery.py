@@ -19,9 +19,9 @@ from pathlib import Path
 from coordinator.audit.event import AuditEvent, Source
 from coordinator.audit.opening import open_audit
 from coordinator.clock import SystemClock
-from coordinator.config import Config
 from coordinator.errors import StorageError
 from coordinator.model.access import MEMBER
+from coordinator.node.config import Config
 from coordinator.raft.rejoin.refounding import HeldData, Position, unfinished, write
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner

@@ -13,10 +13,10 @@ from pathlib import PurePath
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from coordinator.config import SETTINGS, Config, HttpConfig, MemberAddress
 from coordinator.errors import ConfigError
 from coordinator.model.limits import PROPOSED_MAX, WHY_NO_MORE, proposed_bounds_of
 from coordinator.model.status import DEVELOPMENT
+from coordinator.node.config import SETTINGS, Config, HttpConfig, MemberAddress
 
 Origin = Callable[[str, str], str]
 """Says where ``(section, key)`` was set, for a message."""

@@ -26,9 +26,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coordinator.config import SETTINGS, Config, MemberAddress
-from coordinator.config_rules import WORDS, check, check_range
 from coordinator.errors import ConfigError
+from coordinator.node.config import SETTINGS, Config, MemberAddress
+from coordinator.node.config_rules import WORDS, check, check_range
 
 _ENVIRONMENT_PREFIX = "COORDINATOR_"
 _PATH_KEYS = frozenset(

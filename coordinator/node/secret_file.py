@@ -16,9 +16,9 @@ import secrets
 import stat
 from pathlib import Path
 
-from coordinator.config import ClusterConfig
-from coordinator.config_rules import is_loopback
 from coordinator.errors import ConfigError
+from coordinator.node.config import ClusterConfig
+from coordinator.node.config_rules import is_loopback
 
 SECRET_BYTES = 32
 SECRETS_MAX = 2
