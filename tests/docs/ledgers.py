@@ -1,10 +1,7 @@
-"""Tables of docs/evidence.md that are made from the ledgers beside it, files of CSV.
+"""The list in docs/evidence.md that sums up the ledgers beside it, files of CSV.
 
-    python -m tests.docs.ledgers                    renews them
-    python -m tests.docs.ledgers --faults FILE      adds the lines that `make faults` wrote to FILE
-
-Each stands below a comment with its name. That of simulated worlds, whose ledger their runs write
-themselves, is made by tests/simulation/ledger.py.
+python -m tests.docs.ledgers                    renews it
+python -m tests.docs.ledgers --faults FILE      adds the lines that `make faults` wrote to FILE
 """
 
 from __future__ import annotations
@@ -12,87 +9,17 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-
-from tests.simulation import ledger as worlds
+from textwrap import fill
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "evidence.md"
-_TABLE = re.compile(
-    r"(?<=<!-- ledger: )(\w[\w ]*)( -->\n).*?(?=\n<!-- end -->)", re.S
-)
+_SUMS = re.compile(r"(?<=<!-- ledgers -->\n).*?(?=\n<!-- end -->)", re.S)
 
 Row = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of a table: its head, and what it shows of a row."""
-
-    head: str
-    cell: Callable[[Row], str]
-
-
-def _plain(head: str, name: str | None = None) -> Column:
-    return Column(head, lambda row: row[name or head])
-
-
-def _count(head: str, name: str | None = None) -> Column:
-    return Column(head, lambda row: f"{int(row[name or head]):,}" if row[name or head] else "")
-
-
-def killed_percent(row: Row) -> str:
-    """Return how many of the mutants that are not harmless were killed."""
-    harmful = int(row["tried"]) - int(row["harmless"])
-    return f"{100 * int(row['killed']) / harmful:.1f}"
-
-
-_COMMIT = Column("commit", lambda row: f"`{row['commit']}`" if row["commit"] else "")
-_FIGURES = tuple(map(_plain, ("run", "figure", "value", "worst")))
-TABLES: dict[str, tuple[str, tuple[Column, ...], Callable[[Row], bool]]] = {
-    "faults": (
-        "fault-ledger.csv",
-        (
-            *map(_plain, ("rows", "done")),
-            _COMMIT,
-            *map(_count, ("faults", "operations", "violations")),
-        ),
-        lambda row: True,
-    ),
-    "figures of faults": (
-        "run-figures.csv",
-        (_plain("row", "run"), _COMMIT, *map(_plain, ("figure", "value", "worst", "bound"))),
-        lambda row: row["part"] == "faults",
-    ),
-    "mutation": (
-        "mutation-ledger.csv",
-        (
-            Column("module", lambda row: f"`coordinator/{row['module']}`"),
-            _COMMIT,
-            _plain("one in", "every"),
-            *map(_count, ("tried", "killed", "harmless")),
-            Column("killed, %", killed_percent),
-        ),
-        lambda row: True,
-    ),
-    "bad input": (
-        "bad-input-ledger.csv",
-        (
-            _plain("input"),
-            *map(_count, ("fed", "accepted")),
-            _plain("slowest"),
-            _plain("memory, MiB", "memory_mib"),
-        ),
-        lambda row: True,
-    ),
-    **{
-        part: ("run-figures.csv", _FIGURES, lambda row, part=part: row["part"] == part)
-        for part in ("differences", "workers", "cancelled", "kinds", "kit")
-    },
-}  # fmt: skip
 
 
 def of_faults(line: str) -> Row:
@@ -127,28 +54,38 @@ def read(name: str) -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def table(name: str) -> str:
-    """Return the Markdown table of this name, without its empty columns."""
-    ledger, columns, belongs = TABLES[name]
-    rows = [row for row in read(ledger) if belongs(row)]
-    used = [column for column in columns if any(column.cell(row) for row in rows)]
-    lines = [[column.head for column in used], ["---"] * len(used)]
-    lines += [[column.cell(row) for column in used] for row in rows]
-    return _joined(lines)
+def _sum(rows: Iterable[Row], column: str) -> int:
+    return sum(int(row[column] or 0) for row in rows)
 
 
-def _joined(lines: Iterable[list[str]]) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def sums() -> str:
+    """Return a Markdown list of what all runs together did and found."""
+    worlds, faults = read("simulation-ledger.csv"), read("fault-ledger.csv")
+    mutants, inputs = read("mutation-ledger.csv"), read("bad-input-ledger.csv")
+    seeds = sum(int(row["last_seed"]) - int(row["first_seed"]) + 1 for row in worlds)
+    hours = math.fsum(float(row["simulated_hours"]) for row in worlds)
+    failed = " ".join(row["failed_seeds"] for row in worlds if row["failed_seeds"])
+    harmful = _sum(mutants, "tried") - _sum(mutants, "harmless")
+    lines = (
+        f"**[Simulated worlds](simulation-ledger.csv)**: {seeds:,} seeds, {hours:.1f} h, "
+        f"{_sum(worlds, 'faults'):,} faults, {_sum(worlds, 'operations'):,} operations, "
+        f"{_sum(worlds, 'grants'):,} grants. Failed seeds: {failed}.",
+        f"**[Faults of real processes](fault-ledger.csv)**, with [figures](run-figures.csv): "
+        f"{_sum(faults, 'faults'):,} faults, {_sum(faults, 'operations'):,} operations, "
+        f"{_sum(faults, 'violations')} violations.",
+        f"**[Mutants by machine](mutation-ledger.csv)**: {_sum(mutants, 'tried'):,} in "
+        f"{len(mutants)} modules; {_sum(mutants, 'killed'):,} of the {harmful:,} that are not "
+        "harmless were killed.",
+        f"**[Bad input](bad-input-ledger.csv)**: {_sum(inputs, 'fed'):,} inputs of {len(inputs)} "
+        f"kinds, of which {_sum(inputs, 'accepted'):,} were valid.",
+    )
+    filled = [fill(line, 100, initial_indent="- ", subsequent_indent="  ") for line in lines]
+    return "\n".join(filled)
 
 
 def renewed(text: str) -> str:
-    """Return a page with the tables of the ledgers as they are now."""
-    return _TABLE.sub(lambda found: f"{found[1]}{found[2]}{table(found[1])}", text)
-
-
-def shown(text: str) -> list[str]:
-    """Return the names of the tables that a page has."""
-    return [found[1] for found in _TABLE.finditer(text)]
+    """Return a page with the sums of the ledgers as they are now."""
+    return _SUMS.sub(lambda _: sums(), text)
 
 
 if __name__ == "__main__":
@@ -156,5 +93,4 @@ if __name__ == "__main__":
     parser.add_argument("--faults", type=Path, help="what `make faults` wrote to its --ledger")
     if (faults := parser.parse_args().faults) is not None:
         add_faults(faults.read_text(encoding="utf-8").splitlines(), DOCS / "fault-ledger.csv")
-    worlds.renew()
     PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -169,30 +169,6 @@ def test_each_promise_is_examined_by_something_that_is_there() -> None:
     assert judged - named == {"one liar takes no vote"}
 
 
-def test_what_several_tests_share_is_on_the_map() -> None:
-    """Support code of two test modules and more is named, and what is named is there."""
-    said = below("testing.md", "Where the support code of tests is")
-    sources = {
-        path.relative_to(ROOT): path.read_text(encoding="utf-8")
-        for path in ROOT.glob("tests/**/*.py")
-    }
-    shared = [
-        path
-        for path in sources
-        if not path.name.startswith(("test_", "_", "conftest"))
-        and sum(
-            f"{'.'.join(path.with_suffix('').parts)} import" in text
-            for other, text in sources.items()
-            if other.name.startswith("test_")
-        )
-        >= 2
-    ]
-
-    assert [str(path) for path in shared if path.name not in said] == []
-    for named in re.findall(r"`(tests/[\w/]+\.py)`", said):
-        assert (ROOT / named).exists(), named
-
-
 def test_metrics_that_are_named_are_answered(shared_coordinator_cluster: LocalCluster) -> None:
     """What sizing, queues and disks are read from is in /metrics."""
     named = set(re.findall(r"\bcoordinator_[a-z_]+", page("operations.md") + page("monitoring.md")))
