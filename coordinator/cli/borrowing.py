@@ -64,7 +64,7 @@ def borrow(
     Examples:
       coordinator borrow gpus --of gpu-0,gpu-1 --timeout 600 -- ./train.sh
     """
-    from coordinator.recipes.options import FOREVER
+    from coordinator.recipes.waits import FOREVER
 
     runner = Runner(settings, command, Patience.for_lease(round(lease_s * 1000)))
     wait = FOREVER if wait_s is None else wait_s

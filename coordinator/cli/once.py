@@ -318,7 +318,7 @@ def once(
       coordinator once migrate-v42 -- ./migrate           # once at all
       coordinator once migrate-v42 --settle               # it was done by hand
     """
-    from coordinator.recipes.options import FOREVER
+    from coordinator.recipes.waits import FOREVER
 
     if decision is not None:
         _decide(settings, name, decision, command)

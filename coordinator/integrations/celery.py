@@ -26,8 +26,9 @@ from coordinator.client import Client, expect_function
 from coordinator.errors import BadArgumentsError
 from coordinator.integrations.current import BusyError, run_under
 from coordinator.integrations.extras import missing_extra
+from coordinator.recipes.base.names import name_of
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import Timeout, name_of
+from coordinator.recipes.waits import Timeout
 
 try:
     from celery import Task

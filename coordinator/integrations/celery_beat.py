@@ -32,10 +32,9 @@ from coordinator.errors import (
     RequestError,
 )
 from coordinator.integrations.extras import missing_extra
+from coordinator.recipes.base.names import name_of, path_of
 from coordinator.recipes.election import Election
 from coordinator.recipes.grant import Grant
-from coordinator.recipes.options import name_of
-from coordinator.recipes.paths import path_of
 
 try:
     from celery.beat import Scheduler

@@ -33,7 +33,8 @@ from coordinator.errors import BadArgumentsError, LockTimeoutError
 from coordinator.integrations.extras import missing_extra
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import LockOptions, Timeout
+from coordinator.recipes.options import LockOptions
+from coordinator.recipes.waits import Timeout
 
 try:
     from django.conf import settings

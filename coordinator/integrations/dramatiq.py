@@ -29,9 +29,9 @@ from coordinator.client import Client, expect_client, expect_function
 from coordinator.errors import BadArgumentsError
 from coordinator.integrations.current import BusyError, run_under
 from coordinator.integrations.extras import missing_extra
+from coordinator.recipes.base.names import name_of
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import name_of
-from coordinator.recipes.seconds import is_seconds
+from coordinator.recipes.waits import is_seconds
 
 try:
     from dramatiq.errors import Retry

@@ -36,7 +36,7 @@ from coordinator.errors import LockLostError, LockTimeoutError, NotOwnerError
 from coordinator.integrations.extras import missing_extra
 from coordinator.recipes import lock as fair
 from coordinator.recipes.grant import Grant
-from coordinator.recipes.options import FOREVER, Timeout
+from coordinator.recipes.waits import FOREVER, Timeout
 
 try:
     from redis_lock import (

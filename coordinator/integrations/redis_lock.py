@@ -32,7 +32,7 @@ from coordinator.errors import CoordinatorError, DeadlockError, LockTimeoutError
 from coordinator.integrations.extras import missing_extra
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import FOREVER, Timeout
+from coordinator.recipes.waits import FOREVER, Timeout
 
 try:
     from redis.exceptions import LockError, LockNotOwnedError

@@ -28,9 +28,10 @@ from typing import Any, Unpack
 from coordinator.client import AsyncClient, Connector, connect
 from coordinator.errors import BadArgumentsError, LockTimeoutError
 from coordinator.integrations.extras import missing_extra
+from coordinator.recipes.base.names import name_of
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import LockOptions, name_of
+from coordinator.recipes.options import LockOptions
 
 try:
     from starlette.exceptions import HTTPException

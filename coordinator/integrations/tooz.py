@@ -39,8 +39,8 @@ from coordinator.integrations.extras import missing_extra
 from coordinator.recipes.election import Election
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import FOREVER
 from coordinator.recipes.rw_lock import RWLock
+from coordinator.recipes.waits import FOREVER
 
 try:
     import tooz as tooz_package

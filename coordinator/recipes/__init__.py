@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from coordinator.recipes.multi_lock import MultiLock as MultiLock
     from coordinator.recipes.once import Once as Once
     from coordinator.recipes.once_per import once_per as once_per
-    from coordinator.recipes.options import FOREVER as FOREVER
     from coordinator.recipes.owned_partition import Owned as Owned
     from coordinator.recipes.partitioner import Partitioner as Partitioner
     from coordinator.recipes.pool import Borrowed as Borrowed
@@ -73,6 +72,7 @@ if TYPE_CHECKING:
     from coordinator.recipes.tree_cache import TreeCache as TreeCache
     from coordinator.recipes.tree_changes import CacheUpdate as CacheUpdate
     from coordinator.recipes.tree_lock import TreeLock as TreeLock
+    from coordinator.recipes.waits import FOREVER as FOREVER
     from coordinator.recipes.work_queue import WorkQueue as WorkQueue
 
 _HOMES = {
@@ -88,7 +88,7 @@ _HOMES = {
     "election": ("Election",),
     "succession": ("SuccessionRequest",),
     "grant": ("Grant", "Leadership", "Held"),
-    "options": ("FOREVER",),
+    "waits": ("FOREVER",),
     "exclusion": ("exclusive", "execute_exclusive", "run_exclusive"),
     "once": ("Once",),
     "job": ("Job",),

@@ -40,14 +40,13 @@ from coordinator.errors import (
     RequestError,
     UnavailableError,
 )
+from coordinator.recipes.base.names import checked_count, name_of, segment_of
 from coordinator.recipes.changes import until
 from coordinator.recipes.commit_record import SITES_MAX, Transaction
 from coordinator.recipes.commit_steps import CommitSteps
-from coordinator.recipes.counts import checked_count
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
-from coordinator.recipes.paths import segment_of
+from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 KEEP_MAX = 500
 SITE_CHARACTERS_MAX = 100

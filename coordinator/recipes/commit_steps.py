@@ -8,11 +8,10 @@ from typing import Any
 
 from coordinator.client import AsyncClient, Check, Create, Delete, Operation, Read, SetData
 from coordinator.errors import NoNodeError, ThrottledError, TooManyRetriesError
+from coordinator.recipes.base.names import name_of, path_of
 from coordinator.recipes.commit_record import Transaction
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.maybe_there import read
-from coordinator.recipes.options import name_of
-from coordinator.recipes.paths import path_of
 
 ROOT = "/commit-logs"
 NAME_CHARACTERS_MAX = 150

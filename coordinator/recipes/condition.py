@@ -33,7 +33,7 @@ from coordinator.client import (
 )
 from coordinator.recipes.changes import until
 from coordinator.recipes.flag import Marked
-from coordinator.recipes.options import DEFAULT_TIMEOUT_S, FOREVER, Timeout, wait_ms_of
+from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, FOREVER, Timeout, wait_ms_of
 
 
 class Condition(Marked[ClientT]):

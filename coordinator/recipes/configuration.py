@@ -25,12 +25,10 @@ from typing import Any, Generic
 
 from coordinator.client import ClientT, Conditions, answered, both, expect_function
 from coordinator.errors import BadArgumentsError, BadVersionError, NoNodeError, TooManyRetriesError
+from coordinator.recipes.base.names import checked_count, name_of, path_of
 from coordinator.recipes.configuration_snapshot import Snapshot, is_same, written
 from coordinator.recipes.configuration_stream import Snapshots
 from coordinator.recipes.configuration_versions import KeptVersions
-from coordinator.recipes.counts import checked_count
-from coordinator.recipes.options import name_of
-from coordinator.recipes.paths import path_of
 
 ROOT = "/configurations"
 VERSIONS_MAX = 100

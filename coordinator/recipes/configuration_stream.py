@@ -30,7 +30,7 @@ from coordinator.recipes.changes import last_look
 from coordinator.recipes.configuration_snapshot import Snapshot, current, snapshot_of
 from coordinator.recipes.configuration_versions import KeptVersions
 from coordinator.recipes.ended_by_with import EndedByWith
-from coordinator.recipes.options import FOREVER, Timeout, wait_ms_of
+from coordinator.recipes.waits import FOREVER, Timeout, wait_ms_of
 
 _CONTACT_TIMEOUT_S = 1.0
 """A watch that was without a member for longer is lost."""

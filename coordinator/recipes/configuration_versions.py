@@ -12,8 +12,8 @@ from coordinator.client import (
     SetData,
 )
 from coordinator.errors import NoNodeError
+from coordinator.recipes.base.names import checked_count
 from coordinator.recipes.configuration_snapshot import Snapshot, current, snapshot_of
-from coordinator.recipes.counts import checked_count
 from coordinator.recipes.maybe_there import as_it_is, names_below, read
 
 _DELETED_AT_ONCE_MAX = 50

@@ -18,8 +18,9 @@ from coordinator.guards.raising import Guard, raise_guards
 from coordinator.recipes.context import Context, HeldT_co, Holding
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.hold import Hold
-from coordinator.recipes.options import Options, Timeout, wait_ms_of
+from coordinator.recipes.options import Options
 from coordinator.recipes.queue_client import QueueClient
+from coordinator.recipes.waits import Timeout, wait_ms_of
 
 
 class LockContender(Context[HeldT_co, ClientT]):

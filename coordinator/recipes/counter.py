@@ -33,10 +33,8 @@ from coordinator.client import (
     both,
 )
 from coordinator.errors import BadArgumentsError, TooManyRetriesError
-from coordinator.recipes.counts import is_integer
+from coordinator.recipes.base.names import is_integer, name_of, path_of
 from coordinator.recipes.maybe_there import read
-from coordinator.recipes.options import name_of
-from coordinator.recipes.paths import path_of
 
 ROOT = "/counters"
 VALUE_MAX = 2**63 - 1

@@ -38,14 +38,16 @@ from coordinator.client import (
     run_either,
 )
 from coordinator.guards.raising import Guard
+from coordinator.recipes.base.names import name_of
 from coordinator.recipes.candidates import CandidateQueue
 from coordinator.recipes.contender import obtain
 from coordinator.recipes.context import Context, Holding
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.handing_over import HandingOver
 from coordinator.recipes.leading import lead_again
-from coordinator.recipes.options import FOREVER, Options, Timeout, WhenUnsure, name_of, wait_ms_of
+from coordinator.recipes.options import Options, WhenUnsure
 from coordinator.recipes.resuming import LeadershipFile, checked_file
+from coordinator.recipes.waits import FOREVER, Timeout, wait_ms_of
 from coordinator.recipes.weights import checked_weight
 
 T = TypeVar("T")

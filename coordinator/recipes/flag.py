@@ -23,10 +23,10 @@ from __future__ import annotations
 from typing import Generic
 
 from coordinator.client import ClientT, Conditions, both
+from coordinator.recipes.base.names import name_of, path_of
 from coordinator.recipes.changes import until
 from coordinator.recipes.maybe_there import drop, put, read
-from coordinator.recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
-from coordinator.recipes.paths import path_of
+from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 
 class Marked(Generic[ClientT]):

@@ -30,7 +30,10 @@ from coordinator.errors import (
 from coordinator.recipes.grant_state import GrantState
 from coordinator.recipes.interrupting import Interrupting
 from coordinator.recipes.request_listener import OnAsked, RequestListener
-from coordinator.recipes.seconds import extension_ms_of
+from coordinator.recipes.waits import is_seconds
+
+MAX_HOLD_S_MIN = 0.5
+MAX_HOLD_S_MAX = 30 * 24 * 3_600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
             BadArgumentsError: it has no ``max_hold``; the time is not over 0, or too long in all.
             UnavailableError, OutcomeUnknownError: it was not extended; it may have been.
         """
-        return await self._extend(by_ms=extension_ms_of("extend_by", seconds))
+        return await self._extend(by_ms=_extension_ms("extend_by", seconds))
 
     @both
     async def renew_to(self, seconds: float) -> int:
@@ -154,7 +157,7 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
             BadArgumentsError: it has no ``max_hold``; the time is not over 0, or too long in all.
             UnavailableError, OutcomeUnknownError: it was not extended; it may have been.
         """
-        return await self._extend(to_ms=extension_ms_of("renew_to", seconds))
+        return await self._extend(to_ms=_extension_ms("renew_to", seconds))
 
     async def _extend(self, *, by_ms: int = 0, to_ms: int = 0) -> int:
         self.check()
@@ -233,6 +236,14 @@ class Grant(GrantState[ClientT], Generic[ClientT]):
         if not is_current:
             self.hold.lose("the cluster says that it does not hold any more")
         return is_current, zxid
+
+
+def _extension_ms(verb: str, seconds: float) -> int:
+    if not is_seconds(seconds) or not 0 < seconds <= MAX_HOLD_S_MAX:
+        raise BadArgumentsError(
+            f"{verb}: expected seconds over 0 and up to {MAX_HOLD_S_MAX:g}; found {seconds!r}"
+        )
+    return max(1, round(float(seconds) * 1000))
 
 
 Leadership = Grant

@@ -11,7 +11,6 @@ from coordinator.recipes.candidates import CandidateQueue
 from coordinator.recipes.changes import until
 from coordinator.recipes.context import Context
 from coordinator.recipes.grant import Grant
-from coordinator.recipes.options import FOREVER, Timeout, wait_ms_of
 from coordinator.recipes.succession import (
     SuccessionRequest,
     directory_of,
@@ -19,6 +18,7 @@ from coordinator.recipes.succession import (
     read_request,
     write_request,
 )
+from coordinator.recipes.waits import FOREVER, Timeout, wait_ms_of
 from coordinator.recipes.weights import OUTWEIGHED, WEIGHT, heaviest, weights_of
 
 _SOON_MS = 100

@@ -15,9 +15,9 @@ from coordinator.errors import (
     OutcomeUnknownError,
     RequestError,
 )
+from coordinator.recipes.base.names import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, checked_text
 from coordinator.recipes.grant import Grant
-from coordinator.recipes.seconds import is_seconds
-from coordinator.recipes.texts import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, checked_text
+from coordinator.recipes.waits import is_seconds
 
 ALARM_S_MAX = 366 * 24 * 3_600
 TEXTS = {"by": WHO_CHARACTERS_MAX, "note": WHY_CHARACTERS_MAX}

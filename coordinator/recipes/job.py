@@ -54,8 +54,8 @@ from coordinator.recipes.job_ledger import CatchUp, Guarantee, JobRun, Policy
 from coordinator.recipes.job_run import JobReply, Run
 from coordinator.recipes.job_steps import EARLY_MS_MAX, Agenda, JobSteps, lock_name_of
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import Timeout, wait_ms_of
 from coordinator.recipes.schedule import Schedule
+from coordinator.recipes.waits import Timeout, wait_ms_of
 
 _LOOK_S = 60.0
 """How often a wait asks for the time at least: clocks may be set."""

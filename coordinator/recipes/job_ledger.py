@@ -14,9 +14,9 @@ from itertools import islice, takewhile
 from typing import Any, Literal, get_args
 
 from coordinator.errors import BadArgumentsError
-from coordinator.recipes.counts import checked_count
+from coordinator.recipes.base.names import checked_count
 from coordinator.recipes.schedule import TIME_MS_MAX, Schedule
-from coordinator.recipes.seconds import is_seconds
+from coordinator.recipes.waits import is_seconds
 
 CatchUp = Literal["skip", "last", "all"]
 Guarantee = Literal["at_least_once", "at_most_once"]

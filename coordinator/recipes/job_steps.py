@@ -15,13 +15,12 @@ from coordinator.client import (
     SetData,
 )
 from coordinator.errors import BadArgumentsError, DataTooLargeError, RequestError
+from coordinator.recipes.base.names import name_of, path_of
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.job_ledger import JobRun, Ledger, Plan, Policy
 from coordinator.recipes.job_run import Run
 from coordinator.recipes.leader_time import LeaderClock, refuse_far_ahead
 from coordinator.recipes.maybe_there import read
-from coordinator.recipes.options import name_of
-from coordinator.recipes.paths import path_of
 from coordinator.recipes.schedule import Schedule
 
 ROOT = "/schedules/jobs"

@@ -10,12 +10,11 @@ from urllib.parse import unquote
 
 from coordinator.client import ClientT, answered, both, expect_function
 from coordinator.errors import BadArgumentsError
+from coordinator.recipes.base.names import name_of, path_of
 from coordinator.recipes.job_ledger import JobRun, Ledger, Policy
 from coordinator.recipes.job_steps import NAME_CHARACTERS_MAX, ROOT, lock_name_of
 from coordinator.recipes.leader_time import LeaderClock
 from coordinator.recipes.maybe_there import drop, names_below, read
-from coordinator.recipes.options import name_of
-from coordinator.recipes.paths import path_of
 
 _TOGETHER = 50
 

@@ -25,11 +25,10 @@ from coordinator.errors import (
     NoNodeError,
     QuotaExceededError,
 )
+from coordinator.recipes.base.names import checked_count, name_of, path_of, segment_of
 from coordinator.recipes.changes import until
-from coordinator.recipes.counts import checked_count
 from coordinator.recipes.maybe_there import drop, read
-from coordinator.recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
-from coordinator.recipes.paths import path_of, segment_of
+from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 ROOT = "/latches"
 COUNT_MAX = 10_000

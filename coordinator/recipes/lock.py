@@ -27,15 +27,10 @@ from collections.abc import Sequence
 
 from coordinator.client import AnyClientT, ClientT
 from coordinator.guards.raising import Guard
+from coordinator.recipes.base.names import name_of
 from coordinator.recipes.contender import QueueContender
-from coordinator.recipes.options import (
-    DEFAULT_TIMEOUT_S,
-    Options,
-    Purpose,
-    Timeout,
-    WhenUnsure,
-    name_of,
-)
+from coordinator.recipes.options import Options, Purpose, WhenUnsure
+from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout
 
 
 class Lock(QueueContender[ClientT]):

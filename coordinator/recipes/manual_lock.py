@@ -41,12 +41,12 @@ from coordinator.errors import (
     NotOwnerError,
     TooManyRetriesError,
 )
+from coordinator.recipes.base.names import name_of, path_of
 from coordinator.recipes.changes import until
 from coordinator.recipes.held_by_hand import ALARM_S_MAX, HeldByHand, alarm_ms_of, begin, checked
 from coordinator.recipes.lock import Lock
 from coordinator.recipes.maybe_there import as_it_is, read
-from coordinator.recipes.options import DEFAULT_TIMEOUT_S, Timeout, name_of, wait_ms_of
-from coordinator.recipes.paths import path_of
+from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 ROOT = "/manual-locks"
 ENDED_ROOT = "/manual-locks-ended"

@@ -19,7 +19,7 @@ from coordinator.recipes.changes import until
 from coordinator.recipes.ended_by_with import EndedByWith
 from coordinator.recipes.ephemeral import Ephemeral, make, remove
 from coordinator.recipes.group_members import MemberState
-from coordinator.recipes.seconds import is_seconds
+from coordinator.recipes.waits import is_seconds
 
 
 class Membership(EndedByWith[ClientT]):

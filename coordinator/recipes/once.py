@@ -47,6 +47,7 @@ from coordinator.errors import (
     LockTimeoutError,
     OutcomeUnknownError,
 )
+from coordinator.recipes.base.names import path_of
 from coordinator.recipes.finishing import finishing
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
@@ -55,9 +56,7 @@ from coordinator.recipes.once_record import Attempt as Attempt
 from coordinator.recipes.once_record import Done as Done
 from coordinator.recipes.once_record import NotDone as NotDone
 from coordinator.recipes.once_record import OnceRecord, created_or_set, read_record, write_record
-from coordinator.recipes.options import DEFAULT_TIMEOUT_S, Timeout
-from coordinator.recipes.paths import path_of
-from coordinator.recipes.seconds import is_seconds
+from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, is_seconds
 
 ROOT = "/once"
 KEEP_S_DEFAULT = 24 * 3600.0

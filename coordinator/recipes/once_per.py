@@ -23,8 +23,8 @@ from coordinator.recipes.decorating import bound, decorated
 from coordinator.recipes.job import Job
 from coordinator.recipes.job_ledger import CatchUp, Guarantee
 from coordinator.recipes.job_run import Run
-from coordinator.recipes.options import Timeout
 from coordinator.recipes.schedule import Schedule
+from coordinator.recipes.waits import Timeout
 
 P = ParamSpec("P")
 T = TypeVar("T")

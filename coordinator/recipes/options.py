@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import enum
-import math
 import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Final, Literal, TypedDict, get_args
+from typing import Literal, TypedDict, get_args
 
 from coordinator.client import AsyncClient, Client
-from coordinator.client.locks import AcquireRequest, current_owner, refuse_path
+from coordinator.client.locks import AcquireRequest, current_owner
 from coordinator.errors import BadArgumentsError
 from coordinator.guards.raising import Guard, checked_guards
-from coordinator.recipes.seconds import MAX_HOLD_S_MAX, MAX_HOLD_S_MIN, is_seconds
+from coordinator.recipes.grant import MAX_HOLD_S_MAX, MAX_HOLD_S_MIN
+from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, is_seconds, wait_ms_of
 
-DEFAULT_TIMEOUT_S = 10.0
-
-
-class Forever(enum.Enum):
-    """The type of FOREVER."""
-
-    FOREVER = "forever"
-
-
-FOREVER: Final = Forever.FOREVER
-"""Waits without end; it has to be asked for."""
-
-Timeout = float | Forever
 Kind = Literal["exclusive", "shared", "slot"]
 WhenUnsure = Literal["stop", "continue"]
 Purpose = Literal["efficiency", "correctness"]
@@ -152,48 +138,6 @@ class Options:
         who = {name: self._request.keywords[name] for name in ("label", "trace_id")}
         host, pid = _this_process()
         return AcquireRequest(**who, value=value, host=host, pid=pid)
-
-
-def wait_ms_of(timeout: Timeout) -> int | None:
-    """Return how long to wait in ms: 0 tries once, None waits without end.
-
-    Raises:
-        BadArgumentsError: ``timeout`` is neither seconds nor FOREVER.
-    """
-    if timeout is FOREVER:
-        return None
-    if not is_seconds(timeout):
-        raise BadArgumentsError(
-            f"timeout: expected seconds from 0 (try once), or FOREVER; found {timeout!r}"
-        )
-    return math.ceil(timeout * 1000)
-
-
-def name_of(name: object, what: str = "name") -> str:
-    """Return ``name`` as the name by which programs meet: text that does not begin with a slash.
-
-    Raises:
-        BadArgumentsError: it begins with a slash, or is neither text nor an integer.
-    """
-    text = text_of(name, what)
-    refuse_path(text, what)
-    return text
-
-
-def text_of(name: object, what: str) -> str:
-    """Return ``name`` as text; an integer is its decimal digits.
-
-    Anything else is refused: ``str()`` would make a name of everything, and all whose order number
-    was forgotten would share the one lock "None".
-
-    Raises:
-        BadArgumentsError: it is neither text nor an integer.
-    """
-    if isinstance(name, str):
-        return name
-    if isinstance(name, int) and not isinstance(name, bool):
-        return str(name)
-    raise BadArgumentsError(f"{what}: expected text or an integer, found {name!r:.60}")
 
 
 def _this_process() -> tuple[str, int]:

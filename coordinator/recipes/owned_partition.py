@@ -17,7 +17,7 @@ from coordinator.client import AsyncClient, ClientT, contained, expect_result, r
 from coordinator.errors import ClientClosedError, CoordinatorError
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import FOREVER
+from coordinator.recipes.waits import FOREVER
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,12 +30,11 @@ from typing import Any, Generic, overload
 
 from coordinator.client import AsyncClient, Client, ClientT, both, expect_function
 from coordinator.errors import BadArgumentsError, ClientClosedError, OutcomeUnknownError
-from coordinator.recipes.counts import checked_count
+from coordinator.recipes.base.names import checked_count, name_of
 from coordinator.recipes.ephemeral import unique_name
 from coordinator.recipes.group import Group
 from coordinator.recipes.group_members import GroupStream
 from coordinator.recipes.membership import Membership
-from coordinator.recipes.options import name_of
 from coordinator.recipes.owned_partition import Owned, Serving
 
 PARTITIONS_MAX = 1_000

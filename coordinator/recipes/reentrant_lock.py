@@ -32,11 +32,13 @@ from typing import Any, Generic, Unpack
 from coordinator.client import ClientT, both
 from coordinator.client.locks import current_owner
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
+from coordinator.recipes.base.names import name_of
 from coordinator.recipes.contender import obtain
 from coordinator.recipes.context import Context, Holding
 from coordinator.recipes.grant import Grant
-from coordinator.recipes.options import LockOptions, Options, Timeout, name_of, wait_ms_of
+from coordinator.recipes.options import LockOptions, Options
 from coordinator.recipes.shares import OwnersHold, Shares
+from coordinator.recipes.waits import Timeout, wait_ms_of
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.client import AsyncClient, Check, SetData
 from coordinator.errors import CoordinatorError, OutcomeUnknownError, UnavailableError
-from coordinator.recipes.texts import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, checked_text
+from coordinator.recipes.base.names import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MAX, checked_text
 
 ROOT = "/revoke-requests"
 AGREED, REFUSED = "agreed", "refused"

@@ -25,8 +25,9 @@ from typing import Generic, Unpack
 
 from coordinator.client import ClientT
 from coordinator.client.locks import Contending
+from coordinator.recipes.base.names import name_of
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import Kind, LockOptions, Options, name_of
+from coordinator.recipes.options import Kind, LockOptions, Options
 
 
 class RWLock(Contending, Generic[ClientT]):

@@ -22,9 +22,9 @@ from typing import Unpack
 
 from coordinator.client import ClientT, both
 from coordinator.errors import BadArgumentsError
+from coordinator.recipes.base.names import checked_count, name_of
 from coordinator.recipes.contender import QueueContender
-from coordinator.recipes.counts import checked_count
-from coordinator.recipes.options import LockOptions, Options, name_of
+from coordinator.recipes.options import LockOptions, Options
 
 SIZE_MAX = 10_000
 

@@ -34,8 +34,8 @@ from coordinator.errors import (
     NotOwnerError,
     UnavailableError,
 )
+from coordinator.recipes.base.names import path_of
 from coordinator.recipes.maybe_there import read
-from coordinator.recipes.paths import path_of
 
 ROOT = "/candidacies"
 """Beside the elections: what is said of their candidates, below the name of each."""

@@ -17,7 +17,7 @@ from coordinator.recipes.delivery import Delivery
 from coordinator.recipes.ephemeral import make
 from coordinator.recipes.lock import Lock
 from coordinator.recipes.maybe_there import read
-from coordinator.recipes.options import FOREVER
+from coordinator.recipes.waits import FOREVER
 from coordinator.recipes.work_item import CLAIM, WorkItem, to_dead
 
 _PAGE = 200

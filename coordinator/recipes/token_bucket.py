@@ -27,12 +27,10 @@ from typing import Generic
 
 from coordinator.client import Check, ClientT, Create, Operation, Read, SetData, Stat, both
 from coordinator.errors import BadArgumentsError, TooManyRetriesError
-from coordinator.recipes.counts import checked_count
+from coordinator.recipes.base.names import checked_count, name_of, path_of
 from coordinator.recipes.maybe_there import read
-from coordinator.recipes.options import Timeout, name_of, wait_ms_of
-from coordinator.recipes.paths import path_of
-from coordinator.recipes.seconds import is_seconds
 from coordinator.recipes.token_chunk import TokenChunk
+from coordinator.recipes.waits import Timeout, is_seconds, wait_ms_of
 
 ROOT = "/buckets"
 _MILLI = 1_000

@@ -25,9 +25,9 @@ from typing import Protocol
 
 from coordinator.client import ClientT, Session, both, limit_ms_of, within
 from coordinator.errors import CoordinatorError
-from coordinator.recipes.counts import checked_count
+from coordinator.recipes.base.names import checked_count
 from coordinator.recipes.ended_by_with import EndedByWith
-from coordinator.recipes.options import Timeout, wait_ms_of
+from coordinator.recipes.waits import Timeout, wait_ms_of
 
 
 class Bucket(Protocol):

@@ -13,7 +13,7 @@ from weakref import ReferenceType, ref
 
 from coordinator.client import AsyncClient, Client, ClientT, both, expect_client
 from coordinator.recipes.cached_tree import CacheChange
-from coordinator.recipes.options import FOREVER, Timeout, wait_ms_of
+from coordinator.recipes.waits import FOREVER, Timeout, wait_ms_of
 
 
 class CacheUpdate(NamedTuple):

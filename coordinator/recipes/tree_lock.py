@@ -34,11 +34,13 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
+from coordinator.recipes.base.names import name_of
 from coordinator.recipes.contender import LockContender
 from coordinator.recipes.grant import Grant
 from coordinator.recipes.hold import Hold
-from coordinator.recipes.options import DEFAULT_TIMEOUT_S, Options, Timeout, WhenUnsure, name_of
+from coordinator.recipes.options import Options, WhenUnsure
 from coordinator.recipes.tree_place import TreePlace
+from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout
 
 _ROOT = "/locks"
 _NAME_CHARACTERS_MAX = 200

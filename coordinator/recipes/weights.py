@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from coordinator.client import AsyncClient, Candidate, Create
 from coordinator.errors import BadArgumentsError
-from coordinator.recipes.counts import is_integer
+from coordinator.recipes.base.names import is_integer
 from coordinator.recipes.ephemeral import make, remove, unique_name
 from coordinator.recipes.maybe_there import names_below
 from coordinator.recipes.succession import Choice, directory_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.client import Create, Delete, Operation
 from coordinator.errors import BadArgumentsError
-from coordinator.recipes.seconds import is_seconds
+from coordinator.recipes.waits import is_seconds
 
 CLAIM = "claim"
 DELAY = "delay"
