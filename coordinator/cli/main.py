@@ -75,7 +75,13 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
     ),
     (
         "Look at the service",
-        {"status": "status", "sessions": "cluster", "limits": "limits", "audit": "audit"},
+        {
+            "status": "status",
+            "doctor": "doctor",
+            "sessions": "cluster",
+            "limits": "limits",
+            "audit": "audit",
+        },
     ),
     ("Say who may do what", {"access": "access"}),
     (

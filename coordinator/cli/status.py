@@ -16,7 +16,7 @@ from coordinator.model.sizes import in_bytes
 from coordinator.model.status import Status
 from coordinator.wire.codec import to_body
 
-_COLOURS = {"good": "green", "note": "green", "warn": "yellow", "bad": "red"}
+COLOURS = {"good": "green", "note": "green", "warn": "yellow", "bad": "red"}
 
 
 @click.command()
@@ -55,7 +55,7 @@ def status(settings: Settings, is_watching: bool) -> None:
 def show_status(own: Status, found: MemberList) -> None:
     """Write it for people: a sentence and what to do, the numbers, the members."""
     sentence, *findings = map(one_line, lines_of_health(found.health))
-    click.echo(coloured(sentence, _COLOURS[found.health.level]))
+    click.echo(coloured(sentence, COLOURS[found.health.level]))
     for line in findings:
         click.echo(line)
     click.echo(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from coordinator.client.calls import Call
 from coordinator.client.verb_group import VerbGroup
+from coordinator.model.diagnosis import Diagnosis
 from coordinator.model.fields import ANY_VERSION
 from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.model.members import MemberList
@@ -32,6 +33,16 @@ class OperatorVerbs(VerbGroup):
             UnavailableError: no member answered in time.
         """
         return await self._read(Call("GET", "/v1/members", is_for_any=True), reader(MemberList))
+
+    async def examination(self) -> Diagnosis:
+        """Return how the cluster is, with the ``checks`` of an examination of all members.
+
+        Raises:
+            NoAuthError: this client does not administer the members.
+            UnavailableError: no member answered in time.
+        """
+        target = "/v1/diagnosis?checks=true&limit=1"
+        return await self._read(Call("GET", target, is_for_any=True), reader(Diagnosis))
 
     async def limits(self) -> LimitsView:
         """Return the limits of the cluster: how much there may be of everything.

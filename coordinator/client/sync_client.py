@@ -191,6 +191,7 @@ class Client(OfOneProcess):
     lock = _blocking(AsyncClient.lock)
     why = _blocking(AsyncClient.why)
     diagnosis = _blocking(AsyncClient.diagnosis)
+    examination = _blocking(AsyncClient.examination)
     grant = _blocking(AsyncClient.grant)
     revoke = _blocking(AsyncClient.revoke)
     resize = _blocking(AsyncClient.resize)

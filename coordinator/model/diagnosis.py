@@ -9,7 +9,7 @@ from msgspec import Struct
 from coordinator.model.contention import LockDelay
 from coordinator.model.fields import Count, described, one_of
 from coordinator.model.history import GrantRecord
-from coordinator.model.members import ClusterHealth
+from coordinator.model.members import ClusterHealth, Level
 from coordinator.model.views import Contender, LockView, Spread
 
 SEVERITIES = ("problem", "warning", "note")
@@ -93,10 +93,26 @@ class LockDiagnosis(Struct, frozen=True):
     figures: LockFigures
 
 
+class CheckResult(Struct, frozen=True):
+    """What one check of the members found, in a sentence, and what to do, "" if nothing."""
+
+    check: Annotated[
+        str,
+        one_of(
+            "clocks", "disks", "network", "files", "releases", "settings", "certificates", "limits"
+        ),
+    ]
+    level: Level
+    text: str
+    todo: str = ""
+
+
 class Diagnosis(Struct, frozen=True):
     """The reply of GET /v1/diagnosis: how the cluster is, and what is found of its locks, by name.
-    ``next`` is what to pass as ``after`` for the rest."""
+    ``next`` is what to pass as ``after`` for the rest. ``checks`` are there if they were asked
+    for."""
 
     cluster: ClusterHealth
     locks: tuple[LockDiagnosis, ...]
     next: str | None = None
+    checks: tuple[CheckResult, ...] = ()

@@ -90,6 +90,7 @@ class Server:
             "shown_to",
             self._certificates.expire_s,
         )
+        self.member.examinations.expire_s = self._certificates.expire_s
         self._http: HttpServer | None = None
         self._has_failed: asyncio.Event | None = None
         self._failure: BaseException | None = None

@@ -73,6 +73,7 @@ def figures_of_storage(passes: Passes, log: Journal) -> Mapping[str, float]:
         "disk_free_bytes": log.free_bytes,
         "syncs_total": float(log_sync.sync_count),
         "sync_seconds_total": log_sync.sync_seconds_total,
+        "sync_seconds_average": log_sync.average_seconds,
         "snapshots_made_total": float(snapshots.made_total),
         "snapshots_sent_total": float(snapshots.sent_total),
         "snapshots_installed_total": float(snapshots.installed_total),

@@ -232,12 +232,12 @@ class LimitsService:
 
     def reserve_reached(self) -> dict[str, bool]:
         """Return for each limit with a reserve whether only the reserve is left."""
-        return {name: now >= self._ordinary_max(name) for name, now, _ in self._filled()}
+        return {name: now >= self._ordinary_max(name) for name, now, _ in self.filled()}
 
     def reserve_in_words(self) -> str:
         """Describe what has only its reserve left, and what to do; "" if nothing has."""
         machine, reached = self._replica.machine, []
-        for name, now, of_what in self._filled():
+        for name, now, of_what in self.filled():
             if now < self._ordinary_max(name):
                 continue
             maximum = getattr(machine.limits, name)
@@ -255,7 +255,7 @@ class LimitsService:
             "needed, or raise the limit (coordinator limits set)"
         )
 
-    def _filled(self) -> tuple[tuple[str, int, str], ...]:
+    def filled(self) -> tuple[tuple[str, int, str], ...]:
         """Return each limit with a reserve, how much is there, and of what."""
         machine = self._replica.machine
         return (

@@ -30,6 +30,7 @@ from coordinator.service.active_clients import ActiveClients
 from coordinator.service.audit_trail import AuditTrail
 from coordinator.service.context import MemberContext
 from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
+from coordinator.service.examination import Examinations
 from coordinator.service.figures import show_figures
 from coordinator.service.heartbeats import Acks, Heartbeats
 from coordinator.service.kept_sessions import KeptSessions
@@ -157,6 +158,7 @@ class Member:
         self._active_clients = ActiveClients(context)
         self._divergence = Divergence(context, self._on_difference)
         self.reports = MemberReports(context, self.status, self._divergence)
+        self.examinations = Examinations(context, self.limits)
         self._build_sessions_and_locks(context)
         engine.on_role_change(self._on_role_change)
         engine.on_leader_change(self._leadership.on_leader_change)

@@ -38,6 +38,7 @@ TEXTS = {
     "coordinator_engine_snapshots_made_total": "Snapshots written to this member's own disk.",
     "coordinator_engine_snapshots_sent_total": "Snapshots sent to other members.",
     "coordinator_engine_syncs_total": "Syncs of the log to the disk.",
+    "coordinator_engine_sync_seconds_average": "Time that a sync of the log takes, of late.",
     "coordinator_engine_sync_seconds_total": "Time that syncs of the log to the disk have taken.",
 }
 

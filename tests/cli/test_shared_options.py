@@ -53,6 +53,7 @@ COMMANDS: dict[str, list[str]] = {
     "revoke": ["revoke", "daily-report", "--by", "a test", "--reason", "to see"],
     "diagnose": ["diagnose"],
     "status": ["status"],
+    "doctor": ["doctor"],
     "sessions": ["sessions"],
     "limits": ["limits"],
     "visualize": ["visualize", "--seconds", "0.1", "--output", "/dev/null"],

@@ -26,10 +26,10 @@ from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember
 
 
-def until_it_exits(coordinator: CommandLine, code: int) -> Result:
-    """Return the first ``status`` with this exit code: looks within half a second are shared."""
+def until_it_exits(coordinator: CommandLine, code: int, verb: str = "status") -> Result:
+    """Return the first ``verb`` with this exit code: looks within half a second are shared."""
     end_s = time.monotonic() + 10
-    while (result := coordinator("status")).exit_code != code:
+    while (result := coordinator(verb)).exit_code != code:
         assert time.monotonic() < end_s, result.output
         time.sleep(0.05)
     return result

@@ -108,7 +108,7 @@ class LogSync:
         self._held: list[tuple[str, Message]] = []
         self._kept = 0
         """So many of the first of these were looked at, and are not true yet."""
-        self._average_seconds = 0.0
+        self.average_seconds = 0.0
         self._began = 0.0
         self._full_since: float | None = None
         self._try_again_at = 0.0
@@ -157,7 +157,7 @@ class LogSync:
         if not is_needed and waited < PATIENCE_S:
             return
         (token, started), self.left = self.left, None
-        average, quick = self._average_seconds, self._in_place_seconds_max
+        average, quick = self.average_seconds, self._in_place_seconds_max
         if started.wait(0):
             self._end(token, [], self._believed(waited, 0.0))
         elif is_needed and may_wait and average < quick and started.wait(PATIENCE_S):
@@ -229,7 +229,7 @@ class LogSync:
         """Sync; return whether that is done already."""
         self._began = self._loop.time()
         held = self._take() if token.is_whole else []
-        is_slow = self._average_seconds >= self._in_place_seconds_max
+        is_slow = self.average_seconds >= self._in_place_seconds_max
         if is_slow and self._run_blocking is not None:
             self._wait_elsewhere(token, self._run_blocking(token), held)
             return False
@@ -250,7 +250,7 @@ class LogSync:
         Only what was soon noticed tells of the disk; ``least`` is how long it took for certain."""
         if waited < self._in_place_seconds_max:
             return waited
-        return max(least, min(waited, self._average_seconds))
+        return max(least, min(waited, self.average_seconds))
 
     def _wait_elsewhere(
         self,
@@ -338,7 +338,7 @@ class LogSync:
         return not (isinstance(message, SnapshotReply) and message.is_installed)
 
     def _note_time(self, took: float) -> None:
-        self._average_seconds += AVERAGE_WEIGHT * (took - self._average_seconds)
+        self.average_seconds += AVERAGE_WEIGHT * (took - self.average_seconds)
         self.sync_count += 1
         self.sync_seconds_total += took
         if took >= self._slow_seconds:

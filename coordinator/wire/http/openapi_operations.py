@@ -237,7 +237,7 @@ OPERATIONS: dict[str, Described] = {
     ),
     "diagnose": Described(
         "GET", "/v1/diagnosis", "What is wrong with the cluster and its locks, and what to do.",
-        gives="Diagnosis", is_read=True, query={**_PAGE, "lock": TEXT},
+        gives="Diagnosis", is_read=True, query={**_PAGE, "lock": TEXT, "checks": FLAG},
     ),
     "get_election": Described(
         "GET", _ELECTION, "Who is elected, and the other candidates; ?observe streams each change.",

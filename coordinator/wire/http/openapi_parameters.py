@@ -74,6 +74,7 @@ _TEXTS = {
     "kind": "what is watched: the znode, its children, or all below it",
     "from_zxid": "deliver every change after this zxid, also past ones",
     "one_shot": "end after the first change",
+    "checks": "with what an examination of all members finds; needs admin on @members",
     "values": "with the data after and before each change",
     "only": "only events of this type; may be said several times",
     "prefix": "only events of paths that begin so",

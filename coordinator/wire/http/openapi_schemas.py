@@ -32,6 +32,7 @@ from coordinator.model.access_requests import (
 from coordinator.model.acquire import IF_HELD_MAX, Acquire, AcquireSeveral, IfHeld
 from coordinator.model.deadlocks import CycleStep, DeadlockList, RefusedDeadlock
 from coordinator.model.diagnosis import (
+    CheckResult,
     Diagnosis,
     LockDiagnosis,
     LockFigures,
@@ -186,6 +187,7 @@ KINDS: dict[str, Any] = {
     "LockFigures": LockFigures,
     "LockFinding": LockFinding,
     "LockDiagnosis": LockDiagnosis,
+    "CheckResult": CheckResult,
     "Diagnosis": Diagnosis,
     "ElectionView": ElectionView,
     "ObserveLine": Elected | StreamError,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.model.diagnosis import Diagnosis
+from coordinator.model.diagnosis import CheckResult, Diagnosis
 from coordinator.wire.codec import to_body
 from coordinator.wire.request import Answer, IncomingRequest
 from coordinator.wire.routes.door import Door
@@ -39,7 +39,10 @@ class ExplanationRoutes:
     async def diagnosis(self, request: IncomingRequest) -> Answer:
         """Return what is wrong with the cluster and its locks, and what to do."""
         door = self._door
-        query = Query(request.query, {*READ_MODES, "lock", "after", "limit"})
+        query = Query(request.query, {*READ_MODES, "lock", "after", "limit", "checks"})
+        checks: tuple[CheckResult, ...] = ()
+        if query.flag("checks"):
+            checks = await door.member.examinations.checks(request.caller)
         limit = query.integer("limit", minimum=1, maximum=LIMIT_MAX)
         read = await door.member.explanations.diagnosis(
             query.read_mode(),
@@ -50,5 +53,5 @@ class ExplanationRoutes:
             caller=request.caller,
         )
         found = read.value
-        body = to_body(Diagnosis(found.cluster, (), found.next))
+        body = to_body(Diagnosis(found.cluster, (), found.next, checks))
         return await door.reply_listed(request, body, {"locks": (found.locks, to_body)}, read)
