@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coordinator.client.calls import Call
+from coordinator.client.calls import Call, packed, queried
 from coordinator.client.verb_group import VerbGroup
+from coordinator.model.backup import BackupPiece
 from coordinator.model.diagnosis import Diagnosis
 from coordinator.model.fields import ANY_VERSION
 from coordinator.model.limits import LimitsChange, LimitsView
@@ -43,6 +44,22 @@ class OperatorVerbs(VerbGroup):
         """
         target = "/v1/diagnosis?checks=true&limit=1"
         return await self._read(Call("GET", target, is_for_any=True), reader(Diagnosis))
+
+    async def backup_piece(self, backup_id: str | None = None, offset: int = 0) -> BackupPiece:
+        """Return a piece of a backup from one member, which holds it for some minutes.
+
+        Args:
+            backup_id: of the first piece; None begins a backup.
+            offset: where it begins: 0, or the ``next_offset`` of another piece.
+
+        Raises:
+            CompactedError: the member that was asked does not hold this backup; begin another one.
+            ThrottledError: enough are being read from this member.
+            UnavailableError: no member answered in time, or it keeps nothing on a disk.
+        """
+        query = [] if backup_id is None else [("id", backup_id), ("offset", str(offset))]
+        call = packed("GET", "/v1/backup" + queried(query), is_for_any=True)
+        return await self._read(call, reader(BackupPiece))
 
     async def limits(self) -> LimitsView:
         """Return the limits of the cluster: how much there may be of everything.

@@ -197,6 +197,7 @@ class Client(OfOneProcess):
     resize = _blocking(AsyncClient.resize)
     election = _blocking(AsyncClient.election)
     proclaim = _blocking(AsyncClient.proclaim)
+    backup_piece = _blocking(AsyncClient.backup_piece)
     limits = _blocking(AsyncClient.limits)
     set_limits = _blocking(AsyncClient.set_limits)
     access = _blocking(AsyncClient.access)

@@ -114,6 +114,36 @@ class EngineStatus:
     """Members that recently sent something that cannot be true, and what it was."""
 
 
+@dataclass(frozen=True, slots=True)
+class BackupFacts:
+    """What a backup says of the member and of the state, beside what lies in its log."""
+
+    backup_id: str
+    cluster: str
+    release: str
+    formats: Mapping[str, int]
+    time: str
+    zxid: int
+
+
+class Backup(Protocol):
+    """A backup that can be read: its bytes stay the same and stay there until it is closed."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How long it is."""
+        ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``offset`` on; may wait for the disk, and be called
+        in a thread. Raises StorageError."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what it reads; nothing calls ``read`` any more."""
+        ...
+
+
 RequestHandler = Callable[[str, bytes], Awaitable[bytes]]
 """Answers a request of another member: (member_id of the sender, payload) -> reply payload."""
 
@@ -219,6 +249,13 @@ class Engine(Protocol):
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
         """Add a listener called once, when this member must stop (its disk failed, an invariant
         broke); before ``start``."""
+        ...
+
+    async def open_backup(self, facts: Callable[[], BackupFacts]) -> Backup:
+        """Return a backup of what was committed at some moment after this call began.
+
+        ``facts`` is asked at that moment. Raises NoLeaderError as ``read_barrier`` does,
+        UnavailableError if there is nothing on a disk, or not just now."""
         ...
 
     def status(self) -> EngineStatus:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from coordinator.errors import NoLeaderError, ShuttingDownError, UnavailableError
 from coordinator.raft.engine import (
     Applied,
+    Backup,
+    BackupFacts,
     EngineStatus,
     LeaderListener,
     Replica,
@@ -115,6 +117,11 @@ class LoopbackEngine:
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
         """Register nothing: memory does not fail."""
+
+    async def open_backup(self, facts: Callable[[], BackupFacts]) -> Backup:
+        """Refuse: nothing of it is on a disk."""
+        self._refuse_when_stopped()
+        raise UnavailableError("this member keeps its data in memory only: there is no backup")
 
     def status(self) -> EngineStatus:
         """Return the status of the only member."""

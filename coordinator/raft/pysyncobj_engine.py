@@ -18,12 +18,14 @@ from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError, StorageError
 from coordinator.node.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.raft import status
+from coordinator.raft.backup import HeldBackup, entries_behind
 from coordinator.raft.blocking import RunBlocking, noting_failures, run_in_thread, start_in_place
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.context import RaftContext
 from coordinator.raft.disk_health import DiskHealth
 from coordinator.raft.engine import (
     Applied,
+    BackupFacts,
     EngineStatus,
     LeaderListener,
     Replica,
@@ -374,6 +376,26 @@ class PySyncObjEngine:
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:
         """Add a listener for the end of this member by a fault; before ``start``."""
         self._listeners.of_failure.append(listener)
+
+    async def open_backup(self, facts: Callable[[], BackupFacts]) -> HeldBackup:
+        """Return a backup of what is committed now; see ``Engine``."""
+        await self.read_barrier()
+        core = self._running().core
+        while not self._entries.is_between_entries:  # the state holds a part of the next one
+            await self.wait_applied(core.applied_index + 1)
+        applied_index = core.applied_index
+        assert self._passes is not None
+        reader = self._passes.snapshots.open_newest()
+        try:
+            entries = entries_behind(reader, self._log, applied_index)
+            backup = HeldBackup(reader, entries, facts(), self.member_id, self.cluster_id)
+            for _ in backup.prepare():
+                await asyncio.sleep(0)
+        except BaseException:
+            if reader is not None:
+                reader.close()
+            raise
+        return backup
 
     def status(self) -> EngineStatus:
         """Return what this member knows of itself and of the others now."""

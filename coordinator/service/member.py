@@ -28,6 +28,7 @@ from coordinator.service import audit_trail
 from coordinator.service.access import AccessService, Issuer
 from coordinator.service.active_clients import ActiveClients
 from coordinator.service.audit_trail import AuditTrail
+from coordinator.service.backups import Backups
 from coordinator.service.context import MemberContext
 from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
 from coordinator.service.examination import Examinations
@@ -159,6 +160,7 @@ class Member:
         self._divergence = Divergence(context, self._on_difference)
         self.reports = MemberReports(context, self.status, self._divergence)
         self.examinations = Examinations(context, self.limits)
+        self.backups = Backups(context)
         self._build_sessions_and_locks(context)
         engine.on_role_change(self._on_role_change)
         engine.on_leader_change(self._leadership.on_leader_change)
@@ -229,6 +231,7 @@ class Member:
         """Refuse new requests, end waiting ones, and leave the cluster. Idempotent."""
         self._end_waits()
         await self._tasks.stop()
+        self.backups.close()
         await self._engine.stop()
         self.timers.close()
 

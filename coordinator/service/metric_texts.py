@@ -8,6 +8,7 @@ from __future__ import annotations
 
 TEXTS = {
     "coordinator_applied_index": "Index of the last log entry that this member has applied.",
+    "coordinator_backups_held": "Backups that are being read from this member now.",
     "coordinator_client_rate_refusals_total": "Requests beyond requests_per_second_max, refused.",
     "coordinator_client_turn_waits_total": "Requests that waited for a turn of their client.",
     "coordinator_client_turns_missed_total": "Requests refused since no turn came in time.",

@@ -105,6 +105,7 @@ RIGHTS: dict[str, Right] = {
     "drop_identity": Right("admin", "@access"),
     "add_token": Right("admin", "@access"),
     "drop_token": Right("admin", "@access"),
+    "backup": Right("admin", "@members"),
     "status": _ALL,
     "hand_over": Right("admin", "@members"),
     "list_deadlocks": _ALL,

@@ -65,8 +65,8 @@ def scene() -> Iterator[Crowded]:
 Row = Callable[[Crowded, int], object]
 
 
-def _get(path: str, **headers: str) -> Row:
-    return lambda scene, _: scene.call("GET", path, headers=headers)
+def _get(path: str, *, expected: int = 200, **headers: str) -> Row:
+    return lambda scene, _: scene.call("GET", path, headers=headers, expected=(expected,))
 
 
 def _head(path: str) -> Row:
@@ -377,6 +377,8 @@ ROWS: dict[str, Row] = {
         "DELETE", "/v1/access/tokens/none0000", expected=(200, 404)
     ),
     "status": _get("/v1/status"),
+    # Of a member with a disk in tests/members/test_backup_loop_time.py.
+    "backup": _get("/v1/backup", expected=503),
     "hand_over": lambda scene, _: scene.call("POST", "/v1/members/handover", {}, expected=(503,)),
     "list_deadlocks": _deadlocked,
     "list_members": _get("/v1/members"),

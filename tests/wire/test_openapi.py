@@ -222,6 +222,8 @@ DRIVEN = [
     Step("set_access", "/v1/access", {"is_on": False}),
     Step("status", "/v1/status"),
     Step("hand_over", "/v1/members/handover", {}, 503),
+    Step("backup", "/v1/backup", status=503),
+    Step("backup", "/v1/backup?id=0123456789abcdef&offset=1", status=410),
     Step("open_session", "/v1/sessions", {"timeout_ms": 60_000}, 201, keeps=SESSION),
     Step("acquire_lock", "/v1/locks/again", {"session_id": "{session}", "owner": "o"}),
     Step("acquire_lock", "/v1/locks/again", {"session_id": "{session}", "owner": "o"}, 409),

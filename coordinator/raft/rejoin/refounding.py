@@ -21,7 +21,7 @@ remaining data, and the cluster begins again from them:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from coordinator.errors import StorageError
@@ -32,7 +32,8 @@ from coordinator.raft.storage import ownership, quarantine
 from coordinator.raft.storage.disk import Disk, join, replace_file
 from coordinator.raft.storage.journal import Journal
 from coordinator.raft.storage.ownership import Owner
-from coordinator.raft.storage.snapshot_store import SnapshotStore
+from coordinator.raft.storage.segments import Entry
+from coordinator.raft.storage.snapshot_store import SnapshotReader, SnapshotStore
 from coordinator.raft.term_bounds import TERM_JUMP_MAX
 
 NOTE = "recovered"
@@ -93,24 +94,37 @@ class HeldData:
                 f" {at.index + 1}: these data are not whole: name another member",
                 path=self.data_dir,
             )
-        for entry, index, term in log[:]:
-            if index > at.index:
-                at = Position(index, term)
-                if entry[:1] == REGULAR:
-                    for command in unpack_group(entry[1:]):
-                        replica.apply(index, term, command)
-        return at
+        return apply_entries(replica, at, log[:])
+
+    def snapshot(self) -> SnapshotReader | None:
+        """Open the newest snapshot; close it when done. None if there is none."""
+        info = self._store.latest()
+        return None if info is None else self._store.open(info)
+
+    def entries(self) -> list[Entry]:
+        """Return the entries of the log, those that the snapshot covers as well."""
+        return self._log[:]
 
     def _restore(self, replica: Replica) -> Position:
-        info = self._store.latest()
-        if info is None:
+        reader = self.snapshot()
+        if reader is None:
             return Position(0, 0)
-        reader = self._store.open(info)
         try:
             reader.decoded(replica.prepare_restore)()
         finally:
             reader.close()
-        return Position(info.index, info.term)
+        return Position(reader.info.index, reader.info.term)
+
+
+def apply_entries(replica: Replica, at: Position, entries: Iterable[Entry]) -> Position:
+    """Apply the entries behind ``at``, in order; return the last one."""
+    for entry, index, term in entries:
+        if index > at.index:
+            at = Position(index, term)
+            if entry[:1] == REGULAR:
+                for command in unpack_group(entry[1:]):
+                    replica.apply(index, term, command)
+    return at
 
 
 def _is_founding(disk: Disk, data_dir: str) -> bool:

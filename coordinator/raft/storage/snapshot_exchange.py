@@ -172,6 +172,11 @@ class SnapshotExchange:
         log.clear()
         log.add(NO_OP, info.index, info.term)
 
+    def open_newest(self) -> SnapshotReader | None:
+        """Open the newest snapshot, for a backup; close it when done. None if there is none."""
+        info = self._store.latest()
+        return None if info is None else self._store.open(info)
+
     # Making.
 
     def maybe_make(self, applied_index: int) -> None:

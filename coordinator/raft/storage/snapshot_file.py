@@ -18,9 +18,9 @@ import hashlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 from zlib import crc32
 
-from coordinator.raft.storage.disk import DiskFile
 from coordinator.raft.storage.segments import Entry
 
 PIECE_BYTES_MAX = 64 * 1024 * 1024
@@ -33,6 +33,16 @@ _HEADER = struct.Struct("<8sII")
 _ENTRY = struct.Struct("<QQI")
 _PIECE = struct.Struct("<II")
 _FOOTER = struct.Struct("<8sQQ32s")
+
+
+class Readable(Protocol):
+    """A file, or the part of one that is a snapshot."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``offset`` on; less only at the end."""
+
+    def size_bytes(self) -> int:
+        """Return how long it is."""
 
 
 class UnsoundError(Exception):
@@ -78,7 +88,7 @@ def encode_footer(size_before: int, piece_count: int, sha256: bytes) -> bytes:
     return foot + crc32(foot).to_bytes(4, "little")
 
 
-def read_outline(file: DiskFile) -> Outline:
+def read_outline(file: Readable) -> Outline:
     """Read header and footer; UnsoundError unless both are whole and fit the file's length."""
     size = file.size_bytes()
     head = file.read_at(0, _HEADER.size)
@@ -101,13 +111,13 @@ def read_outline(file: DiskFile) -> Outline:
     return Outline(previous_entry, last_entry, pieces_offset, size, piece_count, sha256)
 
 
-def check(file: DiskFile, outline: Outline) -> None:
+def check(file: Readable, outline: Outline) -> None:
     """Read the whole file; UnsoundError unless every piece and the sha256 fit."""
     for _ in iterate_checked(file, outline):
         pass
 
 
-def iterate_checked(file: DiskFile, outline: Outline) -> Iterator[bytes]:
+def iterate_checked(file: Readable, outline: Outline) -> Iterator[bytes]:
     """Yield the pieces; UnsoundError at the first that does not fit, and behind the last one if the
     sha256 is another. So the file is read once."""
     digest = hashlib.sha256(file.read_at(0, outline.pieces_offset))
@@ -154,7 +164,7 @@ def _entries(body: bytes) -> tuple[Entry, Entry]:
     return found[0], found[1]
 
 
-def _read_footer(file: DiskFile, size: int) -> tuple[int, bytes]:
+def _read_footer(file: Readable, size: int) -> tuple[int, bytes]:
     offset = size - FOOTER_BYTES
     data = file.read_at(offset, FOOTER_BYTES)
     foot = data[: _FOOTER.size]

@@ -329,6 +329,10 @@ OPERATIONS: dict[str, Described] = {
         "DELETE", "/v1/access/tokens/{token_id}", "Revoke a token; sessions opened with it end.",
         gives="AccessReply", errors=(404,), is_write=True,
     ),
+    "backup": Described(
+        "GET", "/v1/backup", "Begin a backup and return its first piece, or return another piece.",
+        gives="BackupPiece", errors=(410,), query={"id": TEXT, "offset": integer()},
+    ),
     "status": Described(
         "GET", "/v1/status", "What this member knows of itself and the others.", gives="Status"
     ),

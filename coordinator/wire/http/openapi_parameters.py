@@ -89,6 +89,8 @@ _TEXTS = {
     "until_ms": "granted before this wall time",
     "how": "ended so; empty: held now",
     "observe": "stream each change",
+    "id": "which backup: the backup_id of its first piece; without it one is begun",
+    "offset": "where in the backup the piece begins",
     messages.TIMEOUT_HEADER: "how long the request may take in all",
     messages.SESSION_ID_HEADER: "renew this session besides; Coordinator-Safe-Ms answers",
     messages.CLIENT_ID_HEADER: "drawn at random by the client; makes a write safe to repeat",

@@ -30,6 +30,7 @@ from coordinator.model.access_requests import (
     Verdict,
 )
 from coordinator.model.acquire import IF_HELD_MAX, Acquire, AcquireSeveral, IfHeld
+from coordinator.model.backup import BackupPiece
 from coordinator.model.deadlocks import CycleStep, DeadlockList, RefusedDeadlock
 from coordinator.model.diagnosis import (
     CheckResult,
@@ -148,6 +149,7 @@ KINDS: dict[str, Any] = {
     "MemberReport": MemberReport,
     "HealthFinding": HealthFinding,
     "ClusterHealth": ClusterHealth,
+    "BackupPiece": BackupPiece,
     "MemberList": MemberList,
     "Health": Health,
     "OpenSession": SessionRequest,

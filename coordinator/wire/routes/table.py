@@ -19,6 +19,7 @@ from coordinator.errors import (
 )
 from coordinator.wire.routes.access import AccessRoutes
 from coordinator.wire.routes.admin import OperationRoutes
+from coordinator.wire.routes.backup import BackupRoutes
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.elections import ElectionRoutes
 from coordinator.wire.routes.explaining import ExplanationRoutes
@@ -55,6 +56,7 @@ def all_routes(door: Door, document: Callable[[], dict[str, Any]]) -> tuple[Rout
         *ElectionRoutes(door).routes(),
         *LimitRoutes(door).routes(),
         *AccessRoutes(door).routes(),
+        *BackupRoutes(door).routes(),
         *OperationRoutes(door, document).routes(),
         *PageRoutes(door).routes(),
     )

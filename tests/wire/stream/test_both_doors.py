@@ -114,6 +114,7 @@ ROWS: dict[str, Row] = {
         "POST", "/v1/access/identities/ann/tokens", {"token_id": "more0000", "digest": b"\xfe" * 32}
     ),
     "drop_token": Row("DELETE", "/v1/access/tokens/spare000"),
+    "backup": Row("GET", "/v1/backup"),
     "status": Row("GET", "/v1/status"),
     "hand_over": Row("POST", "/v1/members/handover"),
     "list_deadlocks": Row("GET", "/v1/deadlocks"),
@@ -343,8 +344,9 @@ async def test_the_rows_are_requests_that_are_done() -> None:
             if (await _by_stream(row, api, speaker)).status >= 400:
                 refused.append(name)
 
-    # Of a member that is alone, which has nobody to hand over to; and / leads browsers alone.
-    assert refused == ["proclaim", "resign", "hand_over", "root", "root_head"]
+    # Of a member that is alone, which has nobody to hand over to, and keeps nothing on a disk that
+    # a backup could be made of; and / leads browsers alone.
+    assert refused == ["proclaim", "resign", "backup", "hand_over", "root", "root_head"]
 
 
 _OF_A_QUEUE = re.compile(r"^(/v1/(?:locks|elections|grants)/)[^/?]+")
