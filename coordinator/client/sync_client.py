@@ -5,9 +5,10 @@
    of a forked child and of calls that are under way when the client is closed.
 2. Loop and thread begin with the first verb, or with ``with``. So a client that was made before a
    fork and not used yet belongs to whichever process uses it.
-3. In a thread that runs an event loop a client does not begin by itself: its verbs would block that
-   loop. To do so on purpose, use ``with`` or ``open()``.
-4. What was not closed is closed when the interpreter exits, within a bounded time.
+3. In a thread that runs an event loop no verb begins a client, because it would block that loop.
+   To do so on purpose, use ``with`` or ``open()``.
+4. What was not closed is closed when it is forgotten, or when the interpreter exits; that waits for
+   a bounded time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import asyncio
 import threading
 import warnings
 import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial, wraps
@@ -37,7 +39,7 @@ from coordinator.client.callbacks import CallbackThreads
 from coordinator.client.conditions import Conditions
 from coordinator.client.hints import missing_verb
 from coordinator.client.loop_thread import LoopThread, Undo
-from coordinator.client.process import OfOneProcess
+from coordinator.client.process import OfOneProcess, Process
 from coordinator.client.settling import called, run_here
 from coordinator.client.transport import client_closed
 from coordinator.client.updating import updated
@@ -56,7 +58,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-_BEGIN_S_MAX = 10.0
 _CALLBACKS_S_MAX = 1.0
 """How long the end of a client waits for callbacks: some of them say that it is the end."""
 
@@ -88,6 +89,16 @@ def _collected(
     return method
 
 
+class _Beginning:
+    """The begin of one client in one process: one thread opens it, and others wait for that."""
+
+    def __init__(self) -> None:
+        self.process = Process()
+        self.guard = threading.RLock()
+        self.is_under_way = False
+        """Seen within the guard only by a signal handler of the thread that has it."""
+
+
 async def _closed(core: AsyncClient, callbacks: CallbackThreads) -> None:
     try:
         await core.close()
@@ -108,7 +119,7 @@ class Client(OfOneProcess):
             raise TypeError(f"Client: expected `connect({open_core!r})`, which makes it")
         self._open_core = open_core
         self._urls = tuple(urls)
-        self._beginning = threading.Lock()
+        self._beginning = _Beginning()
         self._thread: LoopThread | None = None
         self._core: AsyncClient | None = None
         self._is_closed = False
@@ -126,34 +137,44 @@ class Client(OfOneProcess):
         """Begin now, and not with the first verb; nothing is sent by this. Idempotent.
 
         Raises:
-            ClientClosedError: it was closed, or its process was forked while it was opened.
+            ClientClosedError: it was closed.
+            BadArgumentsError: a signal handler has interrupted the thread that opens it.
         """
         _warn_in_a_loop()
-        if not self._beginning.acquire(timeout=_BEGIN_S_MAX):
-            raise ClientClosedError("this client was being opened when its process was forked")
-        try:
+        if not self._beginning.process.is_ours:
+            self._beginning = _Beginning()  # another thread of the parent may hold its guard
+        beginning = self._beginning
+        with beginning.guard:
             if self._core is not None:
                 return self
             if self._is_closed:
                 raise client_closed()
+            if beginning.is_under_way:
+                raise BadArgumentsError(
+                    "expected a client that is open, found a signal handler that has interrupted "
+                    "the code that opens it; open() it before, or set an event in the handler"
+                )
             thread = LoopThread()
             try:
-                core = thread.run(_awaited(self._open_core))
+                beginning.is_under_way = True
+                self._begin(thread)
             except BaseException:
                 thread.stop()
                 raise
-            # Also when it is forgotten, or the interpreter exits: a session must not live on
-            # unowned.
-            self._finalizer = weakref.finalize(
-                self, thread.stop, partial(_closed, core, thread.callbacks)
-            )
-            self._thread, self._core = thread, core
-            if self._is_closed:  # by another thread, which found nothing to close yet
-                self._finalizer()
-                raise client_closed()
+            finally:
+                beginning.is_under_way = False
             return self
-        finally:
-            self._beginning.release()
+
+    def _begin(self, thread: LoopThread) -> None:
+        thread.start()
+        core = thread.run(_awaited(self._open_core))
+        thread.last = partial(_closed, core, thread.callbacks)
+        # If it is forgotten its session must not live on. The collector may run in any thread,
+        # also in that of another client, so nothing waits there.
+        weakref.finalize(self, thread.begin_to_stop).atexit = False
+        self._thread, self._core = thread, core
+        if self._is_closed:  # by another thread, which found nothing to close yet
+            raise client_closed()
 
     @property
     def clock(self) -> Clock:
@@ -169,13 +190,16 @@ class Client(OfOneProcess):
 
         ``undo(result)`` is run if the wait was interrupted and the work was done anyway.
         """
-        try:
-            self.core  # noqa: B018 - begins, if it has not
-        except BaseException:
-            work.close()
-            raise
-        assert self._thread is not None, "it was opened"
-        return self._thread.run(work, undo)
+        thread = self._thread
+        if thread is None:
+            try:
+                self.core  # noqa: B018 - begins
+            except BaseException:
+                work.close()
+                raise
+            thread = self._thread
+            assert thread is not None, "it was opened"
+        return thread.run(work, undo)
 
     create = _blocking(AsyncClient.create)
     get = _blocking(AsyncClient.get)
@@ -277,8 +301,9 @@ class Client(OfOneProcess):
         limit_s = contact_timeout
         if limit_s is None:
             limit_s = self.core.settings.timeout_ms / 1000
-        self.call(_begun(stream, limit_s))
-        return BlockingStream(self, stream)
+        changes = BlockingStream(self, stream)
+        self.call(_begun(stream, limit_s), _closing(stream))
+        return changes
 
     def observe(
         self, name: str | int, *, contact_timeout: float | None = None
@@ -295,8 +320,8 @@ class Client(OfOneProcess):
 
         Also what other threads still work under: they find it lost before it is free."""
         self._is_closed = True
-        if self._core is not None:
-            self._finalizer()
+        if self._thread is not None:
+            self._thread.stop()
 
     def __repr__(self) -> str:
         return f"<Client of {', '.join(self._urls)}>"
@@ -346,16 +371,20 @@ def _warn_in_a_loop() -> None:
 
 
 class BlockingStream(Generic[T_co]):
-    """The items of a stream of the core, one after the other; waits for the next."""
+    """The items of a stream of the core, one after the other; waits for the next.
+
+    A call that is interrupted takes none: the next call gives it."""
 
     def __init__(self, client: Client, stream: Stream[T_co]) -> None:
         self._client = client
         self._stream = stream
+        self._kept: deque[tuple[int | None, T_co]] = deque()
+        """What was read for calls that were interrupted, each after the zxid of the one before."""
 
     @property
     def zxid(self) -> int | None:
         """Everything up to here has been delivered; a later watch may resume from it."""
-        return self._stream.zxid
+        return self._kept[0][0] if self._kept else self._stream.zxid
 
     def close(self) -> None:
         """Stop listening."""
@@ -365,29 +394,44 @@ class BlockingStream(Generic[T_co]):
         return self
 
     def __next__(self) -> T_co:
-        item = self._client.call(_next(self._stream))
-        if item is None:
+        read = self._client.call(self._read(), self._keep)
+        if read is None:
             raise StopIteration
-        return item
+        return read[1]
 
     def __enter__(self) -> BlockingStream[T_co]:
-        self._client.call(_open(self._stream))
+        self._client.call(_open(self._stream), _closing(self._stream))
         return self
 
     def __exit__(self, *_exception: object) -> Literal[None]:
-        with suppress(ClientClosedError):  # then nobody listens any more
+        with suppress(ClientClosedError):  # it has ended with its client
             self.close()
 
+    async def _read(self) -> tuple[int | None, T_co] | None:
+        if self._kept:
+            return self._kept.popleft()
+        zxid = self._stream.zxid
+        try:
+            return zxid, await self._stream.__anext__()
+        except StopAsyncIteration:
+            return None  # a task must not raise it
 
-async def _next(stream: Stream[T]) -> T | None:
-    try:
-        return await stream.__anext__()
-    except StopAsyncIteration:
-        return None  # a task must not raise it
+    async def _keep(self, read: tuple[int | None, T_co] | None) -> None:
+        if read is not None:
+            self._kept.appendleft(read)
 
 
 async def _open(stream: Stream[Any]) -> None:
     await stream.open()
+
+
+def _closing(stream: Stream[Any]) -> Undo[None]:
+    """Return what closes a stream that was opened for a call that was interrupted."""
+
+    async def close(_: None) -> None:
+        await stream.close()
+
+    return close
 
 
 async def _begun(stream: ChangeStream, limit_s: float) -> None:

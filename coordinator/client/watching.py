@@ -95,9 +95,10 @@ class ChangeStream:
         while not self._is_finished:
             match await self._lines.next():
                 case Change() as change if self.zxid is None or change.zxid > self.zxid:
-                    self.zxid = change.zxid
                     if self._is_one_shot:
-                        await self.close()
+                        await self._lines.close()  # if that is cancelled, it is read again
+                        self._is_finished = True
+                    self.zxid = change.zxid
                     return change
                 case Bookmark(zxid):
                     self.zxid = max(self.zxid or 0, zxid)

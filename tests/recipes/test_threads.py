@@ -16,7 +16,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import Client
-from coordinator.client.loop_thread import LoopThread, _Call
+from coordinator.client.loop_thread import LoopThread
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.client.transport import Request
 from coordinator.errors import (
@@ -298,13 +298,13 @@ def interrupt() -> None:
 @pytest.fixture
 def is_interrupted(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set once the wait of the main thread was interrupted."""
-    is_interrupted, clean_up = threading.Event(), LoopThread._interrupt
+    is_interrupted, clean_up = threading.Event(), LoopThread._give_up
 
     def noted(self: LoopThread, *rest: Any) -> None:
         is_interrupted.set()
         clean_up(self, *rest)
 
-    monkeypatch.setattr(LoopThread, "_interrupt", noted)
+    monkeypatch.setattr(LoopThread, "_give_up", noted)
     return is_interrupted
 
 
@@ -329,15 +329,15 @@ def test_what_comes_with_an_interrupt_is_given_back(
     """The call has its result, and has not returned it; the object is free afterwards."""
     contender = CONTENDERS[kind](client, f"{kind}-{takes.__name__}")
     room = "elections" if kind == "Election" else "locks"
-    end = _Call.end
+    ended = LoopThread._ended
 
-    def interrupted(call: _Call[Any]) -> None:
-        monkeypatch.setattr(_Call, "end", end)
+    def interrupted(self: LoopThread, *rest: Any) -> None:
+        monkeypatch.setattr(LoopThread, "_ended", ended)
         interrupt()
         assert is_interrupted.wait(patient(10))
-        end(call)
+        ended(self, *rest)
 
-    monkeypatch.setattr(_Call, "end", interrupted)
+    monkeypatch.setattr(LoopThread, "_ended", interrupted)
     with pytest.raises(KeyboardInterrupt):
         takes(contender)
 
@@ -401,7 +401,7 @@ def test_an_interrupt_before_the_release_has_begun_does_not_prevent_it(
     assert thread is not None
     start = thread._start
 
-    def late(call: _Call[Any]) -> None:
+    def late(call: Any) -> None:
         monkeypatch.setattr(thread, "_start", start)
         interrupt()
         assert is_interrupted.wait(patient(10))
