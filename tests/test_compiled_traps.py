@@ -104,7 +104,7 @@ def dotted(path: Path) -> str:
 
 
 _MAY_BE_READ = {
-    "coordinator/service/proposals.py": {"is_counted", "mark"},  # of one type in all of it
+    "coordinator/service/writes/proposals.py": {"is_counted", "mark"},  # of one type in all of it
     "coordinator/wire/routes/acquire.py": {"grant", "is_granting"},  # None at its end, too
     "coordinator/wire/routes/answering.py": {"operation_id", "renewal", "status"},  # set, or raised
     "coordinator/wire/routes/door.py": {"body"},  # bytes, before it and in it

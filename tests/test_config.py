@@ -18,7 +18,7 @@ from coordinator.node.config_file import load
 from coordinator.node.config_rules import bounds_of
 from coordinator.raft.network.rpc import FRAME_OVERHEAD_BYTES
 from coordinator.raft.pysyncobj_engine import ENTRY_OVERHEAD_BYTES
-from coordinator.service import heartbeats
+from coordinator.service.sessions import heartbeats
 
 MEMBERS = """
 [cluster]

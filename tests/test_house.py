@@ -28,6 +28,26 @@ TO_RECIPES = (
     "coordinator.errors",
 )
 
+# What each part of the service may import beside other parts of it.
+TO_SERVICE = (
+    "coordinator.audit.event",
+    "coordinator.node.build",
+    "coordinator.node.open_files",
+    "coordinator.model",
+    "coordinator.state",
+    "coordinator.raft.engine",
+    "coordinator.errors",
+    "coordinator.node.config",
+    "coordinator.clock",
+    "coordinator.waiting",
+    "coordinator.wording",
+)
+
+
+def _parts(*names: str) -> tuple[str, ...]:
+    return tuple(f"coordinator.service.{name}" for name in names)
+
+
 # For the most specific package that matches a module: which of our own modules it may import, with
 # all inside them; of one with "=" before it only what it exports itself.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
@@ -91,19 +111,26 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.node.stable_files",
         "coordinator.tls",
     ),
-    "coordinator.service": (
-        "coordinator.service",
-        "coordinator.audit.event",
-        "coordinator.node.build",
-        "coordinator.node.open_files",
-        "coordinator.model",
-        "coordinator.state",
-        "coordinator.raft.engine",
-        "coordinator.errors",
-        "coordinator.node.config",
-        "coordinator.clock",
-        "coordinator.waiting",
-        "coordinator.wording",
+    # Only the member puts its parts together.
+    "coordinator.service": ("coordinator.service", *TO_SERVICE),
+    "coordinator.service.access": (*_parts("base", "reads", "shown_tokens"), *TO_SERVICE),
+    "coordinator.service.expiry": (*_parts("base", "access"), *TO_SERVICE),
+    "coordinator.service.base": (*_parts("base"), *TO_SERVICE),
+    "coordinator.service.reads": (*_parts("reads", "base"), *TO_SERVICE),
+    "coordinator.service.writes": (*_parts("writes", "base", "reads"), *TO_SERVICE),
+    "coordinator.service.sessions": (
+        *_parts("sessions", "base", "reads", "writes"),
+        *TO_SERVICE,
+    ),
+    "coordinator.service.watches": (*_parts("watches", "base", "expiry"), *TO_SERVICE),
+    "coordinator.service.locks": (
+        *_parts("locks", "base", "reads", "writes", "sessions", "watches"),
+        *TO_SERVICE,
+    ),
+    "coordinator.service.comparing": (*_parts("comparing", "base"), *TO_SERVICE),
+    "coordinator.service.reporting": (
+        *_parts("reporting", "base", "reads", "writes", "locks", "comparing"),
+        *TO_SERVICE,
     ),
     "coordinator.wire": ("coordinator.wire", "coordinator.model", "coordinator.errors"),
     "coordinator.wire.admission": ("coordinator.wire.addresses", "coordinator.node.config"),
@@ -118,19 +145,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.wire.addresses",
         "coordinator.wire.request",
         "coordinator.service.access",
-        "coordinator.service.first_few",
+        "coordinator.service.base.first_few",
         "coordinator.service.member",
-        "coordinator.service.turns",
+        "coordinator.service.base.turns",
         "coordinator.errors",
     ),
     "coordinator.wire.stream.connection": (
         "coordinator.wire",
-        "coordinator.service.turns",
+        "coordinator.service.base.turns",
         "coordinator.errors",
     ),
     "coordinator.wire.stream.turns": (
         "coordinator.wire",
-        "coordinator.service.turns",
+        "coordinator.service.base.turns",
         "coordinator.errors",
     ),
     "coordinator.wire.stream.door": (
@@ -259,15 +286,13 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.wire",
         "coordinator.raft.engine",
         "coordinator.raft.network.messages",
-        "coordinator.service.active_clients",
-        "coordinator.service.examination",
-        "coordinator.service.heartbeats",
-        "coordinator.service.kept_change",
+        "coordinator.service.base.active_clients",
+        "coordinator.service.reporting",
+        "coordinator.service.sessions",
+        "coordinator.service.watches.kept_change",
         "coordinator.service.locks",
-        "coordinator.service.members",
-        "coordinator.service.session_reads",
-        "coordinator.service.proposals",
-        "coordinator.service.watch_values",
+        "coordinator.service.writes.proposals",
+        "coordinator.service.watches.watch_values",
         "coordinator.state.commands",
         "coordinator.state.locks.records",
         "coordinator.state.outcome_codec",
@@ -281,8 +306,8 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "click": ("coordinator.cli",),
     "jwt": ("coordinator.oidc",),
     "prometheus_client": (
-        "coordinator.service.metrics",
-        "coordinator.service.tallies",
+        "coordinator.service.base.metrics",
+        "coordinator.service.base.tallies",
         "coordinator.wire.http",
     ),
     "time": ("coordinator.clock",),

@@ -163,7 +163,8 @@ class MemberLimits:
     """For how long a container stays that has lost its last child."""
     lock_waiters_max: int = 20_000
     """The attempts that wait at one member. Of these, of ``watch_streams_max`` and of
-    ``watch_selectors_max`` a client has at most as many as are still free (``service/places``)."""
+    ``watch_selectors_max`` a client has at most as many as are still free
+    (``service/base/places``)."""
     requests_per_second_max: int = 20_000
     """The requests of one client on one member, and as many ahead; a list counts as four, a
     long body as up to four."""

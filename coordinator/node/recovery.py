@@ -25,7 +25,7 @@ from coordinator.node.config import Config
 from coordinator.raft.rejoin.refounding import HeldData, Position, unfinished, write
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
-from coordinator.service.replica import MachineReplica
+from coordinator.service.base.replica import MachineReplica
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import CloseSession, Command, FinishSession, Operation, SetAccess
 from coordinator.state.locks.operations import REASON_CHARACTERS_MAX

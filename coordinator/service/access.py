@@ -48,9 +48,9 @@ from coordinator.model.access_requests import (
     Verdict,
 )
 from coordinator.model.tokens import token_id_in
-from coordinator.service.context import MemberContext
-from coordinator.service.places import is_operator
-from coordinator.service.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
+from coordinator.service.base.context import MemberContext
+from coordinator.service.base.places import is_operator
+from coordinator.service.reads.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
 from coordinator.service.shown_tokens import bearer, has_expired, refuse_expired, shown_token
 from coordinator.state.access.table import AccessTable
 from coordinator.state.commands import RequestId

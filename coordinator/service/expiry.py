@@ -8,7 +8,7 @@ from typing import Final
 from coordinator.errors import ConnectionLostError
 from coordinator.model.access import Caller
 from coordinator.service.access import AccessService
-from coordinator.service.timers import Timer
+from coordinator.service.base.timers import Timer
 
 _EXPIRY_LOOK_MS: Final = 60_000
 

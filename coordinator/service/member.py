@@ -24,44 +24,32 @@ from coordinator.model.sessions import SessionLease
 from coordinator.model.status import Status
 from coordinator.node.config import Config
 from coordinator.raft.engine import Engine, Role
-from coordinator.service import audit_trail
 from coordinator.service.access import AccessService, Issuer
-from coordinator.service.active_clients import ActiveClients
-from coordinator.service.audit_trail import AuditTrail
-from coordinator.service.backups import Backups
-from coordinator.service.context import MemberContext
-from coordinator.service.divergence import SLICE_EVERY_MS, Difference, Divergence
-from coordinator.service.examination import Examinations
-from coordinator.service.figures import show_figures
-from coordinator.service.heartbeats import Acks, Heartbeats
-from coordinator.service.kept_sessions import KeptSessions
-from coordinator.service.leader_address import LeaderAddress
-from coordinator.service.leadership import Leadership
-from coordinator.service.leases import Leases
-from coordinator.service.limits import LOOK_EVERY_MS as LIMITS_LOOK_EVERY_MS
-from coordinator.service.limits import LimitsService
+from coordinator.service.base.active_clients import ActiveClients
+from coordinator.service.base.context import MemberContext
+from coordinator.service.base.leader_address import LeaderAddress
+from coordinator.service.base.leadership import Leadership
+from coordinator.service.base.metrics import Metrics
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.base.tasks import Tasks
+from coordinator.service.base.timers import Every, Timers
+from coordinator.service.base.turns import Turns
+from coordinator.service.comparing.divergence import SLICE_EVERY_MS, Difference, Divergence
 from coordinator.service.locks.admin import HoldingService
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.elections import ElectionService
-from coordinator.service.locks.explanations import Explanations
 from coordinator.service.locks.history import GrantReads
-from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.locks.hold_times import LOOK_EVERY_MS as HOLDS_LOOK_EVERY_MS
 from coordinator.service.locks.hold_times import HoldTimes, LockClasses
 from coordinator.service.locks.later_grants import LaterGrants
-from coordinator.service.locks.lease_remaining import RemainingTimes
 from coordinator.service.locks.lost_rights import LostRights
 from coordinator.service.locks.manual_holds import LOOK_EVERY_MS as MANUAL_LOOK_EVERY_MS
 from coordinator.service.locks.manual_holds import ManualHolds
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.refused_deadlocks import RefusedDeadlocks
-from coordinator.service.locks.revocations import Revocations
 from coordinator.service.locks.service import LockService
 from coordinator.service.locks.views import LockViews
-from coordinator.service.members import MemberReports
-from coordinator.service.metrics import Metrics
-from coordinator.service.proposals import Proposer
-from coordinator.service.reads import (
+from coordinator.service.reads.reads import (
     LINEARIZABLE,
     ChildrenPage,
     ReadMode,
@@ -69,17 +57,29 @@ from coordinator.service.reads import (
     Reads,
     children_page,
 )
-from coordinator.service.reaper import LOOK_EVERY_MS as REAP_LOOK_EVERY_MS
-from coordinator.service.reaper import Reaper
-from coordinator.service.replica import MachineReplica
-from coordinator.service.session_ends import ENDED_AT_ONCE, SessionEnds
-from coordinator.service.session_reads import SessionReads
-from coordinator.service.status import status_of, what_is_wrong
-from coordinator.service.subtree_reads import SubtreeReads
-from coordinator.service.tasks import Tasks
-from coordinator.service.timers import Every, Timers
-from coordinator.service.turns import Turns
-from coordinator.service.watches import WatchHub
+from coordinator.service.reads.subtree_reads import SubtreeReads
+from coordinator.service.reporting import audit_trail
+from coordinator.service.reporting.audit_trail import AuditTrail
+from coordinator.service.reporting.backups import Backups
+from coordinator.service.reporting.examination import Examinations
+from coordinator.service.reporting.explanations import Explanations
+from coordinator.service.reporting.figures import show_figures
+from coordinator.service.reporting.members import MemberReports
+from coordinator.service.reporting.status import status_of, what_is_wrong
+from coordinator.service.sessions.heartbeats import Acks, Heartbeats
+from coordinator.service.sessions.hold_timers import HoldTimers
+from coordinator.service.sessions.kept_sessions import KeptSessions
+from coordinator.service.sessions.lease_remaining import RemainingTimes
+from coordinator.service.sessions.leases import Leases
+from coordinator.service.sessions.revocations import Revocations
+from coordinator.service.sessions.session_ends import ENDED_AT_ONCE, SessionEnds
+from coordinator.service.sessions.session_reads import SessionReads
+from coordinator.service.watches.hub import WatchHub
+from coordinator.service.writes.limits import LOOK_EVERY_MS as LIMITS_LOOK_EVERY_MS
+from coordinator.service.writes.limits import LimitsService
+from coordinator.service.writes.proposals import Proposer
+from coordinator.service.writes.reaper import LOOK_EVERY_MS as REAP_LOOK_EVERY_MS
+from coordinator.service.writes.reaper import Reaper
 from coordinator.state import paths
 from coordinator.state.commands import (
     CloseSession,

@@ -3,7 +3,7 @@
 1. A limit is what the last ``SetLimits`` command set, at its place in the log. A snapshot carries
    all limits. No file, flag or release changes a limit of an existing state.
 2. The configuration proposes only the first limits: a new cluster's first command sets them
-   (``service.limits``), under the names of the sections ``limits`` and ``sessions``.
+   (``service.writes.limits``), under the names of the sections ``limits`` and ``sessions``.
 3. Until a command has set them, ``UNSET`` holds. Its values never change: a limit that is added is
    read as its default in states that were begun before it, so that must decide as before.
 4. The last of the sessions, znodes and bytes (beyond ``ordinary_percent_max``) are a reserve, so

@@ -22,7 +22,7 @@ from coordinator.node.server import Server, facts_to_agree_on
 from coordinator.raft.network.transport import TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.storage.disk import DiskFile, OsDisk, OsFile
-from coordinator.service.reads import LINEARIZABLE
+from coordinator.service.reads.reads import LINEARIZABLE
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, ExpireSession
 from coordinator.testing.clocks import AdjustableClock

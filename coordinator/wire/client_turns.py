@@ -15,9 +15,9 @@ from typing import Final, Protocol
 
 from coordinator.errors import ThrottledError
 from coordinator.service.access import ConnectionProof
-from coordinator.service.first_few import FirstFew
+from coordinator.service.base.first_few import FirstFew
+from coordinator.service.base.turns import KEY, LONG_COST, cost_of
 from coordinator.service.member import Member
-from coordinator.service.turns import KEY, LONG_COST, cost_of
 from coordinator.wire.addresses import network_of
 from coordinator.wire.request import ClientRequest
 

@@ -15,7 +15,7 @@ from coordinator import Election, Lock, Semaphore, WorkQueue
 from coordinator.model.queue_order import sequence_of
 from coordinator.node.recovery import begin_again
 from coordinator.raft.rejoin.refounding import Position
-from coordinator.service.replica import MachineReplica
+from coordinator.service.base.replica import MachineReplica
 from coordinator.state.commands import (
     Command,
     Create,

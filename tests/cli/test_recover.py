@@ -22,7 +22,7 @@ from coordinator.raft.rejoin.refounding import Position
 from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.recipes import Lock
-from coordinator.service.replica import MachineReplica
+from coordinator.service.base.replica import MachineReplica
 from coordinator.state.commands import Create, HeldCondition, OpenSession
 from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine

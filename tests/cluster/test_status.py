@@ -23,7 +23,7 @@ from coordinator import connect
 from coordinator.cli.main import cli
 from coordinator.cli.output import EXIT_UNAVAILABLE
 from coordinator.recipes import ManualLock
-from coordinator.service.cluster_health import LEADERS_MAX
+from coordinator.service.reporting.cluster_health import LEADERS_MAX
 from tests.cluster.faults.shim import Shim, build
 from tests.cluster.faults.world import Skipped
 from tests.cluster.processes import ProcessCluster

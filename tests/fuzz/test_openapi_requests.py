@@ -18,7 +18,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 
 from coordinator.errors import REGISTRY
-from coordinator.service.replica import Interest
+from coordinator.service.base.replica import Interest
 from coordinator.state.commands import Abandon, Command, ExpireSession, Reap
 from coordinator.state.outcomes import Outcome
 from tests.fuzz.budget import Fuzz

@@ -18,9 +18,9 @@ from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.sessions import LostGrant, SessionLease
 from coordinator.raft.network import rpc
 from coordinator.raft.network.messages import REPLY_ERROR, Reply
-from coordinator.service import heartbeats, proposals
-from coordinator.service.digest_messages import decode_digests
-from coordinator.service.locks import lease_remaining
+from coordinator.service.comparing.digest_messages import decode_digests
+from coordinator.service.sessions import heartbeats, lease_remaining
+from coordinator.service.writes import proposals
 from coordinator.state.outcome_codec import encode_outcome
 from coordinator.state.outcomes import Created, MultiDone, Outcome, ReadDone, Stat
 from coordinator.state.packing import check_in_pieces, pack

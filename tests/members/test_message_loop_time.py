@@ -20,7 +20,7 @@ from coordinator.raft.network import messages as say
 from coordinator.raft.network.messages import APPEND_ENTRIES_MAX
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.snapshot_store import SnapshotStore
-from coordinator.service.reads import ReadMode
+from coordinator.service.reads.reads import ReadMode
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, SetData
 from tests.loop_meter import HELD_MS_MAX

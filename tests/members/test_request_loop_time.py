@@ -15,15 +15,15 @@ import msgspec
 import pytest
 
 from coordinator.raft.read_index import READ_INDEX
-from coordinator.service.active_clients import REQUEST_KIND as ASKING
-from coordinator.service.divergence import DIGEST_KIND, VERDICT_KIND
-from coordinator.service.heartbeats import _SESSIONS_PER_ROUND_MAX
-from coordinator.service.heartbeats import REQUEST_KIND as HEARTBEAT
-from coordinator.service.locks.lease_remaining import REQUEST_KIND as PROMISES
-from coordinator.service.members import HANDOVER_KIND
-from coordinator.service.members import REQUEST_KIND as FACTS
-from coordinator.service.proposals import REQUEST_KIND as PROPOSE
-from coordinator.service.turns import ASKING_SHOWN_MAX
+from coordinator.service.base.active_clients import REQUEST_KIND as ASKING
+from coordinator.service.base.turns import ASKING_SHOWN_MAX
+from coordinator.service.comparing.divergence import DIGEST_KIND, VERDICT_KIND
+from coordinator.service.reporting.members import HANDOVER_KIND
+from coordinator.service.reporting.members import REQUEST_KIND as FACTS
+from coordinator.service.sessions.heartbeats import _SESSIONS_PER_ROUND_MAX
+from coordinator.service.sessions.heartbeats import REQUEST_KIND as HEARTBEAT
+from coordinator.service.sessions.lease_remaining import REQUEST_KIND as PROMISES
+from coordinator.service.writes.proposals import REQUEST_KIND as PROPOSE
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, Multi, SetData
 from coordinator.state.packing import pack

@@ -20,7 +20,7 @@ import pytest
 from coordinator.node.config import RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
-from coordinator.service.divergence import DIGEST_KIND
+from coordinator.service.comparing.divergence import DIGEST_KIND
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, Delete, SetData
 from coordinator.state.packing import pack

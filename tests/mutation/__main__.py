@@ -65,7 +65,7 @@ TESTS = {
         "tests/model/test_queue_order.py", "tests/model/test_queue_order_edges.py",
         f"{LOCKS}/test_lock_laws.py",
     ],
-    "coordinator/service/leases.py": [
+    "coordinator/service/sessions/leases.py": [
         "tests/service/test_lease_rules.py", "tests/service/test_lease_starts.py",
         "tests/service/test_leases.py",
     ],

@@ -20,8 +20,8 @@ from coordinator.raft.barrier import QuorumRounds
 from coordinator.raft.consensus import Consensus
 from coordinator.raft.engine import Role
 from coordinator.raft.read_index import ReadIndex
-from coordinator.service.heartbeats import _Rounds
-from coordinator.service.replica import MachineReplica
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.sessions.heartbeats import _Rounds
 from coordinator.state.machine import StateMachine
 from tests.client.virtual_time import LoopClock
 from tests.raft.simulated_loop import run

@@ -10,8 +10,8 @@ from coordinator.client import AsyncClient
 from coordinator.errors import CompactedError
 from coordinator.model.events import WatchSelector
 from coordinator.recipes import CachedValue, Configuration, Group, TreeCache
-from coordinator.service.watch_stream import WatchStream
-from coordinator.service.watches import WatchHub
+from coordinator.service.watches.hub import WatchHub
+from coordinator.service.watches.watch_stream import WatchStream
 from tests.client.memory_cluster import MemoryCluster, Network, in_memory
 
 

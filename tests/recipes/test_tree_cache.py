@@ -23,8 +23,8 @@ from coordinator.errors import (
 from coordinator.recipes import CachedZnode, TreeCache
 from coordinator.recipes.cached_tree import CachedTree
 from coordinator.recipes.tree_changes import CacheChanges, Readers
-from coordinator.service import subtree_reads
-from coordinator.service.replica import Interest
+from coordinator.service.base.replica import Interest
+from coordinator.service.reads.reads import subtree_reads
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 from tests.client.memory_cluster import MemoryCluster, in_memory

@@ -8,12 +8,12 @@ from typing import Any
 
 from coordinator.node.config import Config
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service.context import MemberContext
-from coordinator.service.leadership import Leadership
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
-from coordinator.service.tasks import Tasks
-from coordinator.service.timers import Timers
+from coordinator.service.base.context import MemberContext
+from coordinator.service.base.leadership import Leadership
+from coordinator.service.base.metrics import Metrics
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.base.tasks import Tasks
+from coordinator.service.base.timers import Timers
 
 
 def context_of(

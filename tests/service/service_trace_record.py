@@ -16,8 +16,8 @@ from coordinator.model.sessions import SessionLease
 from coordinator.model.views import LockView
 from coordinator.node.config import Config
 from coordinator.raft.engine import Applied
-from coordinator.service.reads import ReadReply
-from coordinator.service.watch_stream import WatchItem
+from coordinator.service.reads.reads import ReadReply
+from coordinator.service.watches.watch_stream import WatchItem
 from coordinator.state import commands as do
 from coordinator.state.codec import decode_command
 from coordinator.state.outcomes import Outcome, SessionEnded

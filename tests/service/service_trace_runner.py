@@ -49,9 +49,9 @@ from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER, MachineLimits
 from coordinator.node.config import Config, MemberLimits, SessionConfig
 from coordinator.service.member import Member
-from coordinator.service.proposals import RequestContext
-from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
-from coordinator.service.watch_stream import WatchStream
+from coordinator.service.reads.reads import LINEARIZABLE, STALE, ReadMode, ReadReply, at_least
+from coordinator.service.watches.watch_stream import WatchStream
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state import commands as do
 from coordinator.state.codec import encode_command
 from tests.golden_traces import Words, commands_of, parsed, text_of

@@ -20,9 +20,9 @@ from coordinator.errors import (
 from coordinator.model.access import NOBODY
 from coordinator.raft.engine import Backup, BackupFacts
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service import backups
-from coordinator.service.backups import Backups
-from coordinator.service.replica import MachineReplica
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.reporting import backups
+from coordinator.service.reporting.backups import Backups
 from coordinator.state.commands import Command, InitAccess
 from coordinator.state.machine import StateMachine
 from tests.service.contexts import context_of

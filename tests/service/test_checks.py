@@ -10,8 +10,8 @@ from coordinator.errors import NoAuthError
 from coordinator.model.access import NOBODY
 from coordinator.model.diagnosis import CheckResult
 from coordinator.node.config import Config
-from coordinator.service.checks import DAY_MS, Examined, Look, checks_of
-from coordinator.service.examination import SHARED_MS, shared_settings
+from coordinator.service.reporting.checks import DAY_MS, Examined, Look, checks_of
+from coordinator.service.reporting.examination import SHARED_MS, shared_settings
 from tests.service.fake_cluster import World, cluster, soon
 
 WELL = Look(

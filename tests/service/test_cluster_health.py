@@ -8,7 +8,12 @@ import pytest
 
 from coordinator.model.manual_holds import ROOT, ManualHold
 from coordinator.model.members import ClusterHealth, LeaderSeen
-from coordinator.service.cluster_health import DISK_FREE_MIN, LAG_MAX, LEADERS_MAX, LEADERS_MS
+from coordinator.service.reporting.cluster_health import (
+    DISK_FREE_MIN,
+    LAG_MAX,
+    LEADERS_MAX,
+    LEADERS_MS,
+)
 from coordinator.state.commands import Create
 from tests.service.fake_cluster import STEP_MS, World, cluster, soon
 from tests.service.test_divergence import FOUND_WITHIN_MS, filled, machine_of, znode_data

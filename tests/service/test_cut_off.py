@@ -13,8 +13,8 @@ import pytest
 from coordinator.errors import ConnectionLostError, NoLeaderError
 from coordinator.model.events import Bookmark, Change, WatchSelector
 from coordinator.model.grants import GrantReply
-from coordinator.service.leadership import LEADER_WITHIN_MS
-from coordinator.service.proposals import REQUEST_KIND
+from coordinator.service.base.leadership import LEADER_WITHIN_MS
+from coordinator.service.writes.proposals import REQUEST_KIND
 from coordinator.state.commands import Create, RequestId
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, acquiring, lagging, opened, release

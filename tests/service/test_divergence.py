@@ -12,19 +12,19 @@ from msgspec import structs
 
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
 from coordinator.model.events import WatchSelector
-from coordinator.service.digest_messages import (
+from coordinator.service.comparing.digest_messages import (
     SLICES_AT_ONCE_MAX,
     decode_digests,
     decode_question,
 )
-from coordinator.service.divergence import (
+from coordinator.service.comparing.divergence import (
     DIGEST_KIND,
     DOUBT_MS,
     SLICE_EVERY_MS,
     Comparison,
     judge,
 )
-from coordinator.service.reads import LINEARIZABLE, STALE
+from coordinator.service.reads.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import (
     Create,
     CreateMode,

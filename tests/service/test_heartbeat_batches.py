@@ -10,8 +10,8 @@ import pytest
 from coordinator.errors import SessionExpiredError, ThrottledError
 from coordinator.model.sessions import LostGrant, SessionLease
 from coordinator.node.config import Config, RaftConfig
-from coordinator.service.heartbeats import _decode_reply, _encode_reply
-from coordinator.service.proposals import RequestContext
+from coordinator.service.sessions.heartbeats import _decode_reply, _encode_reply
+from coordinator.service.writes.proposals import RequestContext
 from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, opened
 

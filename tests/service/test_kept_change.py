@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 from coordinator.model.events import Change, Event, EventType
-from coordinator.service.kept_change import KeptChange
-from coordinator.service.watch_history import History, events_of, kept_events
-from coordinator.service.watch_values import ValuesHistory
+from coordinator.service.watches.kept_change import KeptChange
+from coordinator.service.watches.watch_history import History, events_of, kept_events
+from coordinator.service.watches.watch_values import ValuesHistory
 from coordinator.state.tree import Values
 
 

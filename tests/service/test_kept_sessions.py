@@ -15,8 +15,8 @@ from coordinator.errors import (
 )
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
-from coordinator.service.kept_sessions import KeptSession
-from coordinator.service.proposals import RequestContext
+from coordinator.service.sessions.kept_sessions import KeptSession
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Enter, Kind
 from tests.service.fake_cluster import World, cluster, settle, soon

@@ -14,9 +14,9 @@ import pytest
 from coordinator.clock import ManualClock
 from coordinator.node.build import is_compiled
 from coordinator.service.locks.denials import Denials
-from coordinator.service.locks.hold_timers import HoldTimers
 from coordinator.service.locks.hold_times import HoldTimes, LockClasses
-from coordinator.service.reaper import Reaper
+from coordinator.service.sessions.hold_timers import HoldTimers
+from coordinator.service.writes.reaper import Reaper
 from coordinator.state.tree import IdleZnode
 from tests.loop_meter import HELD_MS_MAX, fixed_work_speed
 from tests.service.contexts import context_of

@@ -9,10 +9,10 @@ import pytest
 from coordinator.errors import NoLeaderError, OutcomeUnknownError, ThrottledError
 from coordinator.model.limits import MachineLimits
 from coordinator.node.config import Config, SessionConfig
-from coordinator.service import leases as module
-from coordinator.service.leases import Leases
-from coordinator.service.replica import MachineReplica
-from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.sessions import leases as module
+from coordinator.service.sessions.leases import Leases
+from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     CloseSession,

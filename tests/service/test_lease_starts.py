@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from coordinator.service import leases as module
+from coordinator.service.sessions import leases as module
 from coordinator.state.commands import CloseSession
 from tests.service.test_lease_rules import TERM, TICK_MS, TIMEOUT_MS, Room
 

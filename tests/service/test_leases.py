@@ -17,8 +17,8 @@ from coordinator.model.sessions import SessionLease
 from coordinator.node.config import Config, SessionConfig
 from coordinator.raft.engine import Applied
 from coordinator.service.member import Member
-from coordinator.service.reads import STALE
-from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.service.reads.reads import STALE
+from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Create, CreateMode, ExpireSession
 from tests.service.fake_cluster import STEP_MS, World, cluster, counted, settle, soon

@@ -18,11 +18,11 @@ from coordinator.errors import (
 )
 from coordinator.model.limits import NEW_CLUSTER, UNSET
 from coordinator.node.config import Config, HttpConfig, SessionConfig
-from coordinator.service.limits import LimitsChanged
+from coordinator.service.base.replica import MachineReplica
 from coordinator.service.member import Member
-from coordinator.service.proposals import RequestContext
-from coordinator.service.reads import LINEARIZABLE
-from coordinator.service.replica import MachineReplica
+from coordinator.service.reads.reads import LINEARIZABLE
+from coordinator.service.writes.limits import LimitsChanged
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import ANY_VERSION, Command, Create, SetData, SetLimits
 from coordinator.state.machine import StateMachine

@@ -18,9 +18,9 @@ from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import WatchSelector
 from coordinator.node.config import Config
 from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.base.tasks import Tasks
 from coordinator.service.member import Member
-from coordinator.service.reads import LINEARIZABLE, STALE, at_least
-from coordinator.service.tasks import Tasks
+from coordinator.service.reads.reads import LINEARIZABLE, STALE, at_least
 from coordinator.state.commands import Create, CreateMode, RequestId
 from tests.service.fake_cluster import cluster, settle, soon
 

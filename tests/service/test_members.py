@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator.service.members import REQUEST_KIND, SHARED_MS
+from coordinator.service.reporting.members import REQUEST_KIND, SHARED_MS
 from tests.service.fake_cluster import World, cluster, soon
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.errors import ThrottledError
-from coordinator.service.places import SharedPlaces
+from coordinator.service.base.places import SharedPlaces
 
 
 def taken(places: SharedPlaces, client: str, *, takes_the_last: bool = False) -> int:

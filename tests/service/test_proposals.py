@@ -20,8 +20,8 @@ from coordinator.errors import (
     ThrottledError,
 )
 from coordinator.node.config import Config, RaftConfig
-from coordinator.service.reads import LINEARIZABLE, STALE
-from coordinator.service.turns import ALONE_MAX, KEY
+from coordinator.service.base.turns import ALONE_MAX, KEY
+from coordinator.service.reads.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, RequestId, SetData
 from tests.service.fake_cluster import cluster, settle, soon
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.errors import BadArgumentsError, NoLeaderError, NoNodeError, ShuttingDownError
-from coordinator.service.reads import LINEARIZABLE, STALE, at_least
+from coordinator.service.reads.reads import LINEARIZABLE, STALE, at_least
 from coordinator.state.commands import Create, SetData
 from tests.service.fake_cluster import World, cluster, settle, soon
 

@@ -9,8 +9,8 @@ import pytest
 from coordinator.errors import NoSpaceError
 from coordinator.node.config import Config, MemberLimits
 from coordinator.raft.engine import Applied
-from coordinator.service.reads import STALE
-from coordinator.service.reaper import LOOK_EVERY_MS
+from coordinator.service.reads.reads import STALE
+from coordinator.service.writes.reaper import LOOK_EVERY_MS
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Create, CreateMode, Delete, Operation, Reap, SetData
 from tests.service.fake_cluster import World, cluster, counted

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.service.replica import Interest, MachineReplica
+from coordinator.service.base.replica import Interest, MachineReplica
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     Command,

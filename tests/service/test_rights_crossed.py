@@ -17,7 +17,7 @@ import pytest
 from coordinator.errors import CoordinatorError
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.model.events import Change, EventType
-from coordinator.service.watch_stream import Wanted, WatchStream
+from coordinator.service.watches.watch_stream import Wanted, WatchStream
 from coordinator.state.commands import Create, Multi, Operation, PutIdentity, PutRole, SetData
 from tests.met import Met
 from tests.service.fake_cluster import World, cluster, settle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import CloseSession, Command, Create, CreateMode, FinishSession
 from tests.service.fake_cluster import World, cluster, settle, soon

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from coordinator.service.replica import MachineReplica
-from coordinator.service.state_slices import WAITING_MAX, StateSlices
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.comparing.state_slices import WAITING_MAX, StateSlices
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create
 from coordinator.state.machine import StateMachine

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from coordinator.node.config import MemberAddress
 from coordinator.raft.engine import EngineStatus, Role
-from coordinator.service.status import in_words, members_of, what_is_wrong
+from coordinator.service.reporting.status import in_words, members_of, what_is_wrong
 
 ADDRESSES = tuple(
     MemberAddress(i, client_url=f"http://h:{i}", member_host="127.0.0.1", member_port=int(i))

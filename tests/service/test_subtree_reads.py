@@ -13,8 +13,8 @@ from coordinator.errors import (
 )
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.model.limits import MachineLimits
-from coordinator.service.reads import LINEARIZABLE
-from coordinator.service.subtree_reads import subtree_page
+from coordinator.service.reads.reads import LINEARIZABLE
+from coordinator.service.reads.subtree_reads import subtree_page
 from coordinator.state.commands import (
     Command,
     Create,

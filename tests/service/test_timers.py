@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.clock import ManualClock, SystemClock
-from coordinator.service.timers import NOT_BEFORE_LONG_MS, Deadline, Timers
+from coordinator.service.base.timers import NOT_BEFORE_LONG_MS, Deadline, Timers
 from tests.service.fake_cluster import settle, soon
 
 

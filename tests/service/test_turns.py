@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from coordinator.service import turns
-from coordinator.service.turns import Turns
+from coordinator.service.base import turns
+from coordinator.service.base.turns import Turns
 from tests.raft.simulated_loop import run
 
 ROUND_TRIP_S = 0.0003

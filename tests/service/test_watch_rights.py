@@ -11,9 +11,10 @@ import pytest
 from coordinator.errors import NoAuthError
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.model.events import Change, Event, WatchKind, WatchSelector
-from coordinator.service import watch_stream, watches
-from coordinator.service.watch_stream import Wanted, WatchStream
-from coordinator.service.watches import WatchHub
+from coordinator.service.watches import hub as watches
+from coordinator.service.watches import watch_stream
+from coordinator.service.watches.hub import WatchHub
+from coordinator.service.watches.watch_stream import Wanted, WatchStream
 from coordinator.state.commands import Create, Multi, SetData
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.rights import allowed, with_rights, write

@@ -16,12 +16,12 @@ from coordinator.errors import (
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.model.events import Bookmark, Change, Event, EventType, WatchKind, WatchSelector
 from coordinator.node.config import Config, MemberLimits
-from coordinator.service.kept_change import KeptChange
 from coordinator.service.member import Member
-from coordinator.service.watch_history import kept_events
-from coordinator.service.watch_stream import Wanted, WatchStream
-from coordinator.service.watch_values import CHANGE_BYTES_MAX, ValuesHistory
-from coordinator.service.watches import HANDED_AT_ONCE
+from coordinator.service.watches.hub import HANDED_AT_ONCE
+from coordinator.service.watches.kept_change import KeptChange
+from coordinator.service.watches.watch_history import kept_events
+from coordinator.service.watches.watch_stream import Wanted, WatchStream
+from coordinator.service.watches.watch_values import CHANGE_BYTES_MAX, ValuesHistory
 from coordinator.state.commands import (
     Create,
     Delete,
@@ -391,7 +391,7 @@ async def test_rights_that_go_while_a_change_is_handed_out_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Streams of one caller share what they are handed, and some get it in a later pass."""
-    monkeypatch.setattr("coordinator.service.watches.HANDED_AT_ONCE", 3)
+    monkeypatch.setattr("coordinator.service.watches.hub.HANDED_AT_ONCE", 3)
     rules = (Rule("/a", (Verb.WATCH,)), Rule("/b", (Verb.WATCH,)))
     async with cluster(1) as world:
         caller = await with_rights(world, *rules)

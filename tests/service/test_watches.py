@@ -16,10 +16,10 @@ from coordinator.errors import (
 )
 from coordinator.model.events import Bookmark, Change, Resync, WatchSelector
 from coordinator.node.config import Config, MemberLimits
-from coordinator.service.reads import STALE
-from coordinator.service.wakes import WOKEN_AT_ONCE
-from coordinator.service.watch_stream import WatchItem, WatchStream
-from coordinator.service.watches import HANDED_AT_ONCE
+from coordinator.service.base.wakes import WOKEN_AT_ONCE
+from coordinator.service.reads.reads import STALE
+from coordinator.service.watches.hub import HANDED_AT_ONCE
+from coordinator.service.watches.watch_stream import WatchItem, WatchStream
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     Command,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coordinator.errors import CoordinatorError
 from coordinator.node.config import Config, MemberAddress
-from coordinator.service.proposals import RequestContext
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import ANY_VERSION
 from coordinator.state.rules import RULES
 from tests.simulation.members import SimulatedMember

@@ -41,10 +41,10 @@ from coordinator.model.znodes import Child, Children, Subtree, Written, Znode
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.locks.history import GrantsWanted
 from coordinator.service.member import Member
-from coordinator.service.proposals import RequestContext
-from coordinator.service.reads import ReadReply
-from coordinator.service.subtree_reads import PAGE_MAX as SUBTREE_PAGE_MAX
-from coordinator.service.watch_stream import Wanted
+from coordinator.service.reads.reads import ReadReply
+from coordinator.service.reads.subtree_reads import PAGE_MAX as SUBTREE_PAGE_MAX
+from coordinator.service.watches.watch_stream import Wanted
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.codec import encoded, from_body, to_body

@@ -13,7 +13,7 @@ from coordinator.errors import CoordinatorError
 from coordinator.model.events import StreamError, Watching
 from coordinator.model.grants import Granted, GrantReply, Queued
 from coordinator.service.member import Member
-from coordinator.service.watch_stream import WatchStream
+from coordinator.service.watches.watch_stream import WatchStream
 from coordinator.wire.codec import encoded
 from coordinator.wire.routes.silence import instead_of
 

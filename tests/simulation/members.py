@@ -41,7 +41,7 @@ STOP_S_MAX = 13.0
 CALM_SYNC_MS = 100.0
 
 STALL_S = 1.25
-"""A leader that stood still for so long begins all leases anew (``service.leases``, rule 4)."""
+"""A leader that stood still for so long begins all leases again (``sessions.leases``, rule 4)."""
 JUST_READ_S = 0.5
 SHORT = 64
 """Bytes; a command that ends a session is shorter."""

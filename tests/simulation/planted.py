@@ -17,7 +17,7 @@ from coordinator.client.transport import Request, Response
 from coordinator.errors import ThrottledError
 from coordinator.model.sessions import SessionLease, SessionLeases
 from coordinator.node.config import Config
-from coordinator.service.locks import lease_remaining
+from coordinator.service.sessions import lease_remaining
 from coordinator.state.commands import Operation
 from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import decode, encode

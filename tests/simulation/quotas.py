@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from coordinator.errors import QuotaExceededError
 from coordinator.model.access import QUOTA_LIMITS, Caller
-from coordinator.service.reads import LINEARIZABLE
+from coordinator.service.reads.reads import LINEARIZABLE
 from coordinator.state.commands import (
     Command,
     Create,

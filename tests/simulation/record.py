@@ -14,7 +14,7 @@ from typing import Any
 
 from coordinator.model.events import EventType
 from coordinator.raft.engine import Replace, Replica
-from coordinator.service.replica import MachineReplica
+from coordinator.service.base.replica import MachineReplica
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Command, Enter, ExpireSession, OpenSession
 from coordinator.state.machine import StateMachine

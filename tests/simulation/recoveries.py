@@ -23,7 +23,7 @@ from coordinator.raft.engine import Replace
 from coordinator.raft.rejoin import recovering, refounding
 from coordinator.raft.rejoin.refounding import HeldData, Position
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
-from coordinator.service.replica import MachineReplica
+from coordinator.service.base.replica import MachineReplica
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
 from tests.raft.storage.simulated_disk import SimulatedDisk

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from coordinator.errors import AuthFailedError, NoAuthError
 from coordinator.model.access import NOBODY, Caller, Rule, Verb
 from coordinator.model.events import WatchKind, WatchSelector
-from coordinator.service.reads import LINEARIZABLE
+from coordinator.service.reads.reads import LINEARIZABLE
 from coordinator.state.commands import (
     AddToken,
     Create,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
-from coordinator.service.divergence import Divergence
-from coordinator.service.leadership import Leadership
+from coordinator.service.base.leadership import Leadership
+from coordinator.service.comparing.divergence import Divergence
 from tests.simulation.world import Settings, Verdict, simulate
 
 pytestmark = pytest.mark.usefixtures("is_quiet")

@@ -11,10 +11,10 @@ from coordinator.errors import BadArgumentsError
 from coordinator.model.views import LockView
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.rejoin import incarnations as incarnations
-from coordinator.service.locks import revocations as taken
 from coordinator.service.locks.views import LockViews
 from coordinator.service.member import Member
-from coordinator.service.reads import STALE, ReadMode, ReadReply, Reads
+from coordinator.service.reads.reads import STALE, ReadMode, ReadReply, Reads
+from coordinator.service.sessions import revocations as taken
 from coordinator.state.locks.contender import Ending
 from tests.simulation.door import Door
 from tests.simulation.world import Settings, Verdict, simulate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.node.build import is_compiled
-from coordinator.service.watches import WatchHub
+from coordinator.service.watches.hub import WatchHub
 from coordinator.state.access.guard import CommandGuard
 from coordinator.state.access.table import AccessTable
 from coordinator.state.locks.rights import LockRights

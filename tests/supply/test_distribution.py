@@ -10,7 +10,7 @@ from importlib import metadata
 import pytest
 
 import coordinator
-from coordinator.service.status import product_version
+from coordinator.service.reporting.status import product_version
 from tests.supply.lock import ROOT
 from tests.supply.sbom import OWN
 

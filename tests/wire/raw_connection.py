@@ -13,10 +13,10 @@ from coordinator.audit.event import NoAudit
 from coordinator.clock import SystemClock
 from coordinator.node.config import ClusterConfig, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service.leader_address import LeaderAddress
-from coordinator.service.metrics import Metrics
-from coordinator.service.replica import MachineReplica
-from coordinator.service.turns import Turns
+from coordinator.service.base.leader_address import LeaderAddress
+from coordinator.service.base.metrics import Metrics
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.base.turns import Turns
 from coordinator.state.machine import StateMachine
 from coordinator.wire.http.served import Served
 from coordinator.wire.http.server import HttpServer

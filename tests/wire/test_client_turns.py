@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 from coordinator.node.config import HttpConfig, MemberLimits
-from coordinator.service.turns import LINE_MAX, MODEST_MAX
+from coordinator.service.base.turns import LINE_MAX, MODEST_MAX
 from coordinator.wire.client_turns import URGENT_FREE, URGENT_PER_SESSION, ClientTurns
 from coordinator.wire.stream import frames
 from coordinator.wire.stream.connection import StreamConnection

@@ -25,7 +25,7 @@ from coordinator.model.access import (
     Verb,
 )
 from coordinator.model.limits import NEW_CLUSTER, proposed_bounds_of
-from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
 from coordinator.state import commands
 from coordinator.state.access.guard import BY_MEMBERS
 from coordinator.state.commands import (

@@ -29,7 +29,7 @@ from coordinator.node.config import Config, HttpConfig, MemberLimits
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.locks.refused_deadlocks import KEPT_MAX
 from coordinator.service.member import Member
-from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
 from coordinator.state.commands import (
     AddToken,
     Create,

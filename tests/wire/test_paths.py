@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.errors import BadArgumentsError
-from coordinator.service.reads import LINEARIZABLE, STALE, at_least
+from coordinator.service.reads.reads import LINEARIZABLE, STALE, at_least
 from coordinator.wire.routes.paths import name_at, path_url, target_path, znode_path
 from coordinator.wire.routes.queries import READ_MODES, Query, parsed_integer
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from coordinator.service.divergence import Difference
+from coordinator.service.comparing.divergence import Difference
 from coordinator.service.member import Member
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, CreateMode

@@ -22,15 +22,15 @@ from coordinator.errors import (
 )
 from coordinator.model.grants import ExtendReply, GrantReply, NoteReply, RevokeReply, SizeReply
 from coordinator.model.history import GrantRecord
-from coordinator.service.leadership import Leadership
+from coordinator.service.base.leadership import Leadership
+from coordinator.service.base.replica import Interest, MachineReplica
 from coordinator.service.locks.contenders import LOCKS, QueuedContender, find, grant_id_of
 from coordinator.service.locks.history import ended_record
 from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.service import grant_of
 from coordinator.service.locks.sight import Sight
-from coordinator.service.proposals import Proposer, RequestContext
-from coordinator.service.reads import LINEARIZABLE, Reads
-from coordinator.service.replica import Interest, MachineReplica
+from coordinator.service.reads.reads import LINEARIZABLE, Reads
+from coordinator.service.writes.proposals import Proposer, RequestContext
 from coordinator.state.commands import (
     Command,
     Downgrade,

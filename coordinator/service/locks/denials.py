@@ -16,8 +16,8 @@ from typing import ClassVar, Final
 
 from coordinator.clock import Clock
 from coordinator.model.views import Denied
+from coordinator.service.base.replica import Interest
 from coordinator.service.locks.contenders import LOCKS
-from coordinator.service.replica import Interest
 from coordinator.state.commands import Command, Enter
 from coordinator.state.outcomes import Entered, Outcome
 

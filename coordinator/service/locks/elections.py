@@ -17,6 +17,8 @@ from coordinator.model.acquire import AcquireRequest
 from coordinator.model.events import Bookmark
 from coordinator.model.grants import GrantReply, Proclaimed
 from coordinator.model.views import Candidate, ElectionView
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.base.slices import in_slices
 from coordinator.service.locks.acquire_options import AcquireOptions
 from coordinator.service.locks.contenders import (
     ELECTIONS,
@@ -31,11 +33,9 @@ from coordinator.service.locks.observing import observed
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.service import QueueService
 from coordinator.service.locks.sight import Sight
-from coordinator.service.proposals import Proposer
-from coordinator.service.reads import ReadMode, ReadReply, Reads
-from coordinator.service.replica import MachineReplica
-from coordinator.service.slices import in_slices
-from coordinator.service.watches import WatchHub
+from coordinator.service.reads.reads import ReadMode, ReadReply, Reads
+from coordinator.service.watches.hub import WatchHub
+from coordinator.service.writes.proposals import Proposer
 from coordinator.state.commands import (
     Check,
     HeldCondition,

@@ -14,13 +14,13 @@ from msgspec.structs import replace as with_fields
 from coordinator.errors import NoNodeError
 from coordinator.model.access import NOBODY, Caller
 from coordinator.model.history import GrantPage, GrantRecord, GrantStory
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.base.slices import in_slices
 from coordinator.service.locks.contenders import Recipe, find, grant_id_of, recipe_at
 from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.sentences import story_of
 from coordinator.service.locks.sight import Sight
-from coordinator.service.reads import ReadMode, ReadReply, Reads
-from coordinator.service.replica import MachineReplica
-from coordinator.service.slices import in_slices
+from coordinator.service.reads.reads import ReadMode, ReadReply, Reads
 from coordinator.state.locks.contender import ContenderRecord, Ending
 from coordinator.state.locks.grant_history import GrantAndEnd, GrantQuery, KeptGrant
 from coordinator.state.locks.reads import LockReads

@@ -24,11 +24,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from coordinator.model.events import EventType
-from coordinator.service.context import MemberContext
+from coordinator.service.base.context import MemberContext
+from coordinator.service.base.replica import Interest
+from coordinator.service.base.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.service.locks.contenders import LOCKS, grant_id_of, recipe_at
 from coordinator.service.locks.denials import Denials
-from coordinator.service.replica import Interest
-from coordinator.service.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.state.commands import Command
 from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.contender import CONTENDER_DEPTH, DELAY_PREFIX, number_of

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from coordinator.service.context import MemberContext
-from coordinator.service.pieces import Pieces
-from coordinator.service.replica import Interest
+from coordinator.service.base.context import MemberContext
+from coordinator.service.base.replica import Interest
+from coordinator.service.writes.pieces import Pieces
 from coordinator.state.commands import Command, FinishGrants
 from coordinator.state.outcomes import Outcome
 

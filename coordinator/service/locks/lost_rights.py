@@ -14,8 +14,8 @@ import asyncio
 from typing import ClassVar
 
 from coordinator.errors import CoordinatorError
-from coordinator.service.context import MemberContext
-from coordinator.service.replica import Interest
+from coordinator.service.base.context import MemberContext
+from coordinator.service.base.replica import Interest
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, TakeOut
 from coordinator.state.locks.contender import ContenderRecord

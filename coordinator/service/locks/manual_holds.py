@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from coordinator.model.access import Caller, Verb
 from coordinator.model.manual_holds import ROOT, ManualHold
-from coordinator.service.context import MemberContext
+from coordinator.service.base.context import MemberContext
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.state.machine import StateMachine
 from coordinator.wording import lasting

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from coordinator.model.access import MEMBER
 from coordinator.model.events import Bookmark, Resync, WatchKind, WatchSelector
 from coordinator.model.views import ElectionView
-from coordinator.service.watches import WatchHub
+from coordinator.service.watches.hub import WatchHub
 
 
 async def observed(

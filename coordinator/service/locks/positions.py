@@ -19,8 +19,8 @@ from collections.abc import Callable
 from typing import Final
 
 from coordinator.clock import Clock
-from coordinator.service.replica import MachineReplica
-from coordinator.service.timers import Timers
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.base.timers import Timers
 
 EVERY_MS: Final = 500
 _NOTIFIED_AT_ONCE: Final = 50

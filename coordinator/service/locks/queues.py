@@ -39,7 +39,9 @@ from coordinator.errors import (
 from coordinator.model.access import Verb
 from coordinator.model.events import EventType
 from coordinator.model.sessions import safe_ms
-from coordinator.service.context import MemberContext
+from coordinator.service.base.context import MemberContext
+from coordinator.service.base.replica import Interest
+from coordinator.service.base.wakes import Wakes
 from coordinator.service.locks.attempts import (
     Mine,
     QueueAttempt,
@@ -54,10 +56,8 @@ from coordinator.service.locks.not_in_time import not_in_time
 from coordinator.service.locks.positions import Positions
 from coordinator.service.locks.waiting_room import WaitingRoom
 from coordinator.service.locks.withdrawals import Leave, Leaving
-from coordinator.service.proposals import Proposer
-from coordinator.service.reads import LINEARIZABLE, Reads
-from coordinator.service.replica import Interest
-from coordinator.service.wakes import Wakes
+from coordinator.service.reads.reads import LINEARIZABLE, Reads
+from coordinator.service.writes.proposals import Proposer
 from coordinator.state.commands import (
     EXCLUSIVE,
     Command,

@@ -15,9 +15,9 @@ from typing import ClassVar
 from coordinator.errors import DeadlockError
 from coordinator.model.access import Caller
 from coordinator.model.deadlocks import CycleStep, DeadlockList, RefusedDeadlock
+from coordinator.service.base.replica import Interest, MachineReplica
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.sight import Sight
-from coordinator.service.replica import Interest, MachineReplica
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 

@@ -17,6 +17,7 @@ from coordinator.model.access import NOBODY, Caller
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.history import Previous
+from coordinator.service.base.replica import MachineReplica
 from coordinator.service.locks.acquire_options import AcquireOptions
 from coordinator.service.locks.attempts import QueueAttempt
 from coordinator.service.locks.contenders import (
@@ -30,8 +31,7 @@ from coordinator.service.locks.holder_info import holder_data
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.sight import Sight
 from coordinator.service.locks.views import Seen
-from coordinator.service.proposals import Proposer
-from coordinator.service.replica import MachineReplica
+from coordinator.service.writes.proposals import Proposer
 from coordinator.state.commands import Abandon, HeldCondition, Release, RequestId
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Released

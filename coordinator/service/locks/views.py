@@ -24,6 +24,8 @@ from coordinator.model.views import (
     LockView,
     Spread,
 )
+from coordinator.service.base.replica import MachineReplica
+from coordinator.service.base.slices import in_slices
 from coordinator.service.locks.contenders import (
     LOCKS,
     SHOWN_MAX,
@@ -36,12 +38,10 @@ from coordinator.service.locks.contenders import (
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_times import HoldTimes
 from coordinator.service.locks.holder_info import said_in
-from coordinator.service.locks.lease_remaining import NOTHING_KNOWN, Remaining, RemainingTimes
 from coordinator.service.locks.manual_holds import held_of, in_words
 from coordinator.service.locks.sight import LOOKING, Sight
-from coordinator.service.reads import Consistency, ReadMode, ReadReply, Reads, names_shown
-from coordinator.service.replica import MachineReplica
-from coordinator.service.slices import in_slices
+from coordinator.service.reads.reads import Consistency, ReadMode, ReadReply, Reads, names_shown
+from coordinator.service.sessions.lease_remaining import NOTHING_KNOWN, Remaining, RemainingTimes
 from coordinator.state.machine import StateMachine
 
 _SPREAD_OF_MAX = 1_000

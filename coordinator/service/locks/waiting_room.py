@@ -10,12 +10,12 @@
 from __future__ import annotations
 
 from coordinator.errors import ThrottledError
-from coordinator.service.context import MemberContext
+from coordinator.service.base.context import MemberContext
+from coordinator.service.base.places import SharedPlaces, takes_the_last
+from coordinator.service.base.turns import KEY
 from coordinator.service.locks.attempts import QueueAttempt
 from coordinator.service.locks.manual_holds import is_held_by_hand
-from coordinator.service.places import SharedPlaces, takes_the_last
-from coordinator.service.reads import LINEARIZABLE, Reads
-from coordinator.service.turns import KEY
+from coordinator.service.reads.reads import LINEARIZABLE, Reads
 from coordinator.state.commands import Kind
 
 

@@ -24,8 +24,8 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.model.access import NOBODY, Caller
-from coordinator.service.context import MemberContext
-from coordinator.service.proposals import Proposer
+from coordinator.service.base.context import MemberContext
+from coordinator.service.writes.proposals import Proposer
 from coordinator.state.commands import Abandon, Release
 
 _DEADLINE_MS = 10_000

@@ -10,7 +10,7 @@ from aiohttp.typedefs import Middleware
 
 from coordinator.errors import BadArgumentsError, CoordinatorError, DataTooLargeError
 from coordinator.model.access import NOBODY
-from coordinator.service.turns import KEY
+from coordinator.service.base.turns import KEY
 from coordinator.wire import messages
 from coordinator.wire.admission import Place
 from coordinator.wire.client_turns import ClientTurns, is_open

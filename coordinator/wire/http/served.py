@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from coordinator.clock import Clock
 from coordinator.node.config import HttpConfig
 from coordinator.service.member import Member
-from coordinator.service.status import product_version
+from coordinator.service.reporting.status import product_version
 from coordinator.wire.http.hosts import refuse_simple_post
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.etags import refuse_preconditions

@@ -27,7 +27,7 @@ from functools import cache
 from http import HTTPStatus
 
 from coordinator.model.access import NOBODY
-from coordinator.service.turns import KEY
+from coordinator.service.base.turns import KEY
 from coordinator.wire import messages
 from coordinator.wire.admission import Admission, Place
 from coordinator.wire.arrival import Speaker, release

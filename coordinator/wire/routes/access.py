@@ -28,8 +28,8 @@ from coordinator.model.access_requests import (
     quota_changes,
 )
 from coordinator.model.tokens import SECRET_BYTES, digest_of, drawn_id, token_id_in, token_of
-from coordinator.service.proposals import Committed, RequestContext
-from coordinator.service.reads import ReadReply
+from coordinator.service.reads.reads import ReadReply
+from coordinator.service.writes.proposals import Committed, RequestContext
 from coordinator.state.commands import (
     AddToken,
     DropIdentity,

@@ -4,8 +4,8 @@
 2. Anything else is our mistake: 500 with the code ``Error`` and no details, and one traceback in
    the log. Its outcome is unknown, and the problem says so (``definite`` is false).
 3. A cancelled handler stays cancelled: its client has gone.
-4. A request that names its session renews it, whatever else it comes to (``service.renewals``).
-   But not one that anybody may send, who was not asked who it is.
+4. A request that names its session renews it, whatever else it comes to
+   (``service.sessions.renewals``). But not one that anybody may send, who was not asked who it is.
 5. A member that has been found to differ gives no answer any more (``silence``), however far it
    had come with it.
 6. Each request is counted, by the operation that it asked for, the status that it got, and its
@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from coordinator.errors import CoordinatorError, MethodNotAllowedError, ThrottledError
-from coordinator.service.renewals import LeaseRenewal
-from coordinator.service.tallies import Tally
+from coordinator.service.base.tallies import Tally
+from coordinator.service.sessions.renewals import LeaseRenewal
 from coordinator.wire.client_turns import LONG_BYTES
 from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.auditing import note_answer

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeVar
 
-from coordinator.service.places import SharedPlaces
+from coordinator.service.base.places import SharedPlaces
 
 Done = TypeVar("Done")
 

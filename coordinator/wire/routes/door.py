@@ -23,10 +23,10 @@ from coordinator.errors import (
     to_problem,
 )
 from coordinator.node.config import HttpConfig
+from coordinator.service.base.slices import ITEMS_AT_ONCE, in_slices, pass_for_itself
+from coordinator.service.base.turns import KEY
 from coordinator.service.member import Member
-from coordinator.service.reads import ReadReply
-from coordinator.service.slices import ITEMS_AT_ONCE, in_slices, pass_for_itself
-from coordinator.service.turns import KEY
+from coordinator.service.reads.reads import ReadReply
 from coordinator.state.commands import RequestId
 from coordinator.wire import messages
 from coordinator.wire.addresses import network_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.errors import BadArgumentsError
 from coordinator.model.limits import LimitsChange, LimitsView
-from coordinator.service.proposals import RequestContext
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.limits import LimitsRecord
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD

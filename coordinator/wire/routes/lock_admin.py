@@ -11,7 +11,7 @@ from coordinator.model.grants import (
     NoteRequest,
     SizeRequest,
 )
-from coordinator.service.proposals import RequestContext
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.wire.codec import from_body
 from coordinator.wire.if_held import IF_HELD
 from coordinator.wire.lock_requests import read_revoke

@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from coordinator.errors import BadArgumentsError
-from coordinator.service.reads import LINEARIZABLE, STALE, ReadMode, at_least
+from coordinator.service.reads.reads import LINEARIZABLE, STALE, ReadMode, at_least
 from coordinator.wire.codec import unknown_name
 from coordinator.wire.if_held import IF_HELD_QUERY
 from coordinator.wire.strict_json import INTEGER_MAX, INTEGER_MIN, shortened

@@ -8,8 +8,8 @@ from coordinator.errors import BadArgumentsError
 from coordinator.model.fields import ANY_VERSION
 from coordinator.model.operations import Check, Create, Delete, Guarded, SetData
 from coordinator.model.znodes import Child, Children, Subtree, Written, Znode
-from coordinator.service.proposals import Committed
-from coordinator.service.subtree_reads import PAGE_MAX as SUBTREE_PAGE_MAX
+from coordinator.service.reads.subtree_reads import PAGE_MAX as SUBTREE_PAGE_MAX
+from coordinator.service.writes.proposals import Committed
 from coordinator.state.commands import HeldCondition, Operation, Put
 from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages

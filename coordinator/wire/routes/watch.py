@@ -17,7 +17,7 @@ from coordinator.model.events import (
     WatchSelector,
 )
 from coordinator.service.expiry import Expiry
-from coordinator.service.watch_stream import Wanted, WatchItem, WatchStream
+from coordinator.service.watches.watch_stream import Wanted, WatchItem, WatchStream
 from coordinator.wire import messages
 from coordinator.wire.codec import encoded, reader, to_body
 from coordinator.wire.encoding import Encoding

@@ -23,7 +23,7 @@ from coordinator.errors import (
     ThrottledError,
     to_problem,
 )
-from coordinator.service.turns import KEY
+from coordinator.service.base.turns import KEY
 from coordinator.wire import messages
 from coordinator.wire.addresses import network_of
 from coordinator.wire.admission import Place

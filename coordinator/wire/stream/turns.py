@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from coordinator.errors import ThrottledError
-from coordinator.service.turns import LONG_COST
+from coordinator.service.base.turns import LONG_COST
 from coordinator.wire.client_turns import ClientTurns, is_long, no_turn
 from coordinator.wire.stream.request import StreamRequest
 

@@ -12,7 +12,7 @@ from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockView
 from coordinator.node.config import Config
 from coordinator.service.member import Member
-from coordinator.service.reads import LINEARIZABLE
+from coordinator.service.reads.reads import LINEARIZABLE
 from coordinator.state.commands import Kind
 from tests.service.fake_cluster import World, settle, soon
 

@@ -18,13 +18,13 @@ from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import LOST_MAX
 from coordinator.model.views import nearest_rank
 from coordinator.node.config import Config, SessionConfig
+from coordinator.service.base.replica import MachineReplica
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.history import GrantsWanted
-from coordinator.service.locks.lease_remaining import REQUEST_KIND
-from coordinator.service.locks.revocations import Revocations
-from coordinator.service.proposals import RequestContext
-from coordinator.service.reads import LINEARIZABLE, STALE
-from coordinator.service.replica import MachineReplica
+from coordinator.service.reads.reads import LINEARIZABLE, STALE
+from coordinator.service.sessions.lease_remaining import REQUEST_KIND
+from coordinator.service.sessions.revocations import Revocations
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import (
     Create,
     CreateMode,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.model.views import Spread
-from coordinator.service.locks.diagnosis import Acquisition, diagnosed, figures_of
+from coordinator.service.reporting.diagnosis import Acquisition, diagnosed, figures_of
 
 
 def record(**changes: Any) -> Acquisition:

@@ -13,7 +13,7 @@ from coordinator.model.grants import GrantReply
 from coordinator.model.views import ElectionView
 from coordinator.node.config import Config
 from coordinator.service.member import Member
-from coordinator.service.reads import LINEARIZABLE
+from coordinator.service.reads.reads import LINEARIZABLE
 from coordinator.state.commands import RequestId
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import answered_late, lagging

@@ -12,7 +12,7 @@ from coordinator.model.access import NOBODY, Caller, Rule, Verb
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.diagnosis import Diagnosis, LockDiagnosis, LockWhy
 from coordinator.model.manual_holds import ROOT, ManualHold
-from coordinator.service.reads import LINEARIZABLE, STALE
+from coordinator.service.reads.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import AddToken, Create, InitAccess, PutIdentity, PutRole
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import (

@@ -14,7 +14,7 @@ from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import ExtendReply, GrantReply
 from coordinator.node.config import Config, SessionConfig
 from coordinator.raft.engine import Applied
-from coordinator.service.proposals import RequestContext
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, RequestId
 from tests.service.fake_cluster import World, cluster, soon

@@ -10,9 +10,9 @@ import pytest
 from coordinator.clock import ManualClock
 from coordinator.node.config import Config, MemberLimits
 from coordinator.raft.engine import Role
+from coordinator.service.base.replica import MachineReplica
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.hold_times import HoldTimes, LockClasses
-from coordinator.service.replica import MachineReplica
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     Command,

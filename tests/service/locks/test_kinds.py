@@ -16,7 +16,7 @@ from coordinator.errors import (
 )
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
-from coordinator.service.proposals import RequestContext
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import Kind, RequestId
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 from tests.service.locks.lock_scenes import (

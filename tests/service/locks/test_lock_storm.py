@@ -20,7 +20,7 @@ from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.queue_order import holder
 from coordinator.service.member import Member
-from coordinator.service.reads import LINEARIZABLE, STALE
+from coordinator.service.reads.reads import LINEARIZABLE, STALE
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import RequestId
 from coordinator.state.machine import StateMachine

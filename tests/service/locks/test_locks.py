@@ -23,8 +23,8 @@ from coordinator.model import queue_order as contention
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.node.config import Config, MemberLimits
-from coordinator.service.leadership import LEADER_WITHIN_MS
-from coordinator.service.reads import LINEARIZABLE, STALE
+from coordinator.service.base.leadership import LEADER_WITHIN_MS
+from coordinator.service.reads.reads import LINEARIZABLE, STALE
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 from tests.service.locks.lock_scenes import (

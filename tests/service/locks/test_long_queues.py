@@ -10,16 +10,16 @@ from typing import Any, cast
 import pytest
 
 from coordinator.clock import ManualClock
+from coordinator.service.base.replica import MachineReplica
 from coordinator.service.locks.contenders import SHOWN_MAX
 from coordinator.service.locks.denials import Denials
 from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.hold_times import LockClasses
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.views import LockViews
-from coordinator.service.proposals import Proposer
-from coordinator.service.reads import STALE, ReadMode, ReadReply
-from coordinator.service.replica import MachineReplica
-from coordinator.service.watches import WatchHub
+from coordinator.service.reads.reads import STALE, ReadMode, ReadReply
+from coordinator.service.watches.hub import WatchHub
+from coordinator.service.writes.proposals import Proposer
 from coordinator.state.commands import Command, Enter, Kind, OpenSession
 from coordinator.state.machine import StateMachine
 from tests.loop_meter import HELD_MS_MAX, metered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.node.config import Config, MemberLimits, SessionConfig
-from coordinator.service.reads import LINEARIZABLE
+from coordinator.service.reads.reads import LINEARIZABLE
 from tests.service.fake_cluster import cluster, soon
 from tests.service.locks.lock_scenes import acquired, looked, opened
 

@@ -20,7 +20,7 @@ from coordinator.errors import CoordinatorError, OutcomeUnknownError
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.limits import NEW_CLUSTER
-from coordinator.service.proposals import RequestContext
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import EndHold, Kind, RequestId
 from coordinator.state.machine import StateMachine

@@ -8,7 +8,7 @@ from coordinator.model.access import NOBODY, Caller, Rule, Verb
 from coordinator.model.acquire import AcquireRequest
 from coordinator.model.manual_holds import ROOT, ManualHold
 from coordinator.model.views import LockSummary
-from coordinator.service.reads import STALE
+from coordinator.service.reads.reads import STALE
 from coordinator.state.commands import AddToken, Create, InitAccess, PutIdentity, PutRole
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import WITHOUT_LEASES, acquired, opened

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from coordinator.service.locks import revocations as taken
+from coordinator.service.sessions import revocations as taken
 from coordinator.state.commands import (
     Abandon,
     AddToken,

@@ -25,7 +25,7 @@ from coordinator.model.limits import NEW_CLUSTER
 from coordinator.node.config import Config, MemberLimits, SessionConfig
 from coordinator.raft.engine import Applied
 from coordinator.service.locks.withdrawals import Leave
-from coordinator.service.session_ends import ENDED_AT_ONCE
+from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
 from coordinator.state.access.guard import BY_MEMBERS
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import (

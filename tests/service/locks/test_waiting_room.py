@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.errors import LockTimeoutError, ThrottledError
 from coordinator.node.config import Config, MemberLimits
-from coordinator.service.turns import KEY
+from coordinator.service.base.turns import KEY
 from tests.service.fake_cluster import cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, acquiring, opened, release
 

@@ -22,7 +22,7 @@ from coordinator.errors import (
 from coordinator.model.grants import GrantReply
 from coordinator.node.config import Config, RaftConfig
 from coordinator.service.locks.withdrawals import Leave
-from coordinator.service.proposals import Committed, Proposer
+from coordinator.service.writes.proposals import Committed, Proposer
 from coordinator.state.commands import Abandon, Create, RequestId
 from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
 from tests.service.locks.lock_scenes import (

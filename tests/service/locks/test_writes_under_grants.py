@@ -13,7 +13,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
 )
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
-from coordinator.service.reads import LINEARIZABLE
+from coordinator.service.reads.reads import LINEARIZABLE
 from coordinator.state.commands import (
     Create,
     Delete,

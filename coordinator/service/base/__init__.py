@@ -1,0 +1,1 @@
+"""The base that all parts of a member share: its context, replica, clock and clients."""

@@ -1,0 +1,1 @@
+"""Reads of the applied state, as fresh as they are asked for."""

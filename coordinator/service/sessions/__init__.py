@@ -1,0 +1,1 @@
+"""Sessions: leases, bounded holds, heartbeats, and how they end."""

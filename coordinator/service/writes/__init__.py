@@ -1,0 +1,1 @@
+"""Writes: proposed at any member, ordered by the leader, never applied twice."""
