@@ -1,8 +1,8 @@
 """Real members with a fault: whichever is asked, ``status`` names it, as the console does.
 
-The same of all faults, in fakes, is ``tests/service/test_cluster_health.py``. Not here: a
-certificate that has expired keeps the test's own calls out; a member that lags catches up before it
-can be asked.
+The same of all faults, in fakes, is ``tests/service/test_cluster_health.py``. Not here: a member
+that lags catches up before it can be asked; a member does not start with a certificate that has
+expired.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from coordinator.cli.main import cli
 from coordinator.cli.output import EXIT_UNAVAILABLE
 from coordinator.recipes import ManualLock
 from coordinator.service.reporting.cluster_health import LEADERS_MAX
+from tests.certificates import Certificates
 from tests.cluster.faults.shim import Shim, build
 from tests.cluster.faults.world import Skipped
 from tests.cluster.processes import ProcessCluster
@@ -136,9 +137,11 @@ FAULTS: dict[Callable[[FaultyCluster], AbstractContextManager[None]], tuple[str,
 """Who is asked, and what each says; the last one is not mended."""
 
 
-def asked(cluster: FaultyCluster, member_id: str) -> tuple[int, str, str]:
+def asked(cluster: ProcessCluster, member_id: str) -> tuple[int, str, str]:
     """Return the exit code and the words of ``status``, and those that the console is given."""
     arguments = ["status", "--endpoints", cluster.url(member_id)]
+    if cluster.certificates is not None:
+        arguments += ["--ca-file", cluster.certificates.ca_file]
     result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
     _, body = cluster.get(member_id, "/v1/members", timeout_s=patient(5))
     findings = body["health"]["findings"] if body else ()
@@ -163,3 +166,30 @@ def test_each_member_names_each_fault(cluster: FaultyCluster) -> None:
 
                     assert code == EXIT_UNAVAILABLE, words
                     assert "All is well" not in words
+
+
+def test_each_member_names_a_certificate_that_expires(tmp_path: Path) -> None:
+    """One that clients see of member 2, which expires within a week."""
+    certificates = Certificates(tmp_path / "tls")
+    cluster = ProcessCluster(tmp_path, certificates=certificates)
+    config = tmp_path / "member-2.toml"
+    members, http = config.read_text().split("[http]")
+    shown, _ = certificates.member("2", days=3, name="shown")
+    http = http.replace("member-2.pem", "shown.pem").replace("member-2.key", "shown.key")
+    config.write_text(f"{members}[http]{http}")
+    assert shown in http
+    try:
+        cluster.start()
+        cluster.wait_ready(deadline_s=60)
+        for member_id in "123":
+            end_s = time.monotonic() + patient(_FOUND_WITHIN_S)
+            while True:
+                code, words, console = asked(cluster, member_id)
+                if all("ember 2" in said and "expires at" in said for said in (words, console)):
+                    break
+                assert time.monotonic() < end_s, (member_id, words)
+
+            assert code == EXIT_UNAVAILABLE, words
+            assert "All is well" not in words
+    finally:
+        cluster.stop()
