@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from coordinator.client import Client
 from coordinator.recipes import Job, Jobs, Run
-from coordinator.recipes.job_ledger import Guarantee
+from coordinator.recipes.job import Guarantee
 from examples.stage import Stage, perform
 
 

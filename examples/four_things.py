@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from coordinator.client import Client, Delete, SetData
 from coordinator.errors import LockLostError, StaleTokenError
 from coordinator.guards import FileGuard, SqliteGuard
-from coordinator.guards.raising import Guard
 from coordinator.recipes import Grant, Lock
+from coordinator.recipes.locks.raising import Guard
 from examples.stage import Stage, perform
 
 Write = Callable[[Client, Grant[Client], str], object]

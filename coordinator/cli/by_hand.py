@@ -27,7 +27,7 @@ from coordinator.wording import lasting, moment
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient, EndedManualHold
     from coordinator.client.locks import GrantReply
-    from coordinator.recipes.held_by_hand import HeldByHand
+    from coordinator.recipes.manual_lock import HeldByHand
 
 _LISTED_MAX = 1_000
 _AT_ONCE = 50
@@ -215,8 +215,8 @@ def _token(text: str) -> int | str:
 
 async def holds_of(client: AsyncClient, name: str | None = None) -> list[HeldByHand]:
     """Return the locks that are held by hand, up to a thousand; or that of ``name``."""
+    from coordinator.recipes.base.maybe_there import names_below
     from coordinator.recipes.manual_lock import ROOT, ManualLock
-    from coordinator.recipes.maybe_there import names_below
 
     if name is not None:
         names = [name]

@@ -16,7 +16,7 @@ from coordinator.wording import moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from coordinator.recipes.configuration_snapshot import Snapshot
+    from coordinator.recipes.sharing.configuration_snapshot import Snapshot
 
 _EXPECTED = click.option(
     "--expected-version",
@@ -49,8 +49,8 @@ def config(context: click.Context) -> None:
 
 @verb
 def _list(settings: Settings) -> None:
+    from coordinator.recipes.base.maybe_there import names_below
     from coordinator.recipes.configuration import ROOT
-    from coordinator.recipes.maybe_there import names_below
 
     for name in settings.run(lambda client: names_below(client, ROOT)):
         shown = unquote(name)
@@ -150,7 +150,7 @@ def diff(settings: Settings, name: str, before: int | None, after: int | None) -
     By default from the version before the current one to the current one.
     """
     from coordinator.recipes.configuration import Configuration
-    from coordinator.recipes.configuration_snapshot import Snapshot
+    from coordinator.recipes.sharing.configuration_snapshot import Snapshot
 
     async def work(client: AsyncClient) -> tuple[Snapshot, Snapshot]:
         shared = Configuration(client, name)

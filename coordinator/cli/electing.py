@@ -27,8 +27,8 @@ from coordinator.errors import (
     SessionError,
     UnavailableError,
 )
-from coordinator.recipes.resuming import LeadershipFile, checked_file
-from coordinator.recipes.weights import WEIGHT_MAX
+from coordinator.recipes.elections.resuming import LeadershipFile, checked_file
+from coordinator.recipes.elections.weights import WEIGHT_MAX
 
 _RETRY_S = 1.0
 _AGAIN = frozenset({Reason.LOST, Reason.HANDED_OVER, Reason.GAVE_UP})

@@ -46,7 +46,7 @@ def hand_over(settings: Settings, name: str, to: str, by: str, reason: str) -> N
 
     async def work(client: AsyncClient) -> Candidate | None:
         from coordinator.recipes.election import Election
-        from coordinator.recipes.succession import first, named
+        from coordinator.recipes.elections.succession import first, named
 
         election = Election(client, name)
         choose = named(to) if to else first

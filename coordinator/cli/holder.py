@@ -40,9 +40,8 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.model.views import Candidate, Contender
-from coordinator.recipes.contender import Queueing
-from coordinator.recipes.request_listener import RequestListener
-from coordinator.recipes.revoke_request import RevokeRequest
+from coordinator.recipes.locks.contender import Queueing
+from coordinator.recipes.locks.requests import RequestListener, RevokeRequest
 from coordinator.wording import in_short
 
 _RELEASE_S = 3.0

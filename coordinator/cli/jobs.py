@@ -14,8 +14,8 @@ from coordinator.wording import lasting, moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from coordinator.recipes.job_ledger import JobRun
-    from coordinator.recipes.jobs import JobView
+    from coordinator.recipes.jobs.ledger import JobRun
+    from coordinator.recipes.jobs.listing import JobView
 
 
 @click.command()
@@ -36,7 +36,7 @@ def jobs(settings: Settings, name: str | None, forget: bool) -> None:
       coordinator jobs daily-report --json
       coordinator jobs daily-report --forget
     """
-    from coordinator.recipes.jobs import Jobs
+    from coordinator.recipes.jobs.listing import Jobs
 
     if forget and name is None:
         raise click.UsageError("expected the NAME of a job with --forget, found none")

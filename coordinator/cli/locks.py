@@ -16,8 +16,8 @@ from coordinator.cli.output import failing_well
 from coordinator.cli.probing import probe_command, probe_options
 from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import Ended, Patience
-from coordinator.recipes.grant import MAX_HOLD_S_MAX
-from coordinator.recipes.options import LOCK_DELAY_S_MAX, OWNER_CHARACTERS_MAX
+from coordinator.recipes.locks.grant import MAX_HOLD_S_MAX
+from coordinator.recipes.locks.options import LOCK_DELAY_S_MAX, OWNER_CHARACTERS_MAX
 
 _WAIT_S = 10.0
 _ASKED_SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2")

@@ -46,10 +46,10 @@ from coordinator.wording import moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from coordinator.recipes.grant import Grant
     from coordinator.recipes.job import Job
-    from coordinator.recipes.job_run import JobReply, Run
-    from coordinator.recipes.once_record import Attempt, Done
+    from coordinator.recipes.jobs.ledger import JobReply, Run
+    from coordinator.recipes.locks.grant import Grant
+    from coordinator.recipes.once import Attempt, Done
 
 _SIGNALS = (
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,

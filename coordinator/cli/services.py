@@ -14,7 +14,7 @@ from coordinator.wording import moment
 
 if TYPE_CHECKING:
     from coordinator.client import AsyncClient
-    from coordinator.recipes.group_members import GroupMember
+    from coordinator.recipes.groups.members import GroupMember
 
 
 @click.command()
@@ -56,8 +56,8 @@ def services(settings: Settings, name: str | None, up: bool, watch: bool) -> Non
 
 
 async def _groups(client: AsyncClient) -> list[tuple[str, int]]:
+    from coordinator.recipes.base.maybe_there import listed
     from coordinator.recipes.group import ROOT
-    from coordinator.recipes.maybe_there import listed
 
     found = await listed(client, ROOT)
     return [(unquote(name), stat.num_children) for name, stat in found]

@@ -38,11 +38,11 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
-from coordinator.recipes.candidates import CandidateQueue
-from coordinator.recipes.handing_over import next_request
-from coordinator.recipes.resuming import LeadershipFile
-from coordinator.recipes.succession import SuccessionRequest, named
-from coordinator.recipes.weights import WEIGHT, heaviest, weights_of
+from coordinator.recipes.elections.candidates import CandidateQueue
+from coordinator.recipes.elections.handing_over import next_request
+from coordinator.recipes.elections.resuming import LeadershipFile
+from coordinator.recipes.elections.succession import SuccessionRequest, named
+from coordinator.recipes.elections.weights import WEIGHT, heaviest, weights_of
 
 _REFUSED_MAX = 100
 

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from coordinator.guards.mysql import MysqlGuard as MysqlGuard
     from coordinator.guards.postgresql import AsyncPostgresGuard as AsyncPostgresGuard
     from coordinator.guards.postgresql import PostgresGuard as PostgresGuard
-    from coordinator.guards.raising import Guard as Guard
     from coordinator.guards.redis import AsyncRedisGuard as AsyncRedisGuard
     from coordinator.guards.redis import RedisGuard as RedisGuard
     from coordinator.guards.s3 import S3Guard as S3Guard
     from coordinator.guards.sqlite import SqliteGuard as SqliteGuard
+    from coordinator.recipes.locks.raising import Guard as Guard
 
 _HOMES = {
     "AsyncPostgresGuard": "coordinator.guards.postgresql",
     "AsyncRedisGuard": "coordinator.guards.redis",
     "FencingProxy": "coordinator.guards.http_proxy",
     "FileGuard": "coordinator.guards.file",
-    "Guard": "coordinator.guards.raising",
+    "Guard": "coordinator.recipes.locks.raising",
     "HttpGuard": "coordinator.guards.fencing_header",
     "MysqlGuard": "coordinator.guards.mysql",
     "PostgresGuard": "coordinator.guards.postgresql",

@@ -34,7 +34,7 @@ from coordinator.errors import (
 from coordinator.integrations.extras import missing_extra
 from coordinator.recipes.base.names import name_of, path_of
 from coordinator.recipes.election import Election
-from coordinator.recipes.grant import Grant
+from coordinator.recipes.locks.grant import Grant
 
 try:
     from celery.beat import Scheduler

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from coordinator.client import Client, expect_result
 from coordinator.errors import BadArgumentsError, LockTimeoutError
-from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
+from coordinator.recipes.locks.grant import Grant
 
 T = TypeVar("T")
 

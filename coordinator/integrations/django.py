@@ -31,9 +31,9 @@ from typing import Any, Unpack
 from coordinator.client import Client, connect, expect_function
 from coordinator.errors import BadArgumentsError, LockTimeoutError
 from coordinator.integrations.extras import missing_extra
-from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import LockOptions
+from coordinator.recipes.locks.grant import Grant
+from coordinator.recipes.locks.options import LockOptions
 from coordinator.recipes.waits import Timeout
 
 try:

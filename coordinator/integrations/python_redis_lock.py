@@ -35,7 +35,7 @@ from coordinator.client.locks import GrantReply
 from coordinator.errors import LockLostError, LockTimeoutError, NotOwnerError
 from coordinator.integrations.extras import missing_extra
 from coordinator.recipes import lock as fair
-from coordinator.recipes.grant import Grant
+from coordinator.recipes.locks.grant import Grant
 from coordinator.recipes.waits import FOREVER, Timeout
 
 try:

@@ -30,8 +30,8 @@ from typing import Any, NoReturn
 from coordinator.client import Client, expect_client
 from coordinator.errors import CoordinatorError, DeadlockError, LockTimeoutError
 from coordinator.integrations.extras import missing_extra
-from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
+from coordinator.recipes.locks.grant import Grant
 from coordinator.recipes.waits import FOREVER, Timeout
 
 try:

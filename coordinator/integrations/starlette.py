@@ -29,9 +29,9 @@ from coordinator.client import AsyncClient, Connector, connect
 from coordinator.errors import BadArgumentsError, LockTimeoutError
 from coordinator.integrations.extras import missing_extra
 from coordinator.recipes.base.names import name_of
-from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import LockOptions
+from coordinator.recipes.locks.grant import Grant
+from coordinator.recipes.locks.options import LockOptions
 
 try:
     from starlette.exceptions import HTTPException

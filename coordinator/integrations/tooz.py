@@ -37,8 +37,8 @@ from coordinator.errors import (
 )
 from coordinator.integrations.extras import missing_extra
 from coordinator.recipes.election import Election
-from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
+from coordinator.recipes.locks.grant import Grant
 from coordinator.recipes.rw_lock import RWLock
 from coordinator.recipes.waits import FOREVER
 

@@ -21,7 +21,7 @@ from coordinator.client import Client, connect
 from coordinator.errors import CoordinatorError
 from coordinator.guards import SqliteGuard
 from coordinator.recipes import Lock
-from coordinator.recipes.grant import Grant
+from coordinator.recipes.locks.grant import Grant
 
 RESOURCE = "report"
 """What the guard of the store is called."""

@@ -20,58 +20,58 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coordinator.recipes.cached_tree import CacheChange as CacheChange
-    from coordinator.recipes.cached_tree import CachedZnode as CachedZnode
     from coordinator.recipes.cached_value import CachedValue as CachedValue
     from coordinator.recipes.commit_log import CommitLog as CommitLog
-    from coordinator.recipes.commit_record import Transaction as Transaction
     from coordinator.recipes.commit_site import CommitSite as CommitSite
     from coordinator.recipes.condition import Condition as Condition
     from coordinator.recipes.configuration import Configuration as Configuration
-    from coordinator.recipes.configuration_snapshot import Snapshot as Snapshot
     from coordinator.recipes.counter import Counter as Counter
-    from coordinator.recipes.delivery import Delivery as Delivery
     from coordinator.recipes.double_barrier import DoubleBarrier as DoubleBarrier
     from coordinator.recipes.election import Election as Election
+    from coordinator.recipes.elections.succession import SuccessionRequest as SuccessionRequest
     from coordinator.recipes.exclusion import exclusive as exclusive
     from coordinator.recipes.exclusion import execute_exclusive as execute_exclusive
     from coordinator.recipes.exclusion import run_exclusive as run_exclusive
     from coordinator.recipes.flag import Barrier as Barrier
     from coordinator.recipes.flag import Flag as Flag
-    from coordinator.recipes.grant import Grant as Grant
-    from coordinator.recipes.grant import Held as Held
-    from coordinator.recipes.grant import Leadership as Leadership
     from coordinator.recipes.group import Group as Group
-    from coordinator.recipes.group_members import GroupMember as GroupMember
+    from coordinator.recipes.groups.members import GroupMember as GroupMember
+    from coordinator.recipes.groups.membership import Membership as Membership
     from coordinator.recipes.job import Job as Job
-    from coordinator.recipes.job_ledger import JobRun as JobRun
-    from coordinator.recipes.job_run import JobReply as JobReply
-    from coordinator.recipes.job_run import Run as Run
-    from coordinator.recipes.jobs import Jobs as Jobs
-    from coordinator.recipes.jobs import JobView as JobView
+    from coordinator.recipes.jobs.ledger import JobReply as JobReply
+    from coordinator.recipes.jobs.ledger import JobRun as JobRun
+    from coordinator.recipes.jobs.ledger import Run as Run
+    from coordinator.recipes.jobs.listing import Jobs as Jobs
+    from coordinator.recipes.jobs.listing import JobView as JobView
     from coordinator.recipes.latch import Latch as Latch
     from coordinator.recipes.lock import Lock as Lock
+    from coordinator.recipes.locks.grant import Grant as Grant
+    from coordinator.recipes.locks.grant import Held as Held
+    from coordinator.recipes.locks.grant import Leadership as Leadership
+    from coordinator.recipes.locks.requests import RevokeRequest as RevokeRequest
     from coordinator.recipes.manual_lock import ManualLock as ManualLock
-    from coordinator.recipes.membership import Membership as Membership
     from coordinator.recipes.multi_lock import MultiLock as MultiLock
     from coordinator.recipes.once import Once as Once
     from coordinator.recipes.once_per import once_per as once_per
-    from coordinator.recipes.owned_partition import Owned as Owned
+    from coordinator.recipes.partitioner import Owned as Owned
     from coordinator.recipes.partitioner import Partitioner as Partitioner
     from coordinator.recipes.pool import Borrowed as Borrowed
     from coordinator.recipes.pool import Pool as Pool
     from coordinator.recipes.reentrant_lock import ReentrantLock as ReentrantLock
-    from coordinator.recipes.revoke_request import RevokeRequest as RevokeRequest
     from coordinator.recipes.revoker import RevokeAnswer as RevokeAnswer
     from coordinator.recipes.revoker import Revoker as Revoker
     from coordinator.recipes.rw_lock import RWLock as RWLock
     from coordinator.recipes.semaphore import Semaphore as Semaphore
-    from coordinator.recipes.succession import SuccessionRequest as SuccessionRequest
+    from coordinator.recipes.sharing.commit_record import Transaction as Transaction
+    from coordinator.recipes.sharing.configuration_snapshot import Snapshot as Snapshot
+    from coordinator.recipes.sharing.delivery import Delivery as Delivery
     from coordinator.recipes.token_bucket import TokenBucket as TokenBucket
-    from coordinator.recipes.token_chunk import TokenChunk as TokenChunk
+    from coordinator.recipes.token_bucket import TokenChunk as TokenChunk
     from coordinator.recipes.tree_cache import TreeCache as TreeCache
-    from coordinator.recipes.tree_changes import CacheUpdate as CacheUpdate
     from coordinator.recipes.tree_lock import TreeLock as TreeLock
+    from coordinator.recipes.trees.cached_tree import CacheChange as CacheChange
+    from coordinator.recipes.trees.cached_tree import CachedZnode as CachedZnode
+    from coordinator.recipes.trees.cached_tree import CacheUpdate as CacheUpdate
     from coordinator.recipes.waits import FOREVER as FOREVER
     from coordinator.recipes.work_queue import WorkQueue as WorkQueue
 
@@ -84,42 +84,38 @@ _HOMES = {
     "tree_lock": ("TreeLock",),
     "manual_lock": ("ManualLock",),
     "revoker": ("Revoker", "RevokeAnswer"),
-    "revoke_request": ("RevokeRequest",),
+    "locks.requests": ("RevokeRequest",),
     "election": ("Election",),
-    "succession": ("SuccessionRequest",),
-    "grant": ("Grant", "Leadership", "Held"),
+    "elections.succession": ("SuccessionRequest",),
+    "locks.grant": ("Grant", "Leadership", "Held"),
     "waits": ("FOREVER",),
     "exclusion": ("exclusive", "execute_exclusive", "run_exclusive"),
     "once": ("Once",),
     "job": ("Job",),
     "once_per": ("once_per",),
-    "job_run": ("Run", "JobReply"),
-    "jobs": ("Jobs", "JobView"),
-    "job_ledger": ("JobRun",),
-    "token_bucket": ("TokenBucket",),
-    "token_chunk": ("TokenChunk",),
+    "jobs.ledger": ("Run", "JobReply", "JobRun"),
+    "jobs.listing": ("Jobs", "JobView"),
+    "token_bucket": ("TokenBucket", "TokenChunk"),
     "counter": ("Counter",),
     "flag": ("Flag", "Barrier"),
     "double_barrier": ("DoubleBarrier",),
     "latch": ("Latch",),
     "condition": ("Condition",),
     "group": ("Group",),
-    "group_members": ("GroupMember",),
-    "membership": ("Membership",),
-    "partitioner": ("Partitioner",),
-    "owned_partition": ("Owned",),
+    "groups.members": ("GroupMember",),
+    "groups.membership": ("Membership",),
+    "partitioner": ("Partitioner", "Owned"),
     "work_queue": ("WorkQueue",),
-    "delivery": ("Delivery",),
+    "sharing.delivery": ("Delivery",),
     "pool": ("Pool", "Borrowed"),
     "cached_value": ("CachedValue",),
     "tree_cache": ("TreeCache",),
-    "cached_tree": ("CachedZnode", "CacheChange"),
-    "tree_changes": ("CacheUpdate",),
+    "trees.cached_tree": ("CachedZnode", "CacheChange", "CacheUpdate"),
     "configuration": ("Configuration",),
-    "configuration_snapshot": ("Snapshot",),
+    "sharing.configuration_snapshot": ("Snapshot",),
     "commit_log": ("CommitLog",),
     "commit_site": ("CommitSite",),
-    "commit_record": ("Transaction",),
+    "sharing.commit_record": ("Transaction",),
 }
 _HOME_OF = {name: f"coordinator.recipes.{home}" for home, names in _HOMES.items() for name in names}
 

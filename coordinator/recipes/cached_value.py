@@ -30,11 +30,11 @@ from coordinator.errors import (
     CoordinatorError,
     UnavailableError,
 )
+from coordinator.recipes.base.ephemeral import make, remove, unique_name
+from coordinator.recipes.base.maybe_there import put, read
 from coordinator.recipes.base.names import name_of, path_of
-from coordinator.recipes.ephemeral import make, remove, unique_name
-from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.maybe_there import put, read
+from coordinator.recipes.locks.grant import Grant
 from coordinator.recipes.rw_lock import RWLock
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout
 

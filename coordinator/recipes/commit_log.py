@@ -40,12 +40,12 @@ from coordinator.errors import (
     RequestError,
     UnavailableError,
 )
+from coordinator.recipes.base.changes import until
 from coordinator.recipes.base.names import checked_count, name_of, segment_of
-from coordinator.recipes.changes import until
-from coordinator.recipes.commit_record import SITES_MAX, Transaction
-from coordinator.recipes.commit_steps import CommitSteps
-from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
+from coordinator.recipes.locks.grant import Grant
+from coordinator.recipes.sharing.commit_record import SITES_MAX, Transaction
+from coordinator.recipes.sharing.commit_steps import CommitSteps
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 KEEP_MAX = 500

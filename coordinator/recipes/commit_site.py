@@ -39,11 +39,11 @@ from coordinator.client import (
     settled,
 )
 from coordinator.errors import LockTimeoutError, NoNodeError
+from coordinator.recipes.base.changes import until
 from coordinator.recipes.base.names import name_of, segment_of
-from coordinator.recipes.changes import until
 from coordinator.recipes.commit_log import SITE_CHARACTERS_MAX, CommitLog
-from coordinator.recipes.commit_record import Transaction
-from coordinator.recipes.commit_steps import CommitSteps
+from coordinator.recipes.sharing.commit_record import Transaction
+from coordinator.recipes.sharing.commit_steps import CommitSteps
 from coordinator.recipes.waits import Timeout, wait_ms_of
 
 Vote = bool | str

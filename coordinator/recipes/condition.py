@@ -31,7 +31,7 @@ from coordinator.client import (
     settled,
     within,
 )
-from coordinator.recipes.changes import until
+from coordinator.recipes.base.changes import until
 from coordinator.recipes.flag import Marked
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, FOREVER, Timeout, wait_ms_of
 

@@ -26,9 +26,13 @@ from typing import Any, Generic
 from coordinator.client import ClientT, Conditions, answered, both, expect_function
 from coordinator.errors import BadArgumentsError, BadVersionError, NoNodeError, TooManyRetriesError
 from coordinator.recipes.base.names import checked_count, name_of, path_of
-from coordinator.recipes.configuration_snapshot import Snapshot, is_same, written
-from coordinator.recipes.configuration_stream import Snapshots
-from coordinator.recipes.configuration_versions import KeptVersions
+from coordinator.recipes.sharing.configuration_snapshot import (
+    KeptVersions,
+    Snapshot,
+    is_same,
+    written,
+)
+from coordinator.recipes.sharing.configuration_stream import Snapshots
 
 ROOT = "/configurations"
 VERSIONS_MAX = 100

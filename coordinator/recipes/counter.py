@@ -33,8 +33,8 @@ from coordinator.client import (
     both,
 )
 from coordinator.errors import BadArgumentsError, TooManyRetriesError
+from coordinator.recipes.base.maybe_there import read
 from coordinator.recipes.base.names import is_integer, name_of, path_of
-from coordinator.recipes.maybe_there import read
 
 ROOT = "/counters"
 VALUE_MAX = 2**63 - 1

@@ -37,10 +37,10 @@ from coordinator.client import (
     both,
 )
 from coordinator.errors import BadArgumentsError, NotOwnerError
+from coordinator.recipes.base.changes import until
+from coordinator.recipes.base.ephemeral import Ephemeral, make, remove, unique_name
+from coordinator.recipes.base.maybe_there import as_it_is, listed, names_below, read
 from coordinator.recipes.base.names import checked_count, name_of, path_of
-from coordinator.recipes.changes import until
-from coordinator.recipes.ephemeral import Ephemeral, make, remove, unique_name
-from coordinator.recipes.maybe_there import as_it_is, listed, names_below, read
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 ROOT = "/double-barriers"

@@ -22,7 +22,9 @@ once (``resuming``).
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from typing import Any, TypeVar, overload
 
 from coordinator.client import (
@@ -34,21 +36,75 @@ from coordinator.client import (
     ElectionStream,
     ElectionView,
     both,
+    entered,
     expect_function,
+    returned,
     run_either,
+    settled,
 )
-from coordinator.guards.raising import Guard
+from coordinator.errors import (
+    ClientClosedError,
+    LockLostError,
+    OutcomeUnknownError,
+    SessionError,
+    UnavailableError,
+)
 from coordinator.recipes.base.names import name_of
-from coordinator.recipes.candidates import CandidateQueue
-from coordinator.recipes.contender import obtain
-from coordinator.recipes.context import Context, Holding
-from coordinator.recipes.grant import Grant
-from coordinator.recipes.handing_over import HandingOver
-from coordinator.recipes.leading import lead_again
-from coordinator.recipes.options import Options, WhenUnsure
-from coordinator.recipes.resuming import LeadershipFile, checked_file
+from coordinator.recipes.elections.candidates import CandidateQueue
+from coordinator.recipes.elections.handing_over import HandingOver
+from coordinator.recipes.elections.resuming import LeadershipFile, checked_file
+from coordinator.recipes.elections.weights import checked_weight
+from coordinator.recipes.locks.contender import obtain
+from coordinator.recipes.locks.context import Context, Holding
+from coordinator.recipes.locks.grant import Grant
+from coordinator.recipes.locks.options import Options, WhenUnsure
+from coordinator.recipes.locks.raising import Guard
 from coordinator.recipes.waits import FOREVER, Timeout, wait_ms_of
-from coordinator.recipes.weights import checked_weight
+
+_AGAIN = (LockLostError, SessionError, UnavailableError, OutcomeUnknownError)
+"""What a candidacy ends with that may go better the next time."""
+
+
+class _Rests:
+    """The pauses between rounds, longer after each that did not come to work."""
+
+    def __init__(self, core: AsyncClient) -> None:
+        self._core = core
+        self._failures = 0
+
+    def begun(self) -> None:
+        self._failures = 0
+
+    async def rest(self) -> None:
+        self._failures += 1
+        await self._core.wait(self._core.retry_delay_ms(self._failures))
+
+
+async def lead_again(election: Context[Grant[Any], Any], work: Callable[[Grant[Any]], Any]) -> Any:
+    """Run ``work`` whenever elected, in this thread or task; for ``run_either``."""
+    client = election.client
+    rests = _Rests(client.core)
+    is_main = threading.current_thread() is threading.main_thread()
+    is_to_interrupt = is_main and isinstance(client, Client)
+    while True:
+        is_final = False
+        try:
+            async with entered(client, election) as leadership:
+                rests.begun()
+                try:
+                    with leadership.interrupting() if is_to_interrupt else nullcontext():
+                        result = await returned(client, work, leadership)
+                finally:
+                    is_final = not leadership.is_lost  # nor released: then it was handed over
+                if is_final:
+                    return result
+        except ClientClosedError:
+            raise
+        except _AGAIN:
+            if is_final:
+                raise
+        await settled(client.call(rests.rest()))
+
 
 T = TypeVar("T")
 

@@ -34,11 +34,10 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpac
 from coordinator.client import AsyncClient, Client, expect_function, returned, run_either
 from coordinator.errors import BadArgumentsError, LockTimeoutError
 from coordinator.recipes.base.names import name_of
-from coordinator.recipes.decorating import bound, decorated
-from coordinator.recipes.finishing import finishing
-from coordinator.recipes.grant import Grant
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import LockOptions
+from coordinator.recipes.locks.functions import bound, decorated, finishing
+from coordinator.recipes.locks.grant import Grant
+from coordinator.recipes.locks.options import LockOptions
 
 P = ParamSpec("P")
 T = TypeVar("T")

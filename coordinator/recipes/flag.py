@@ -23,9 +23,9 @@ from __future__ import annotations
 from typing import Generic
 
 from coordinator.client import ClientT, Conditions, both
+from coordinator.recipes.base.changes import until
+from coordinator.recipes.base.maybe_there import drop, put, read
 from coordinator.recipes.base.names import name_of, path_of
-from coordinator.recipes.changes import until
-from coordinator.recipes.maybe_there import drop, put, read
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 

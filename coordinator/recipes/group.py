@@ -25,10 +25,10 @@ from collections.abc import Mapping
 from typing import Any, Generic, overload
 
 from coordinator.client import AsyncClient, BlockingStream, Client, ClientT, both
+from coordinator.recipes.base.ephemeral import unique_name
 from coordinator.recipes.base.names import name_of, path_of, segment_of
-from coordinator.recipes.ephemeral import unique_name
-from coordinator.recipes.group_members import GroupMember, GroupStream, MemberState, read_members
-from coordinator.recipes.membership import Membership
+from coordinator.recipes.groups.members import GroupMember, GroupStream, MemberState, read_members
+from coordinator.recipes.groups.membership import Membership
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 ROOT = "/groups"

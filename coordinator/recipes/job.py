@@ -48,13 +48,13 @@ from coordinator.client import (
     within,
 )
 from coordinator.errors import CoordinatorError, LockTimeoutError
-from coordinator.recipes.finishing import finishing
-from coordinator.recipes.grant import Grant
-from coordinator.recipes.job_ledger import CatchUp, Guarantee, JobRun, Policy
-from coordinator.recipes.job_run import JobReply, Run
-from coordinator.recipes.job_steps import EARLY_MS_MAX, Agenda, JobSteps, lock_name_of
+from coordinator.recipes.jobs.ledger import CatchUp, JobReply, JobRun, Policy, Run
+from coordinator.recipes.jobs.ledger import Guarantee as Guarantee
+from coordinator.recipes.jobs.schedule import Schedule
+from coordinator.recipes.jobs.steps import EARLY_MS_MAX, Agenda, JobSteps, lock_name_of
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.schedule import Schedule
+from coordinator.recipes.locks.functions import finishing
+from coordinator.recipes.locks.grant import Grant
 from coordinator.recipes.waits import Timeout, wait_ms_of
 
 _LOOK_S = 60.0

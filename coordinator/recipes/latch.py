@@ -25,9 +25,9 @@ from coordinator.errors import (
     NoNodeError,
     QuotaExceededError,
 )
+from coordinator.recipes.base.changes import until
+from coordinator.recipes.base.maybe_there import drop, read
 from coordinator.recipes.base.names import checked_count, name_of, path_of, segment_of
-from coordinator.recipes.changes import until
-from coordinator.recipes.maybe_there import drop, read
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 ROOT = "/latches"

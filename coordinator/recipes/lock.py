@@ -26,10 +26,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.client import AnyClientT, ClientT
-from coordinator.guards.raising import Guard
 from coordinator.recipes.base.names import name_of
-from coordinator.recipes.contender import QueueContender
-from coordinator.recipes.options import Options, Purpose, WhenUnsure
+from coordinator.recipes.locks.contender import QueueContender
+from coordinator.recipes.locks.options import Options, Purpose, WhenUnsure
+from coordinator.recipes.locks.raising import Guard
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout
 
 

@@ -20,9 +20,9 @@ from typing import Unpack
 from coordinator.client import ClientT
 from coordinator.errors import BadArgumentsError
 from coordinator.recipes.base.names import name_of
-from coordinator.recipes.contender import LockContender, obtain
-from coordinator.recipes.grant import Grant
-from coordinator.recipes.options import LockOptions, Options
+from coordinator.recipes.locks.contender import LockContender, obtain
+from coordinator.recipes.locks.grant import Grant
+from coordinator.recipes.locks.options import LockOptions, Options
 
 
 class MultiLock(LockContender[tuple[Grant[ClientT], ...], ClientT]):

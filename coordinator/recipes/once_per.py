@@ -19,11 +19,10 @@ from datetime import timedelta
 from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 from coordinator.client import AsyncClient, Client, settled
-from coordinator.recipes.decorating import bound, decorated
 from coordinator.recipes.job import Job
-from coordinator.recipes.job_ledger import CatchUp, Guarantee
-from coordinator.recipes.job_run import Run
-from coordinator.recipes.schedule import Schedule
+from coordinator.recipes.jobs.ledger import CatchUp, Guarantee, Run
+from coordinator.recipes.jobs.schedule import Schedule
+from coordinator.recipes.locks.functions import bound, decorated
 from coordinator.recipes.waits import Timeout
 
 P = ParamSpec("P")

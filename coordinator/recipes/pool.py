@@ -36,12 +36,12 @@ from coordinator.errors import (
     LockLostError,
     LockTimeoutError,
 )
+from coordinator.recipes.base.changes import until
+from coordinator.recipes.base.ended_by_with import EndedByWith
+from coordinator.recipes.base.ephemeral import Ephemeral, make, remove
+from coordinator.recipes.base.maybe_there import listed, names_below
 from coordinator.recipes.base.names import name_of, path_of, segment_of
-from coordinator.recipes.changes import until
-from coordinator.recipes.ended_by_with import EndedByWith
-from coordinator.recipes.ephemeral import Ephemeral, make, remove
-from coordinator.recipes.grant import Grant
-from coordinator.recipes.maybe_there import listed, names_below
+from coordinator.recipes.locks.grant import Grant
 from coordinator.recipes.semaphore import SIZE_MAX, Semaphore
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout
 

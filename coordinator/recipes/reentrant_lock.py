@@ -33,11 +33,11 @@ from coordinator.client import ClientT, both
 from coordinator.client.locks import current_owner
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from coordinator.recipes.base.names import name_of
-from coordinator.recipes.contender import obtain
-from coordinator.recipes.context import Context, Holding
-from coordinator.recipes.grant import Grant
-from coordinator.recipes.options import LockOptions, Options
-from coordinator.recipes.shares import OwnersHold, Shares
+from coordinator.recipes.locks.contender import obtain
+from coordinator.recipes.locks.context import Context, Holding
+from coordinator.recipes.locks.grant import Grant
+from coordinator.recipes.locks.hold import Shares
+from coordinator.recipes.locks.options import LockOptions, Options
 from coordinator.recipes.waits import Timeout, wait_ms_of
 
 
@@ -49,6 +49,20 @@ class _Taken(Generic[ClientT]):
     holding: Holding[Grant[ClientT]]
     grant: Grant[ClientT]
     is_body: bool
+
+
+class OwnersHold:
+    """What the owners of one client hold: by lock and owner."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[str, str], tuple[Any, Shares]] = {}
+        """The grant, and the shares of its hold."""
+        self.obtaining: dict[tuple[str, str], asyncio.Event] = {}
+        """Whose attempt is under way; set when it has come to its end."""
+
+    def forget(self, key: tuple[str, str]) -> None:
+        """This owner holds this lock no more."""
+        self.held.pop(key, None)
 
 
 class ReentrantLock(Context[Grant[ClientT], ClientT]):

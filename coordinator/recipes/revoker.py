@@ -27,16 +27,16 @@ from typing import Generic, Literal
 from coordinator.client import AsyncClient, Check, ClientT, Contender, Create, both
 from coordinator.client import within as within_limit
 from coordinator.errors import BadArgumentsError, NotOwnerError
+from coordinator.recipes.base.changes import until
+from coordinator.recipes.base.ephemeral import Ephemeral, make, remove, unique_name
+from coordinator.recipes.base.maybe_there import read
 from coordinator.recipes.base.names import (
     WHO_CHARACTERS_MAX,
     WHY_CHARACTERS_MAX,
     checked_text,
     name_of,
 )
-from coordinator.recipes.changes import until
-from coordinator.recipes.ephemeral import Ephemeral, make, remove, unique_name
-from coordinator.recipes.maybe_there import read
-from coordinator.recipes.revoke_request import AGREED, REFUSED, RequestRecord, directory_of
+from coordinator.recipes.locks.requests import AGREED, REFUSED, RequestRecord, directory_of
 from coordinator.recipes.waits import is_seconds
 
 Outcome = Literal["ended", "agreed", "refused", "silent"]

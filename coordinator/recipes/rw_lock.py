@@ -27,7 +27,7 @@ from coordinator.client import ClientT
 from coordinator.client.locks import Contending
 from coordinator.recipes.base.names import name_of
 from coordinator.recipes.lock import Lock
-from coordinator.recipes.options import Kind, LockOptions, Options
+from coordinator.recipes.locks.options import Kind, LockOptions, Options
 
 
 class RWLock(Contending, Generic[ClientT]):

@@ -23,8 +23,8 @@ from typing import Unpack
 from coordinator.client import ClientT, both
 from coordinator.errors import BadArgumentsError
 from coordinator.recipes.base.names import checked_count, name_of
-from coordinator.recipes.contender import QueueContender
-from coordinator.recipes.options import LockOptions, Options
+from coordinator.recipes.locks.contender import QueueContender
+from coordinator.recipes.locks.options import LockOptions, Options
 
 SIZE_MAX = 10_000
 

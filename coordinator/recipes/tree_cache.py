@@ -25,9 +25,8 @@ from typing import Generic, NamedTuple
 
 from coordinator.client import AsyncClient, Client, ClientT, both, expect_client
 from coordinator.errors import BadArgumentsError, UnavailableError
-from coordinator.recipes.cached_tree import CachedZnode
-from coordinator.recipes.tree_changes import CacheChanges
-from coordinator.recipes.tree_following import FollowedTree
+from coordinator.recipes.trees.cached_tree import CacheChanges, CachedZnode
+from coordinator.recipes.trees.following import FollowedTree
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, wait_ms_of
 
 BYTES_MAX = 64 * 1024 * 1024

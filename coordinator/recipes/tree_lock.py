@@ -18,31 +18,240 @@ it waits in one request. This one shows that the plain tree is enough.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import re
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from coordinator.client import TRY_MS, ClientT
-from coordinator.client.locks import Acquired, GrantReply
+from coordinator.client import LAST_MS, TRY_MS, AsyncClient, Check, ClientT, Create, Result, Session
+from coordinator.client.locks import Acquired, GrantReply, holder, place_of, sequence_of
 from coordinator.errors import (
     BadArgumentsError,
+    CompactedError,
     CoordinatorError,
+    LockLostError,
     LockTimeoutError,
+    NoAuthError,
+    NoNodeError,
     OutcomeUnknownError,
+    RequestError,
+    SessionError,
     SessionExpiredError,
     UnavailableError,
 )
+from coordinator.recipes.base.changes import until
 from coordinator.recipes.base.names import name_of
-from coordinator.recipes.contender import LockContender
-from coordinator.recipes.grant import Grant
-from coordinator.recipes.hold import Hold
-from coordinator.recipes.options import Options, WhenUnsure
-from coordinator.recipes.tree_place import TreePlace
+from coordinator.recipes.locks.contender import LockContender
+from coordinator.recipes.locks.grant import Grant
+from coordinator.recipes.locks.hold import Hold
+from coordinator.recipes.locks.options import Options, WhenUnsure
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout
 
+T = TypeVar("T")
+
 _ROOT = "/locks"
+_BY_HAND_ROOT = "/manual-locks"
+_LEAVE_WAIT_S = LAST_MS / 1000
+_AGAIN_S = 0.5
+_KNOWN_S_MAX = 3_600.0
+
+
+class TreePlace:
+    """One place in the queue, a znode: created, waiting, deleted."""
+
+    is_election = False
+
+    def __init__(
+        self,
+        core: AsyncClient,
+        directory: str,
+        on_position: Callable[[int], object] | None,
+        on_before_watch: Callable[[], Coroutine[Any, Any, None]] | None,
+    ) -> None:
+        self.path = ""
+        self.czxid = 0
+        self._core = core
+        self._directory = directory
+        self._on_position = on_position
+        self._on_before_watch = on_before_watch
+        self._session: Session | None = None
+        self._creating: asyncio.Task[Result | None] | None = None
+        self._may_be_deleted = False
+
+    @property
+    def grant_id(self) -> str:
+        """The name of this acquisition, as the members make it."""
+        return f"{sequence_of(self.path)}-{self.czxid}"
+
+    async def enter_and_wait(self, session: Session, data: bytes, *, is_try: bool) -> None:
+        """Return once this contender holds."""
+        self._session = session
+        create = Create(
+            f"{self._directory}/lock-",
+            data,
+            mode="ephemeral_sequential",
+            session_id=session.session_id,
+            parents="container",
+        )
+        if is_try:  # a read first: without a leader nothing is begun, so nothing is unknown
+            await self._core.exists(self._directory)
+        # A task of its own: a caller that gives up must still learn what there is to delete. It is
+        # asked for until it is known, under one request number, while the session lives.
+        self._creating = self._core.chores.start(
+            session.while_alive(self._create(create, is_try=is_try)), f"enter {self._directory}"
+        )
+        created = await asyncio.shield(self._creating)
+        if created is None:
+            raise LockTimeoutError(f"{self._directory}: another contender holds it")
+        while not (await self._holds_or_waits() and await self._is_not_held_by_hand(is_try)):
+            pass
+
+    async def leave(self) -> bool:
+        """Delete the own znode, for at most a second here, then in the background.
+
+        Returns whether it is certain that nothing is left.
+        """
+        if self._creating is None:
+            return True
+        chore = self._core.chores.start(self._leave_at_last(), f"leave {self._directory}")
+        await asyncio.wait({chore}, timeout=_LEAVE_WAIT_S)
+        return chore.done() and not chore.cancelled() and chore.result()
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether the session is lost only because no member answered."""
+        return self._session is not None and self._session.is_unheard
+
+    def check_session(self) -> None:
+        """Raise SessionExpiredError if the session, with which the znode goes, is lost."""
+        if self._session is not None and not self.is_unheard:
+            self._session.check()
+
+    async def release(self, grant: GrantReply) -> bool:
+        """Delete the znode; see ``LockQueue.release``."""
+        try:
+            await self._core.delete(self.path)
+        except NoNodeError:
+            return self._may_be_deleted  # perhaps by our own earlier try
+        except OutcomeUnknownError:
+            self._may_be_deleted = True
+            raise
+        return True
+
+    async def is_current(self, grant: GrantReply) -> tuple[bool, int]:
+        """Look at the queue again; see ``LockQueue.is_current``."""
+        children = await self._core.children(self._directory)
+        zxid = children.stat.pzxid if children.stat is not None else 0
+        return holder(children.names) == _name_of(self.path), zxid
+
+    async def note(self, grant: GrantReply, note: bytes) -> None:
+        """Refuse: a note is the server's to keep."""
+        raise BadArgumentsError(f"{self.path}: expected the grant of a Lock, found a TreeLock's")
+
+    async def downgrade(self, grant: GrantReply) -> None:
+        """Refuse: the znode's name says that it is exclusive."""
+        raise BadArgumentsError(f"{self.path}: expected the grant of an RWLock, found a TreeLock's")
+
+    async def extend(self, grant: GrantReply, *, by_ms: int = 0, to_ms: int = 0) -> int:
+        """Refuse: a hold by znodes alone has no longest time."""
+        raise BadArgumentsError(f"{self.path}: expected the grant of a Lock, found a TreeLock's")
+
+    def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
+        """Run ``work`` in the background; see ``LockQueue.clean_up``."""
+        return self._core.chores.start(work, name)
+
+    def begin_release(self, owner: str) -> None:
+        """A contender of another try is another znode; see ``LockQueue.begin_release``."""
+
+    def end_release(self, owner: str) -> None:
+        """Do nothing: nothing waits for it."""
+
+    async def _create(self, create: Create, *, is_try: bool) -> Result | None:
+        if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up
+            nobody = Check(self._directory, has_children=False)
+            reply = await self._core.guarded([nobody], then=[create], timeout=_KNOWN_S_MAX)
+            if reply.branch != "then":
+                return None
+        else:
+            reply = await self._core.multi([create], timeout=_KNOWN_S_MAX)
+        created = reply.results[0]
+        assert created.stat is not None, "a created znode has a Stat"
+        self.path, self.czxid = created.path, created.stat.czxid
+        return created
+
+    async def _is_not_held_by_hand(self, is_try: bool) -> bool:
+        """Whether nobody holds the lock by hand (``ManualLock``); else wait for the end of that.
+
+        While this contender is the first, no such hold can begin."""
+        path = _BY_HAND_ROOT + self._directory.removeprefix(_ROOT)
+
+        async def look() -> bool | None:
+            return True if await self._core.exists(path) is None else None
+
+        try:
+            if await look():
+                return True
+            if is_try:
+                raise LockTimeoutError(f"{self._directory}: it is held by hand")
+            await until(self._core, path, "znode", look, None)
+        except NoAuthError:  # who may not see such holds is not kept out by them
+            return True
+        return False
+
+    async def _holds_or_waits(self) -> bool:
+        listing = await self._core.children(self._directory)
+        place = place_of(listing.names, _name_of(self.path))
+        if not place.is_queued:
+            raise LockLostError(f"{self.path}: expected our place in the queue, found it gone")
+        if place.predecessor is None:
+            return True
+        if self._on_position is not None:
+            noting = self._on_position(place.position)
+            if inspect.isawaitable(noting):
+                await noting
+        if self._on_before_watch is not None:
+            await self._on_before_watch()
+        predecessor = f"{self._directory}/{place.predecessor}"
+        zxid = None if listing.stat is None else listing.stat.pzxid
+        try:
+            async with self._core.watch(predecessor, from_zxid=zxid, one_shot=True) as changes:
+                async for _ in changes:
+                    break
+        except CompactedError:
+            pass  # too much has happened since the listing: list again
+        return False
+
+    async def _leave_at_last(self) -> bool:
+        assert self._creating is not None, "left a queue that was not entered"
+        assert self._session is not None, "entered without a session"
+        try:
+            created = await self._creating
+        except (RequestError, UnavailableError):
+            return True  # certainly not created
+        except SessionError:
+            return not self._session.is_lost  # lost by our clock, it may live on at the server
+        except OutcomeUnknownError:
+            return False  # only the end of the session shows it
+        while created is not None:
+            try:
+                await self._core.delete(self.path)
+            except (RequestError, SessionError):
+                break  # gone already
+            except CoordinatorError:
+                if self._session.is_lost:
+                    return False  # it goes with its session, at the server's time
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                break
+        return True
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
 _NAME_CHARACTERS_MAX = 200
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """How long one try looks for a member that can decide it, as ``Lock`` does."""

@@ -31,13 +31,12 @@ from typing import Any, Generic
 
 from coordinator.client import ClientT, Conditions, Create, Delete, Operation, both, within
 from coordinator.errors import BadArgumentsError, NoNodeError, QuotaExceededError
+from coordinator.recipes.base.changes import until
+from coordinator.recipes.base.maybe_there import listed, names_below, read
 from coordinator.recipes.base.names import checked_count, name_of, path_of
-from coordinator.recipes.changes import until
-from coordinator.recipes.delivery import Delivery
-from coordinator.recipes.maybe_there import listed, names_below, read
-from coordinator.recipes.taking import Taking
+from coordinator.recipes.sharing.delivery import CLAIM, Delivery, WorkItem, delay_ms_of, delayed
+from coordinator.recipes.sharing.taking import Taking
 from coordinator.recipes.waits import Timeout, wait_ms_of
-from coordinator.recipes.work_item import CLAIM, WorkItem, delay_ms_of, delayed
 
 ROOT = "/queues"
 PRIORITY = 5

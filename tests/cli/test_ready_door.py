@@ -16,7 +16,7 @@ from coordinator.cli.ready_door import Address, ReadyDoor
 from coordinator.cli.service_manager import ServiceManager
 from coordinator.cli.standing import Candidacy, CandidacyPlan
 from coordinator.errors import OutcomeUnknownError, UnavailableError
-from coordinator.recipes.succession import SuccessionRequest
+from coordinator.recipes.elections.succession import SuccessionRequest
 
 
 async def asked(port: int, request: bytes) -> tuple[int, bytes]:

@@ -14,7 +14,7 @@ import pytest
 from coordinator.client import AsyncClient, Create, Session
 from coordinator.errors import NoNodeError, OutcomeUnknownError
 from coordinator.recipes import Election, Lock, MultiLock, RWLock, Semaphore, TreeLock
-from coordinator.recipes.grant import Grant
+from coordinator.recipes.locks.grant import Grant
 from tests.client.breaking_verbs import TransportName, Verb, examine
 
 HOLD_S = 600.0

@@ -40,7 +40,7 @@ from coordinator.recipes import (
     exclusive,
     execute_exclusive,
 )
-from coordinator.recipes.grant import Grant
+from coordinator.recipes.locks.grant import Grant
 from tests.client.server_thread import serving
 from tests.patience import patient
 

@@ -10,8 +10,8 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote
 
-from coordinator.recipes.job_ledger import Ledger
-from coordinator.recipes.schedule import Schedule
+from coordinator.recipes.jobs.ledger import Ledger
+from coordinator.recipes.jobs.schedule import Schedule
 from coordinator.testing.cluster import LocalCluster
 
 WAITERS = ("billing", "search-indexer", "mailer", "audit-export")

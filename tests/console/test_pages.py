@@ -14,7 +14,7 @@ from setuptools.glob import glob
 from yarl import URL
 
 from coordinator.console.pages import SITES, content_type, read_pages
-from coordinator.recipes.job_steps import ROOT as JOBS_ROOT
+from coordinator.recipes.jobs.steps import ROOT as JOBS_ROOT
 from tests.wire.serving import Api, serving
 
 PAGES = {f"/{site}/{name}": body for site in SITES for name, body in read_pages(site).items()}

@@ -21,7 +21,7 @@ from coordinator.client import AsyncClient, Create
 from coordinator.errors import CoordinatorError
 from coordinator.node.config import Config
 from coordinator.recipes import Job, Jobs, Run
-from coordinator.recipes.schedule import Schedule
+from coordinator.recipes.jobs.schedule import Schedule
 from coordinator.wire.http.app import create_app
 from tests.client.memory_cluster import LEFT, RIGHT, MemoryCluster, Network
 from tests.client.virtual_time import LoopClock, run

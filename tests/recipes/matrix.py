@@ -44,7 +44,7 @@ NOBODY_CHOSEN = no("nobody is chosen")
 IN_PYTHON = no("it wraps a function of the program; a shell has `coordinator lock NAME -- CMD`")
 NO_STORY = no("no article tells one; docs/recipes.md has a runnable example")
 READS = no("it only reads")
-GRANT = "grant_state:GrantState.fencing_token"  # set in __init__
+GRANT = "locks.grant:Grant.fencing_token"  # set in __init__
 KINDS = "test_kind_worlds::test_no_two_are_inside_who_exclude_each_other"
 
 MATRIX: dict[str, Row] = {
@@ -85,7 +85,7 @@ MATRIX: dict[str, Row] = {
         home="manual_lock", page="recipes.md#Held by hand", trace="recipe-manual-lock",
         world="test_manual_lock::test_there_are_never_two_holders_and_tokens_grow",
         cancelled="ManualLock", broken="ManualLock.acquire", verb="hold", story=NO_STORY,
-        token="held_by_hand:HeldByHand.fencing_token",
+        token="manual_lock:HeldByHand.fencing_token",
     ),
     "Revoker": Row(
         home="revoker", page="recipes.md#Ask the holder to give up", trace="recipe-revoker",
@@ -97,7 +97,7 @@ MATRIX: dict[str, Row] = {
         home="election", page="election.md#In Python", trace="recipe-election",
         world="test_member_worlds::test_at_most_one_leads_whoever_is_handed_over_to",
         cancelled="an Election handed over", broken="Election.hand_over", verb="elect",
-        story="three_replicas", token="grant_state:GrantState.epoch",
+        story="three_replicas", token="locks.grant:Grant.epoch",
     ),
     "exclusive": Row(
         home="exclusion", page="recipes.md#Run a function under a lock", trace=SAME_AS_LOCK,
@@ -109,22 +109,22 @@ MATRIX: dict[str, Row] = {
         world="test_small_worlds::test_all_who_ask_for_a_key_get_the_same_result",
         cancelled="Once", broken="Once",
         verb="once",
-        story="ambiguous_payment", token="once_record:Attempt.fencing_token",
+        story="ambiguous_payment", token="once:Attempt.fencing_token",
     ),
     "Job": Row(
         home="job", page="jobs.md#In Python", trace="recipe-job",
         world="test_member_worlds::test_no_interval_is_done_twice_and_tokens_grow_with_them",
         cancelled="Job", broken="Job", verb="once", story="daily_report",
-        token="job_run:Run.fencing_token",
+        token="jobs.ledger:Run.fencing_token",
     ),
     "once_per": Row(
         home="once_per", page="jobs.md#In Python", trace="recipe-job",
         world="test_job_worlds::test_each_interval_is_done_once_and_its_tokens_grow",
         cancelled="Job", broken="Job", verb="once", story="daily_report",
-        token="job_run:Run.fencing_token",
+        token="jobs.ledger:Run.fencing_token",
     ),
     "Jobs": Row(
-        home="jobs", page="jobs.md#What is kept", trace="recipe-job",
+        home="jobs.listing", page="jobs.md#What is kept", trace="recipe-job",
         world="test_job_worlds::test_each_interval_is_done_once_and_its_tokens_grow",
         cancelled="Job", broken=READS, verb="jobs", story="at_most_at_least_once",
         token=NOBODY_CHOSEN,
@@ -136,7 +136,7 @@ MATRIX: dict[str, Row] = {
         verb="bucket", story="token_bucket", token=NOBODY_CHOSEN,
     ),
     "TokenChunk": Row(
-        home="token_chunk", page="sharing.md#A shared rate", trace="recipe-token-bucket",
+        home="token_bucket", page="sharing.md#A shared rate", trace="recipe-token-bucket",
         world="test_small_worlds::test_a_rate_is_not_exceeded_whoever_dies",
         cancelled="TokenBucket", broken="TokenBucket",
         verb=no("a shell's process ends before its chunk is spent"), story=NO_STORY,
@@ -183,7 +183,7 @@ MATRIX: dict[str, Row] = {
         home="group", page="sharing.md#Which programs are running", trace="recipe-group",
         world="test_group::test_after_all_bad_weather_those_are_listed_who_live",
         cancelled="Group", broken="Group", verb="services", story="who_can_do_it",
-        token="membership:Membership.fencing_token",
+        token="groups.membership:Membership.fencing_token",
     ),
     "Partitioner": Row(
         home="partitioner", page="sharing.md#Shares of work", trace="recipe-partitioner",
@@ -191,14 +191,14 @@ MATRIX: dict[str, Row] = {
         cancelled="Partitioner",
         broken=no("run() goes on over broken connections; what it holds are Locks and a Group"),
         verb=no("its work is a function that is told to stop; a shell takes `lock NAME/NUMBER`"),
-        story="partitioned_jobs", token="owned_partition:Owned.fencing_token",
+        story="partitioned_jobs", token="partitioner:Owned.fencing_token",
     ),
     "WorkQueue": Row(
         home="work_queue", page="sharing.md#A queue of work", trace="recipe-work-queue",
         world="test_member_worlds::"
         "test_nothing_of_a_queue_is_lost_and_what_is_acknowledged_is_gone",
         cancelled="WorkQueue", broken="WorkQueue.take", verb="queue", story="work_until_done",
-        token="delivery:Delivery.fencing_token",
+        token="sharing.delivery:Delivery.fencing_token",
     ),
     "Pool": Row(
         home="pool", page="sharing.md#A pool", trace="recipe-pool",
@@ -231,14 +231,14 @@ MATRIX: dict[str, Row] = {
         trace="recipe-commit-log",
         world="test_commit_worlds::test_a_transaction_is_done_at_all_sites_or_at_none",
         cancelled="CommitLog", broken="CommitLog", verb="commit-log",
-        story="payment_across_five_sites", token="commit_record:Transaction.fencing_token",
+        story="payment_across_five_sites", token="sharing.commit_record:Transaction.fencing_token",
     ),
     "CommitSite": Row(
         home="commit_site", page="sharing.md#A transaction at several sites",
         trace="recipe-commit-log",
         world="test_commit_worlds::test_a_transaction_is_done_at_all_sites_or_at_none",
         cancelled="CommitLog", broken="CommitSite.vote", verb="commit-log",
-        story="payment_across_five_sites", token="commit_record:Transaction.fencing_token",
+        story="payment_across_five_sites", token="sharing.commit_record:Transaction.fencing_token",
     ),
 }  # fmt: skip
 

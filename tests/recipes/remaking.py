@@ -161,4 +161,3 @@ def _took_effect(outcome: Outcome) -> bool:
     if isinstance(outcome.result, GuardedDone):
         return outcome.result.is_then
     return bool(outcome.events)
-

@@ -41,7 +41,7 @@ from coordinator.recipes import (
     WorkQueue,
     execute_exclusive,
 )
-from coordinator.recipes.held_by_hand import HeldByHand
+from coordinator.recipes.manual_lock import HeldByHand
 from tests.client.breaking_verbs import TransportName, Verb, examine
 
 BURST = 1_000

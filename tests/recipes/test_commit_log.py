@@ -18,8 +18,9 @@ from coordinator.errors import (
     ThrottledError,
     UnavailableError,
 )
-from coordinator.recipes import CommitLog, CommitSite, Lock, Transaction, commit_steps
-from coordinator.recipes.commit_record import SiteState
+from coordinator.recipes import CommitLog, CommitSite, Lock, Transaction
+from coordinator.recipes.sharing import commit_steps
+from coordinator.recipes.sharing.commit_record import SiteState
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 

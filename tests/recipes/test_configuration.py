@@ -17,8 +17,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
 )
 from coordinator.recipes import Configuration, Snapshot
-from coordinator.recipes.configuration_snapshot import BYTES_MAX, VALUES_MAX
-from coordinator.recipes.configuration_versions import KeptVersions
+from coordinator.recipes.sharing.configuration_snapshot import BYTES_MAX, VALUES_MAX, KeptVersions
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.storm import Life, Storm, storm

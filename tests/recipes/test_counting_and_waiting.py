@@ -28,8 +28,8 @@ from coordinator.recipes import (
     Lock,
     WorkQueue,
 )
-from coordinator.recipes.changes import until
-from coordinator.recipes.ephemeral import make
+from coordinator.recipes.base.changes import until
+from coordinator.recipes.base.ephemeral import make
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.client.virtual_time import LoopClock

@@ -23,7 +23,7 @@ import pytest
 import coordinator
 from coordinator import Client, CommitSite, Counter, DoubleBarrier, Flag, Latch, Lock, connect
 from coordinator.errors import ClientClosedError, CoordinatorError, OutcomeUnknownError
-from coordinator.recipes.schedule import Schedule
+from coordinator.recipes.jobs.schedule import Schedule
 from tests.cli.serving import ServedMember
 
 RECIPES = Path(__file__).resolve().parents[2] / "coordinator" / "recipes"
@@ -55,21 +55,20 @@ async def stub(*arguments: Any, **named: Any) -> str:
     return "done"
 
 
-def example_of(module: str) -> str:
-    """Return the Python in the docstring of a recipe's module."""
-    source = (RECIPES / f"{module}.py").read_text(encoding="utf-8")
-    found = BLOCK.search((ast.get_docstring(ast.parse(source)) or "") + "\n")
-    assert found is not None, f"recipes/{module}.py: expected an example in its docstring"
-    return textwrap.dedent(found[1])
+def examples() -> dict[str, str]:
+    """Return the Python in the docstrings, by the name of the module or of the class."""
+    found = {}
+    for path in sorted(RECIPES.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in (tree, *(each for each in tree.body if isinstance(each, ast.ClassDef))):
+            block = BLOCK.search((ast.get_docstring(node) or "") + "\n")
+            if block is not None:
+                name = path.stem if isinstance(node, ast.Module) else node.name
+                found[name] = textwrap.dedent(block[1])
+    return found
 
 
-def modules() -> Iterator[str]:
-    for path in sorted(RECIPES.glob("*.py")):
-        source = path.read_text(encoding="utf-8")
-        if BLOCK.search((ast.get_docstring(ast.parse(source)) or "") + "\n"):
-            yield path.stem
-
-
+EXAMPLES = examples()
 Begin = Callable[[Client, Client], dict[str, Any]]
 """What an example is given, by its client and that of others who take part in it."""
 
@@ -171,7 +170,7 @@ def member() -> Iterator[ServedMember]:
 
 def run(module: str, member: ServedMember) -> None:
     """Run the statements of the example: in threads with a Client, or with an AsyncClient."""
-    whole = ast.parse(example_of(module))
+    whole = ast.parse(EXAMPLES[module])
     waits = [each for each in whole.body if "await" in ast.unparse(each)]
     others = [each for each in whole.body if each not in waits]
     with connect(member.url) as client, connect(member.url) as other:
@@ -200,7 +199,7 @@ async def run_async(tree: ast.Module, module: str, member: ServedMember) -> None
 
 @pytest.mark.parametrize(
     "module",
-    [pytest.param(each, marks=[pytest.mark.check] if each in LONG else []) for each in modules()],
+    [pytest.param(each, marks=[pytest.mark.check] if each in LONG else []) for each in EXAMPLES],
 )
 def test_the_example_of_a_recipe_runs(
     module: str, member: ServedMember, monkeypatch: pytest.MonkeyPatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.recipes.job_ledger import Guarantee
+from coordinator.recipes.jobs.ledger import Guarantee
 from tests.recipes.job_days import years
 
 

@@ -10,7 +10,7 @@ import pytest
 from coordinator.client import AsyncClient, Create
 from coordinator.errors import CoordinatorError
 from coordinator.recipes import Job, Jobs, Run
-from coordinator.recipes.schedule import Schedule
+from coordinator.recipes.jobs.schedule import Schedule
 from tests.recipes.storm import Life, Storm, storm
 
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]

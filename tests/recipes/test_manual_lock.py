@@ -18,7 +18,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
 )
 from coordinator.recipes import Lock, ManualLock, MultiLock, RWLock, Semaphore, TreeLock
-from coordinator.recipes.held_by_hand import HeldByHand
+from coordinator.recipes.manual_lock import HeldByHand
 from tests.client.memory_cluster import MemoryCluster, in_memory
 from tests.client.server_thread import serving
 from tests.recipes.storm import Life, Storm, storm
@@ -236,8 +236,12 @@ def test_there_are_never_two_holders_and_tokens_grow(seed: int) -> None:
 
     async def by_session(life: Life, lock: ManualLock[AsyncClient]) -> None:
         client = life.client
-        kinds = [Lock(client, "a", timeout=3), Semaphore(client, "a", size=1, timeout=3),
-                 TreeLock(client, "a", timeout=3), RWLock(client, "a", timeout=3).write()]
+        kinds = [
+            Lock(client, "a", timeout=3),
+            Semaphore(client, "a", size=1, timeout=3),
+            TreeLock(client, "a", timeout=3),
+            RWLock(client, "a", timeout=3).write(),
+        ]
         async with life.random.choice(kinds) as grant:  # fmt: skip
             grant.check()
             grant.on_lost(lambda: leave(grant.fencing_token))

@@ -19,7 +19,7 @@ from coordinator.recipes import (
     TokenBucket,
     TreeLock,
 )
-from coordinator.recipes.options import Options
+from coordinator.recipes.locks.options import Options
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 

@@ -13,7 +13,7 @@ import pytest
 from coordinator.client import AsyncClient
 from coordinator.errors import BadArgumentsError, LockTimeoutError
 from coordinator.recipes import Election
-from coordinator.recipes.resuming import LeadershipFile, Left, _boot_id, checked_file
+from coordinator.recipes.elections.resuming import LeadershipFile, Left, _boot_id, checked_file
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 
@@ -177,7 +177,7 @@ async def test_what_cannot_be_written_is_no_leadership(
     def full(*_arguments: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("coordinator.recipes.resuming.os.pwrite", full)
+    monkeypatch.setattr("coordinator.recipes.elections.resuming.os.pwrite", full)
     async with world.client() as client, world.client() as other:
         with pytest.raises(BadArgumentsError, match="No space"):
             await Election(client, "service", resume=tmp_path / "leader").campaign()

@@ -152,7 +152,7 @@ async def test_a_callback_that_fails_is_reported_and_the_next_is_called(
 
 
 def _request(client: AsyncClient) -> RevokeRequest:
-    from coordinator.recipes.revoke_request import RequestRecord
+    from coordinator.recipes.locks.requests import RequestRecord
 
     return RevokeRequest(
         client, path="/x", czxid=1, record=RequestRecord("", reason="", within_ms=1)

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from coordinator.errors import BadArgumentsError
-from coordinator.recipes.schedule import Schedule
+from coordinator.recipes.jobs.schedule import Schedule
 
 
 def ms(text: str) -> int:

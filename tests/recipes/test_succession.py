@@ -12,7 +12,7 @@ from coordinator.client import AsyncClient
 from coordinator.client.transport import Request
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from coordinator.recipes import Election, Grant
-from coordinator.recipes.succession import read_request
+from coordinator.recipes.elections.succession import read_request
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 Waiting = dict[str, tuple[Election[AsyncClient], "asyncio.Task[Grant[AsyncClient]]"]]

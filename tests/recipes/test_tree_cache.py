@@ -21,8 +21,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.recipes import CachedZnode, TreeCache
-from coordinator.recipes.cached_tree import CachedTree
-from coordinator.recipes.tree_changes import CacheChanges, Readers
+from coordinator.recipes.trees.cached_tree import CacheChanges, CachedTree, Readers
 from coordinator.service.base.replica import Interest
 from coordinator.service.reads.reads import subtree_reads
 from coordinator.state.commands import Command

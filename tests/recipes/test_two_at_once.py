@@ -14,7 +14,7 @@ import pytest
 from coordinator.client import AsyncClient
 from coordinator.errors import LockLostError, SessionExpiredError
 from coordinator.recipes import Lock, RWLock, Semaphore
-from coordinator.recipes.grant import Grant
+from coordinator.recipes.locks.grant import Grant
 from tests.client.memory_cluster import MemoryCluster, in_memory
 
 ORDERS = pytest.mark.parametrize("is_lost_first", [True, False])

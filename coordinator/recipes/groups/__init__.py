@@ -1,0 +1,1 @@
+"""The parts of a group: its members and their registrations."""

@@ -1,0 +1,424 @@
+"""The hold behind a grant: how long it is certainly held, its callbacks, and its release.
+
+Several grants may share one hold: those of a ``MultiLock``, which are acquired and given back as
+one, and those of a ``ReentrantLock``, by ``Share``.
+
+1. Once lost, a hold is never held again; once given back, neither.
+2. It counts as held until the cluster has said that it is not (redis-py 3847).
+3. Safe to ask from any thread. Its callbacks are called in the client's event loop and must not
+   block (a program's are put behind a ``Callback``); once that loop is closed they are called at
+   once, in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from coordinator.client import SessionState
+from coordinator.client.locks import Acquired, GrantReply
+from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError, caused
+
+_AGAIN_S = 1.0
+
+
+class QueueClient(Protocol):
+    """Where a grant comes from and is given back: a ``LockQueue``, or a recipe's own."""
+
+    is_election: bool
+
+    async def release(self, grant: GrantReply) -> bool:
+        """Give the grant back; False when it was not held any more."""
+        ...
+
+    async def is_current(self, grant: GrantReply) -> tuple[bool, int]:
+        """Return whether the cluster still says that this grant holds, and as of which zxid."""
+        ...
+
+    async def note(self, grant: GrantReply, note: bytes) -> None:
+        """Leave a note with the grant."""
+        ...
+
+    async def downgrade(self, grant: GrantReply) -> Any:
+        """Turn the exclusive grant into a shared one."""
+        ...
+
+    async def extend(self, grant: GrantReply, *, by_ms: int = 0, to_ms: int = 0) -> int:
+        """Move the end of a bounded hold; return how many ms from now it is at the latest."""
+        ...
+
+    def clean_up(self, work: Coroutine[Any, Any, Any], name: str, owner: str) -> asyncio.Task[Any]:
+        """Run ``work`` in the background; ``owner`` acquires again only when it has ended."""
+        ...
+
+    def begin_release(self, owner: str) -> None:
+        """Let ``owner`` acquire again only after ``end_release``."""
+        ...
+
+    def end_release(self, owner: str) -> None:
+        """Such a release has ended, whatever it came to."""
+        ...
+
+
+class ReleaseUnderWay:
+    """A release under way, by the task or thread that asked for it; used under its hold's guard."""
+
+    __slots__ = ("_result", "failure", "is_done", "was_held")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.was_held: bool | None = None
+        """What came of it; None if its caller was cancelled."""
+        self.failure: Exception | None = None
+        self._result: Future[bool | None] | None = None
+
+    def result(self) -> Future[bool | None]:
+        """Return what is done when it is: whether it was held; None if its caller was cancelled.
+
+        Made only if another caller waits for it."""
+        if self._result is None:
+            self._result = Future()
+            self._result.set_running_or_notify_cancel()
+        return self._result
+
+    def end(self) -> None:
+        """Say what came of it to who waits for it."""
+        self.is_done = True
+        failure, self.failure = self.failure, None  # its frames hold this
+        if self._result is None:
+            return
+        if failure is None:
+            self._result.set_result(self.was_held)
+        else:
+            self._result.set_exception(failure)
+
+
+class Hold:
+    """What was ``acquired`` from ``queue`` in the name of ``owner``; made in the event loop."""
+
+    is_counted = False
+    """Whether it is a share, of which its owner may have more."""
+
+    def __init__(self, acquired: Acquired, queue: QueueClient, owner: str = "") -> None:
+        self._acquired = acquired
+        self._grant_id = acquired.grant.grant_id
+        self._session = acquired.session
+        self._queue = queue
+        self._owner = owner
+        self._home = acquired.session.home
+        self._loop = self._home.loop
+        self._reason = ""
+        self._is_released = False
+        self._callbacks: list[Callable[[], None]] = []
+        self._ends: list[Callable[[], None]] = []
+        self._write_numbers = itertools.count(1)
+        self._guard = threading.Lock()
+        self._unsubscribe = self._session.on_change(self._on_session_state)
+        token = acquired.grant.fencing_token
+        self._session.grant_watch.watch(acquired.paths, token, self.lose)
+        self._releasing: ReleaseUnderWay | None = None
+        """The release under way, or the last one."""
+        self._may_be_released = False
+        """Whether a release was sent whose outcome is not known."""
+        self._keeps_releasing: asyncio.Task[None] | None = None
+        self._end_of_bound: asyncio.TimerHandle | None = None
+        if acquired.is_bounded:
+            self._await_end_of_bound()
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the cluster confirmed that it was given back."""
+        return self._is_released
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether it was lost before it could be given back, as far as is known."""
+        return bool(self._reason)
+
+    @property
+    def reason(self) -> str:
+        """Why it is not held any more; empty while it is."""
+        if self._reason:
+            return self._reason
+        return "it was released" if self._is_released else self._acquired.loss_reason
+
+    def remaining_safe_ms(self) -> int:
+        """Return for how long nobody else can certainly be granted the lock, 0 when unknown."""
+        if self._is_released or self._reason:
+            return 0
+        return self._acquired.remaining_safe_ms()
+
+    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback()`` once when it is lost; returns how to stop that.
+
+        In a forked child, which does not hold, at once."""
+        if not self._session.home.process.is_ours:
+            callback()
+            return lambda: None
+        with self._guard:
+            self._callbacks.append(callback)
+        if self._reason or (not self._is_released and self.remaining_safe_ms() == 0):
+            try:
+                self._loop.call_soon_threadsafe(self._call_back)
+            except RuntimeError:  # the loop is closed: only this thread can call it
+                self._call_back()
+
+        def stop() -> None:
+            with self._guard:
+                if callback in self._callbacks:
+                    self._callbacks.remove(callback)
+
+        return stop
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call ``callback()`` when it is lost or given back, in any thread; it must not block."""
+        with self._guard:
+            self._ends.append(callback)
+        if self._is_released or self._reason:
+            self._call_ends()
+
+    def _call_ends(self) -> None:
+        with self._guard:
+            ends, self._ends = self._ends, []
+        for each in ends:
+            each()
+
+    def _call_back(self) -> None:
+        self._call_ends()
+        with self._guard:
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback()
+            except (Exception, asyncio.CancelledError) as error:
+                # One callback's mistake keeps neither the others nor the session from going on.
+                self._loop.call_exception_handler(
+                    {"message": f"a callback of grant {self._grant_id} failed", "exception": error}
+                )
+
+    def lose(self, reason: str) -> None:
+        """Say that it is not held any more; only from the event loop."""
+        if not self._reason and not self._is_released:
+            self._reason = reason
+        self._call_back()
+
+    def next_write_number(self) -> int:
+        """Return 1, then 2, and so on: each number once, whichever thread asks.
+
+        Raises:
+            ClientClosedError: in a forked child, whose parent gives the same numbers.
+        """
+        self._home.process.check()
+        return next(self._write_numbers)
+
+    async def give_back(self) -> bool:
+        """Release; goes on until it is known even if the caller is cancelled.
+
+        Raises:
+            OutcomeUnknownError: it is not known in time, or the client was closed meanwhile.
+            UnavailableError: nothing was done, and nothing goes on unless ``keep_releasing``.
+        """
+        if self._is_released:
+            return False
+        if self._session.has_failed:
+            # Lost, not given back: its session ends, now that nobody relies on it.
+            self.lose(self.reason)
+            self._retire()
+            return False
+        if self.remaining_safe_ms() == 0:
+            # Its session may live on at the server for a while: let the next one in earlier.
+            self.lose(self.reason)
+            self._start(self._release_once(), "release after its loss")
+            self._retire()
+            return False
+        try:
+            return await self._given_back()
+        except asyncio.CancelledError:
+            self.keep_releasing()  # its caller will not try again
+            raise
+        except ClientClosedError:
+            unknown = OutcomeUnknownError(
+                f"{self._grant_id}: the client was closed before it was known to be released; it "
+                f"ends with session {self._session.session_id} at the latest"
+            )
+            raise caused(unknown, None) from None
+
+    def keep_releasing(self) -> None:
+        """Go on releasing in the background until it is known, or the session has ended."""
+        if self._keeps_releasing is None or self._keeps_releasing.done():
+            self._keeps_releasing = self._start(self._release_until_known(), "keep releasing")
+
+    def _start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        return self._queue.clean_up(work, f"{name} {self._grant_id}", self._owner)
+
+    async def renew(self, timeout_ms: int) -> None:
+        """Renew the lease of its session now; raises as ``Session.renew``."""
+        await self._session.renew(timeout_ms)
+
+    async def _given_back(self) -> bool:
+        """Release; only one release is sent at a time, for two would take each other's for a loss.
+
+        The others wait for what comes of it."""
+        mine = ReleaseUnderWay()
+        while (result := self._begin(mine)) is not None:
+            was_held = await asyncio.wrap_future(result)
+            if was_held is not None:
+                return was_held
+            if self._is_released:
+                return not self._reason
+        self._queue.begin_release(self._owner)
+        try:
+            mine.was_held = was_held = await self._release_once()
+            return was_held
+        except Exception as error:
+            mine.failure = error
+            raise
+        finally:
+            self._queue.end_release(self._owner)
+            with self._guard:
+                mine.end()
+
+    def _begin(self, release: ReleaseUnderWay) -> Future[bool | None] | None:
+        """Let ``release`` be the one under way; if another is, return what comes of that."""
+        with self._guard:
+            under_way = self._releasing
+            if under_way is None or under_way.is_done:
+                self._releasing = release
+                return None
+            return under_way.result()
+
+    async def _release_once(self) -> bool:
+        """Send one release, and act on its outcome."""
+        try:
+            was_held = await self._queue.release(self._acquired.grant)
+        except (OutcomeUnknownError, asyncio.CancelledError):
+            self._may_be_released = True
+            raise
+        if not was_held and not self._is_released and not self._may_be_released:
+            self.lose("the cluster says that it is not held")
+        self._retire()
+        return was_held
+
+    async def _release_until_known(self) -> None:
+        while not self._is_released and self.remaining_safe_ms() > 0:
+            has_failed = False
+            try:
+                await self._given_back()
+            except (UnavailableError, OutcomeUnknownError):
+                has_failed = True
+            if has_failed:
+                await asyncio.sleep(_AGAIN_S)
+
+    def _retire(self) -> None:
+        self._is_released = True
+        self._unsubscribe()
+        self._acquired.stop_watching()
+        if self._end_of_bound is not None:
+            self._end_of_bound.cancel()
+        with self._guard:
+            self._callbacks.clear()
+        self._call_ends()
+
+    def _on_session_state(self, state: SessionState) -> None:
+        if state in (SessionState.LOST, SessionState.CLOSED):
+            self.lose(self._session.reason)
+
+    def _await_end_of_bound(self) -> None:
+        """Call back when a bounded hold ends; heartbeats may have moved its end."""
+        remaining_ms = self._session.grant_watch.hold_remaining_ms(self._acquired.paths)
+        if remaining_ms == 0:
+            self.lose("its time (max_hold) is over")
+            return
+        self._end_of_bound = self._loop.call_later(
+            (remaining_ms + 1) / 1000, self._await_end_of_bound
+        )
+
+
+class Shares:
+    """How many grants of one owner share a hold; the last one gives it back."""
+
+    def __init__(self, hold: Hold | Share, on_last: Callable[[], None]) -> None:
+        self.hold = hold
+        self.count = 0
+        self._on_last = on_last
+
+    def another(self) -> Share:
+        """Return one more share of the hold."""
+        self.count += 1
+        return Share(self)
+
+    def leave(self) -> bool:
+        """Count one less; True for the last one, whose part it is to give the hold back."""
+        self.count -= 1
+        if self.count == 0:
+            self._on_last()
+        return self.count == 0
+
+
+class Share:
+    """One grant's part in a hold that several grants of one owner share; asked as the hold is."""
+
+    is_counted = True
+
+    def __init__(self, shares: Shares) -> None:
+        self._hold = shares.hold
+        self._shares = shares
+        self._is_left = False
+        self._is_last = False
+
+    @property
+    def is_released(self) -> bool:
+        """Whether this part was given back."""
+        return self._hold.is_released or (self._is_left and not self._is_last)
+
+    @property
+    def was_lost(self) -> bool:
+        """Whether the hold was lost before it could be given back."""
+        return self._hold.was_lost
+
+    @property
+    def reason(self) -> str:
+        """Why this part is not held any more; empty while it is."""
+        return "it was released" if self.is_released else self._hold.reason
+
+    def remaining_safe_ms(self) -> int:
+        """Return for how long no other client can be granted the lock, 0 when unknown."""
+        return 0 if self.is_released else self._hold.remaining_safe_ms()
+
+    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call ``callback()`` once when the hold is lost; returns how to stop that."""
+        return self._hold.on_lost(callback)
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        """Call ``callback()`` when the hold is lost or given back."""
+        self._hold.on_end(callback)
+
+    def lose(self, reason: str) -> None:
+        """Say that the hold is lost, for all its parts."""
+        self._hold.lose(reason)
+
+    def next_write_number(self) -> int:
+        """Return a number that no other part has."""
+        return self._hold.next_write_number()
+
+    async def renew(self, timeout_ms: int) -> None:
+        """Renew the lease of the session now; raises as ``Session.renew``."""
+        await self._hold.renew(timeout_ms)
+
+    async def give_back(self) -> bool:
+        """Give this part back, and the hold with the last one."""
+        if self.is_released:
+            return False
+        if not self._is_left:
+            self._is_left = True
+            self._is_last = self._shares.leave()
+        return await self._hold.give_back() if self._is_last else True
+
+    def keep_releasing(self) -> None:
+        """Go on releasing in the background, if this was the last part."""
+        if self._is_last:
+            self._hold.keep_releasing()

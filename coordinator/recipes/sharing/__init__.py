@@ -1,0 +1,1 @@
+"""The parts of what programs share: configurations, commit logs, work queues."""

@@ -1,0 +1,1 @@
+"""The parts of a tree cache: what it holds, and how it follows the cluster."""
