@@ -29,6 +29,7 @@ node                  one member, and what its machine gives it
   secret_file         what makes a member of this cluster           config, errors
   server              the only place that builds things             all rooms
   recovery            a cluster begun again from a member's data    all rooms
+  preflight           could this member start                       all rooms
 audit                 what was forced, changed or refused           errors, config, clock,
                                                                     model.tokens
 oidc                  whose is a token of an issuer                 errors, config, clock

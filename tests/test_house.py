@@ -221,6 +221,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.node.build",
         "coordinator.client",
         "coordinator.node.recovery",
+        "coordinator.node.preflight",
         "coordinator.node.server",
         "coordinator.node.config",
         "coordinator.node.config_file",
@@ -259,6 +260,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # They put everything together; of the product only the command line imports the first two.
     "coordinator.node.server": ("coordinator",),
     "coordinator.node.recovery": ("coordinator",),
+    "coordinator.node.preflight": ("coordinator",),
     "coordinator.testing": ("coordinator",),
     # What people import is a file each, and may be built from all of these. What two of them share
     # is in a room of its own; so only the locks are below others.

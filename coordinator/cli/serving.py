@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from coordinator.cli.output import failing_well, note
+from coordinator.cli.output import EXIT_USAGE, failing_well, note, one_line
 from coordinator.node.config_file import load
 from coordinator.node.secret_file import ensure_secret, ensure_secret_on_one_machine
 
@@ -29,18 +30,33 @@ def config_option(text: str) -> Callable[[F], F]:
 
 @click.command()
 @config_option("The member's TOML file; without it the defaults: one member, alone, on loopback.")
+@click.option(
+    "--check",
+    "checked_path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Start nothing: say all that keeps a member with this file from starting.",
+)
 @failing_well
-def serve(config_path: Path | None) -> None:
+def serve(config_path: Path | None, checked_path: Path | None) -> None:
     """Run one member in the foreground until SIGTERM or Ctrl-C.
 
     Variables COORDINATOR_<SECTION>_<KEY> override the file, for example
     COORDINATOR_HTTP_BIND_PORT=8071.
 
+    --check reads the configuration and, if that is whole, looks at what it names: secret,
+    certificates, data directory, ports. It exits with 0 if the member could start, with 2 if not.
+
     \b
     Examples:
       coordinator serve --config cluster-configs/three/member-1.toml
-      coordinator serve --config cluster-configs/single/member-1.toml
+      coordinator serve --check cluster-configs/three/member-1.toml
     """
+    if checked_path is not None:
+        if config_path is not None:
+            raise click.UsageError("expected --check FILE or --config FILE, found both")
+        _say_what_is_in_the_way(checked_path)
+        return
     config = load(config_path)
     if ensure_secret_on_one_machine(config.cluster):
         note(f"made the cluster's secret: {config.cluster.secret_file}")
@@ -51,6 +67,24 @@ def serve(config_path: Path | None) -> None:
     from coordinator.node import server
 
     server.run(config)
+
+
+def _say_what_is_in_the_way(path: Path) -> None:
+    from coordinator.node.preflight import preflight  # it loads what only a member needs
+
+    found = preflight(path)
+    for problem in found.problems:
+        click.echo(one_line(f"problem: {problem}"))
+    for each in found.notes:
+        click.echo(one_line(f"note: {each}"))
+    if found.problems:
+        sys.exit(EXIT_USAGE)
+    config = found.config
+    members = len(config.cluster.members) or 1
+    click.echo(
+        f"member {config.member.member_id} of {members} of cluster {config.cluster.name!r} can"
+        f" start with {path}"
+    )
 
 
 @click.command()

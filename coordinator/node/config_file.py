@@ -28,7 +28,7 @@ from typing import Any
 
 from coordinator.errors import ConfigError
 from coordinator.node.config import SETTINGS, Config, MemberAddress
-from coordinator.node.config_rules import WORDS, check, check_range
+from coordinator.node.config_rules import WORDS, check_range, problems
 
 _ENVIRONMENT_PREFIX = "COORDINATOR_"
 _PATH_KEYS = frozenset(
@@ -82,20 +82,34 @@ def load(path: str | os.PathLike[str] | None, environ: Mapping[str, str] | None 
     Raises:
         ConfigError: the file cannot be read, or something in it cannot be right.
     """
+    config, wrong = examine(path, environ)
+    for error in wrong:
+        raise error
+    return config
+
+
+def examine(
+    path: str | os.PathLike[str] | None, environ: Mapping[str, str] | None = None
+) -> tuple[Config, list[ConfigError]]:
+    """Return what ``load`` returns, and all that is wrong with it; a wrong value is left out.
+
+    Whether values fit each other is looked at only if each is one that its key may have."""
     environ = os.environ if environ is None else environ
     found: dict[tuple[str, str], _Found] = {}
+    wrong: list[ConfigError] = []
     if path is not None:
-        found.update(_read_file(Path(path)))
-    found.update(_read_environment(environ))
+        found.update(_read_file(Path(path), wrong))
+    found.update(_read_environment(environ, wrong))
     _default_data_dir(found, Path(path) if path is not None else None)
     config = Config()
     for section, keys in SETTINGS.items():
-        for part in set(keys.values()):
-            values = _values(section, part, found)
+        for part in dict.fromkeys(keys.values()):
+            values = _values(section, part, found, wrong)
             changed = dataclasses.replace(getattr(config, part), **values)
             config = dataclasses.replace(config, **{part: changed})
-    check(config, lambda section, key: _origin(found, section, key, path))
-    return config
+    if not wrong:
+        wrong += problems(config, lambda section, key: _origin(found, section, key, path))
+    return config, wrong
 
 
 def _origin(
@@ -114,56 +128,67 @@ def _origin(
 # --- where values come from
 
 
-def _read_file(path: Path) -> dict[tuple[str, str], _Found]:
+def _read_file(path: Path, wrong: list[ConfigError]) -> dict[tuple[str, str], _Found]:
+    problem = ""
     try:
         document = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
-        raise ConfigError(
-            f"{path}: expected a readable configuration file, found: {error.strerror}",
-            file=str(path),
-        ) from error
+        problem = f"{path}: expected a readable configuration file, found: {error.strerror}"
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is no TOML error
-        raise ConfigError(f"{path}: expected TOML, found: {error}", file=str(path)) from error
+        problem = f"{path}: expected TOML, found: {error}"
+    if problem:
+        wrong.append(ConfigError(problem, file=str(path)))
+        return {}
     base = path.resolve().parent
     found: dict[tuple[str, str], _Found] = {}
     for section, keys in document.items():
         if section not in _SECTIONS:
-            raise _refusal(
-                f"{path}: [{section}]", section, "a known section", f"[{section}]", _SECTIONS
-            )
+            where = f"{path}: [{section}]"
+            wrong.append(_refusal(where, section, "a known section", f"[{section}]", _SECTIONS))
+            continue
         if not isinstance(keys, dict):
-            raise _refusal(f"{path}: {section}", section, f"a section [{section}]", keys)
+            wrong.append(_refusal(f"{path}: {section}", section, f"a section [{section}]", keys))
+            continue
         known = _SECTIONS[section]
         for key, value in keys.items():
             origin = f"{path}: [{section}] {key}"
             if key not in known:
-                raise _refusal(origin, key, f"a key of [{section}]", key, known)
+                wrong.append(_refusal(origin, key, f"a key of [{section}]", key, known))
+                continue
             found[section, key] = _Found(value, origin, base)
     return found
 
 
-def _read_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Found]:
+def _read_environment(
+    environ: Mapping[str, str], wrong: list[ConfigError]
+) -> dict[tuple[str, str], _Found]:
     found: dict[tuple[str, str], _Found] = {}
     for variable in sorted(environ):
-        if not variable.startswith(_ENVIRONMENT_PREFIX) or _is_of_kubernetes(variable, environ):
-            continue
-        section, _, key = variable.removeprefix(_ENVIRONMENT_PREFIX).lower().partition("_")
-        origin = f"environment: {variable}"
-        if section in _SECTIONS and key in _SECTIONS[section]:
-            value = _parse_text(environ[variable], _SECTIONS[section][key], origin, key)
-            if (section, key) in found:
-                expected = f"one variable for [{section}] {key}"
-                raise _refusal(origin, key, expected, f"{found[section, key].origin}, too")
-            found[section, key] = _Found(value, origin, Path.cwd())
-        elif section in _SECTIONS:
-            known = [_variable(section, other) for other in _SECTIONS[section]]
-            raise _refusal(origin, variable, f"a key of [{section}]", variable, known)
-        elif nearest := difflib.get_close_matches(section, _SECTIONS, 1, _NEARNESS_MIN):
-            raise _refusal(
-                origin, variable, "a known section", variable, [_variable(nearest[0], key)]
-            )
-        # Anything else is a variable of the client (COORDINATOR_ENDPOINTS) or of another program.
+        if variable.startswith(_ENVIRONMENT_PREFIX) and not _is_of_kubernetes(variable, environ):
+            try:
+                _read_variable(variable, environ[variable], found)
+            except ConfigError as error:
+                wrong.append(error)
     return found
+
+
+def _read_variable(variable: str, text: str, found: dict[tuple[str, str], _Found]) -> None:
+    section, _, key = variable.removeprefix(_ENVIRONMENT_PREFIX).lower().partition("_")
+    origin = f"environment: {variable}"
+    if section in _SECTIONS and key in _SECTIONS[section]:
+        value = _parse_text(text, _SECTIONS[section][key], origin, key)
+        if (section, key) in found:
+            expected = f"one variable for [{section}] {key}"
+            raise _refusal(origin, key, expected, f"{found[section, key].origin}, too")
+        found[section, key] = _Found(value, origin, Path.cwd())
+    elif section in _SECTIONS:
+        known = [_variable(section, other) for other in _SECTIONS[section]]
+        raise _refusal(origin, variable, f"a key of [{section}]", variable, known)
+    elif nearest := difflib.get_close_matches(section, _SECTIONS, 1, _NEARNESS_MIN):
+        raise _refusal(
+            origin, variable, "a known section", variable, [_variable(nearest[0], key)]
+        )
+    # Anything else is a variable of the client (COORDINATOR_ENDPOINTS) or of another program.
 
 
 def _is_of_kubernetes(variable: str, environ: Mapping[str, str]) -> bool:
@@ -216,25 +241,33 @@ def _default_data_dir(found: dict[tuple[str, str], _Found], path: Path | None) -
 # --- from what was written to what was meant
 
 
-def _values(section: str, part: str, found: Mapping[tuple[str, str], _Found]) -> dict[str, Any]:
+def _values(
+    section: str, part: str, found: Mapping[tuple[str, str], _Found], wrong: list[ConfigError]
+) -> dict[str, Any]:
     """Return what was set of the keys of ``[section]`` that ``part`` of the Config holds."""
     values: dict[str, Any] = {}
     for key, hint in _SECTIONS[section].items():
         item = found.get((section, key))
         if item is None or SETTINGS[section][key] != part:
             continue
-        if typing.get_origin(hint) is tuple:
-            values[key] = _build_members(item, key)
-            continue
-        value = _typed(item.value, hint, item.origin, key)
-        if type(value) is int:
-            check_range(section, key, value, item.origin)
-        if (section, key) in _PATH_KEYS and value is not None:
-            value = _resolve(value, item, key)
-        if (section, key) in WORDS:
-            value = value.lower()  # as Python and others write a level: INFO
-        values[key] = value
+        try:
+            values[key] = _value(section, key, hint, item)
+        except ConfigError as error:
+            wrong.append(error)
     return values
+
+
+def _value(section: str, key: str, hint: Any, item: _Found) -> Any:
+    if typing.get_origin(hint) is tuple:
+        return _build_members(item, key)
+    value = _typed(item.value, hint, item.origin, key)
+    if type(value) is int:
+        check_range(section, key, value, item.origin)
+    if (section, key) in _PATH_KEYS and value is not None:
+        value = _resolve(value, item, key)
+    if (section, key) in WORDS:
+        value = value.lower()  # as Python and others write a level: INFO
+    return value
 
 
 def _build_members(item: _Found, key: str) -> tuple[MemberAddress, ...]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import PurePath
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -110,15 +111,23 @@ def check_range(section: str, key: str, number: int, where: str) -> None:
         _fail(where, key, expected, number)
 
 
-def check(config: Config, origin: Origin) -> None:
-    """Raise ConfigError for the first values of ``config`` that do not fit each other."""
-    _check_orders(config, origin)
-    _check_members(config, origin)
-    _check_words(config, origin)
-    _check_door(config, origin)
-    _check_exposure(config, origin)
-    _check_audit(config, origin)
-    _check_oidc(config, origin)
+def problems(config: Config, origin: Origin) -> Iterator[ConfigError]:
+    """Yield what is wrong with values of ``config`` that must fit each other, one error a rule."""
+    rules: tuple[Callable[[Config, Origin], None], ...] = (
+        *(partial(_check_order, *row) for row in _AT_LEAST),
+        _check_timeouts,
+        _check_members,
+        _check_words,
+        _check_door,
+        _check_exposure,
+        _check_audit,
+        _check_oidc,
+    )
+    for rule in rules:
+        try:
+            rule(config, origin)
+        except ConfigError as error:
+            yield error
 
 
 def _fail(where: str, key: str, expected: str, found: object) -> NoReturn:
@@ -138,16 +147,27 @@ def bounds_of(section: str, key: str) -> tuple[int, int]:
     return next((low, high) for suffix, low, high in _BOUNDS_BY_SUFFIX if key.endswith(suffix))
 
 
-def _check_orders(config: Config, origin: Origin) -> None:
-    for section, key, factor, other_section, other_key, reason in _AT_LEAST:
-        value = config.value(section, key)
-        other = config.value(other_section, other_key)
-        if value < factor * other:
-            multiple = f"{factor} times " if factor > 1 else ""
-            expected = f"at least {multiple}[{other_section}] {other_key} ({factor * other})"
-            if reason:
-                expected += f", because {reason}"
-            _fail(origin(section, key), key, expected, value)
+def _check_order(
+    section: str,
+    key: str,
+    factor: int,
+    other_section: str,
+    other_key: str,
+    reason: str,
+    config: Config,
+    origin: Origin,
+) -> None:
+    value = config.value(section, key)
+    other = config.value(other_section, other_key)
+    if value < factor * other:
+        multiple = f"{factor} times " if factor > 1 else ""
+        expected = f"at least {multiple}[{other_section}] {other_key} ({factor * other})"
+        if reason:
+            expected += f", because {reason}"
+        _fail(origin(section, key), key, expected, value)
+
+
+def _check_timeouts(config: Config, origin: Origin) -> None:
     raft = config.raft
     if raft.election_timeout_ms_max <= raft.election_timeout_ms_min:
         _fail(

@@ -23,7 +23,7 @@ LEVELS = (
     ("coordinator.guards", "coordinator.recipes"),
     ("coordinator.integrations",),
     ("coordinator",),
-    ("coordinator.node.server", "coordinator.node.recovery"),
+    ("coordinator.node.server", "coordinator.node.recovery", "coordinator.node.preflight"),
     ("coordinator.testing",),
     ("coordinator.learn",),
     ("coordinator.cli",),

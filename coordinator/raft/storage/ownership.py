@@ -201,6 +201,15 @@ def take(
     if found is None:
         save(disk, directory, owner)
         found = owner
+    refuse_another(directory, found, owner, member_ids)
+    configured = tuple(sorted(member_ids))
+    return Ownership(disk, directory, found, member_ids=configured, draw=draw)
+
+
+def refuse_another(
+    directory: str, found: Owner, owner: Owner, member_ids: Collection[str]
+) -> None:
+    """Raise StorageError if ``directory`` belongs to ``found``, and that is not ``owner``."""
     if (found.cluster, found.member_id) != (owner.cluster, owner.member_id):
         raise _refusal(directory, owner, f"those of {found}")
     configured = tuple(sorted(member_ids))
@@ -211,7 +220,6 @@ def take(
             " correct [[cluster.members]], for the list of members cannot be changed yet",
             path=directory,
         )
-    return Ownership(disk, directory, found, member_ids=configured, draw=draw)
 
 
 def _before_releases(directory: str) -> StorageError:
