@@ -321,6 +321,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.service.locks",
         "coordinator.service.writes.proposals",
         "coordinator.service.watches.watch_values",
+        "coordinator.state.codec",
         "coordinator.state.commands",
         "coordinator.state.locks.records",
         "coordinator.state.outcome_codec",

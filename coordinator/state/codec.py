@@ -1,281 +1,197 @@
 """The codec of commands: bytes with a format number, strictly decoded.
 
-1. The first element of every encoded value is its format number; another number is refused.
-2. Decoding checks every shape and type, and raises only ValueError. Bytes from a client or another
-   member are checked here; bytes of the log were checked before they were proposed.
-3. An operation is its tag and its fields in the order of its class. A tag is never reused; a new
-   field or operation needs a new format number.
+1. The first element of every encoded command is its format number; another number is refused.
+2. Decoding checks every type, and that nothing is missing or added. It raises only ValueError.
+   Bytes from another member are checked here; bytes of the log were checked before they were
+   proposed.
+3. An operation is an array of its tag and its fields, in order. msgspec reads and writes all of it
+   by the types of ``commands``. What clients send, too, has other names and bounds in a body; in a
+   log it is one of the types below, in which any number may stand.
 
-The operations of most entries are decoded at once with their command (``_AT_ONCE``), to the same
-values; whatever that refuses is decoded as all others are.
-
-``outcome_codec`` keeps rules 1 to 3 for outcomes. ``packing`` packs values; it is the only file of
-this room that uses msgpack.
+``outcome_codec`` keeps rules 1 and 2 for outcomes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
-from coordinator.state.access.encoding import add_operations, caller_of
+from msgspec import Struct
+from msgspec.msgpack import Decoder, Encoder
+from msgspec.structs import astuple
+
+from coordinator.model.access import Rule, Verb
 from coordinator.state.commands import (
     NOBODY,
-    Abandon,
     Caller,
     Check,
-    CloseSession,
     Command,
     Create,
+    CreateMode,
     Delete,
-    Enter,
-    ExpireSession,
-    FinishGrants,
-    FinishSession,
     Guarded,
     HeldCondition,
+    Logged,
     Multi,
-    OpenSession,
-    Put,
+    PutRole,
     Read,
-    Reap,
-    Release,
     RequestId,
     SetData,
-    SetLimits,
-)
-from coordinator.state.locks import encoding as queues
-from coordinator.state.packing import formatted, pack, rows_of_type
-from coordinator.state.shapes import (
-    BOOL,
-    BYTES,
-    INT,
-    MAYBE_BOOL,
-    MAYBE_INT,
-    MAYBE_ROW,
-    MAYBE_STR,
-    ROW,
-    STR,
-    Family,
-    Row,
-    kind_number,
-    kind_of_number,
-    limit_values_of,
-    mode_number,
-    mode_of,
-    rules_of,
-    shape,
-    texts_of,
 )
 
 COMMAND_FORMAT: Final = 1
 
-_ZNODE_OPERATIONS: Final = Family()
-_OPERATIONS: Final = Family()
+
+class CreateLogged(Struct, frozen=True, gc=False, array_like=True, tag=1):
+    path: str
+    data: bytes
+    mode: CreateMode
+    session_id: str | None
+    ttl_ms: int | None
+    parents: CreateMode | None
 
 
-def _encode_create(each: Create) -> Row:
-    parents = None if each.parents is None else mode_number(each.parents)
-    return (
-        1, each.path, each.data, mode_number(each.mode), each.session_id, each.ttl_ms, parents,
-    )  # fmt: skip
+class SetDataLogged(Struct, frozen=True, gc=False, array_like=True, tag=2):
+    path: str
+    data: bytes
+    expected_version: int
 
 
-def _decode_create(row: Row) -> Create:
-    _, path, data, mode, session_id, ttl_ms, parents = row
-    return Create(
-        path,
-        data,
-        mode_of(mode),
-        session_id,
-        ttl_ms,
-        None if parents is None else mode_of(parents),
-    )
+class DeleteLogged(Struct, frozen=True, gc=False, array_like=True, tag=3):
+    path: str
+    expected_version: int
+    expected_czxid: int | None
+    is_recursive: bool
 
 
-def _encode_multi(each: Multi) -> Row:
-    return (6, _ZNODE_OPERATIONS.encode_all(each.operations), each.by, each.reason)
+class CheckLogged(Struct, frozen=True, gc=False, array_like=True, tag=4):
+    path: str
+    exists: bool | None
+    expected_version: int
+    expected_czxid: int | None
+    has_children: bool | None
+    expected_owner: str | None
 
 
-def _decode_multi(row: Row) -> Multi:
-    return Multi(_ZNODE_OPERATIONS.decode_all(row[1]), row[2], row[3])
+class ReadLogged(Struct, frozen=True, gc=False, array_like=True, tag=5):
+    path: str
 
 
-def _encode_guarded(each: Guarded) -> Row:
-    encode_all = _ZNODE_OPERATIONS.encode_all
-    return (7, encode_all(each.conditions), encode_all(each.then), encode_all(each.otherwise))
+LoneLogged = CreateLogged | SetDataLogged | DeleteLogged | CheckLogged
+ZnodeLogged = LoneLogged | ReadLogged
+"""Operations of a multi or a branch: a read is no command."""
 
 
-def _decode_guarded(row: Row) -> Guarded:
-    conditions, then, otherwise = [_ZNODE_OPERATIONS.decode_all(each) for each in row[1:]]
-    for condition in conditions:
-        if type(condition) is not Check:
-            raise ValueError(f"expected a check, found {type(condition).__name__}")
-    return Guarded(conditions, then, otherwise)
+class MultiLogged(Struct, frozen=True, gc=False, array_like=True, tag=6):
+    operations: tuple[ZnodeLogged, ...]
+    by: str
+    reason: str
 
 
-def _encode_enter(each: Enter) -> Row:
-    opening = each.opening
-    return (
-        14, each.directories, each.prefix, kind_number(each.kind), each.session_id, each.data,
-        each.owner, each.is_try, each.lock_delay_ms, each.max_hold_ms, each.size,
-        None if opening is None else _OPERATIONS.encode(opening)[1:],
-    )  # fmt: skip
+class GuardedLogged(Struct, frozen=True, gc=False, array_like=True, tag=7):
+    conditions: tuple[CheckLogged, ...]
+    then: tuple[ZnodeLogged, ...]
+    otherwise: tuple[ZnodeLogged, ...]
 
 
-def _decode_enter(row: Row) -> Enter:
-    (
-        _, directories, prefix, kind, session_id, data, owner, is_try, lock_delay_ms, max_hold_ms,
-        size, opening,
-    ) = row  # fmt: skip
-    return tuple.__new__(
-        Enter,
-        (
-            texts_of(directories), prefix, kind_of_number(kind), session_id, data, owner, is_try,
-            lock_delay_ms, max_hold_ms, size,
-            None if opening is None else OpenSession(*_opening_shape(opening)),
-        ),
-    )  # fmt: skip
+class PutRoleLogged(Struct, frozen=True, gc=False, array_like=True, tag=29):
+    name: str
+    rules: tuple[tuple[str, tuple[Verb, ...]], ...]
 
 
-_opening_shape: Final = shape("session", STR, INT, STR, STR, STR, STR)
+class _Written(Struct, frozen=True, gc=False, array_like=True, tag=COMMAND_FORMAT):
+    """A command as it is written; ``caller`` is None for nobody."""
+
+    operation: LoneLogged | MultiLogged | GuardedLogged | PutRoleLogged | Logged
+    wall_ms: int
+    request: RequestId | None
+    caller: Caller | None
+    if_held: tuple[HeldCondition, ...]
 
 
-def _encode_set_limits(each: SetLimits) -> Row:
-    return (21, each.values, each.expected_version, each.rules, each.by)
+class _Head(Struct, array_like=True):
+    format: int
 
 
-def _decode_set_limits(row: Row) -> SetLimits:
-    _, values, expected_version, rules, by = row
-    return SetLimits(limit_values_of(values), expected_version, rules_of(rules), by)
+def _logged_all(operations: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple([_LOGGED[type(each)](each) for each in operations])
 
 
-for _family in (_ZNODE_OPERATIONS, _OPERATIONS):
-    _family.add(
-        1, Create, STR, BYTES, INT, MAYBE_STR, MAYBE_INT, MAYBE_INT,
-        encode=_encode_create, decode=_decode_create,
-    )  # fmt: skip
-    _family.add(2, SetData, STR, BYTES, INT)
-    _family.add(3, Delete, STR, INT, MAYBE_INT, BOOL)
-    _family.add(4, Check, STR, MAYBE_BOOL, INT, MAYBE_INT, MAYBE_BOOL, MAYBE_STR)
-_ZNODE_OPERATIONS.add(5, Read, STR)
-_OPERATIONS.add(6, Multi, ROW, STR, STR, encode=_encode_multi, decode=_decode_multi)
-_OPERATIONS.add(7, Guarded, ROW, ROW, ROW, encode=_encode_guarded, decode=_decode_guarded)
-_OPERATIONS.add(8, OpenSession, STR, INT, STR, STR, STR, STR)
-_OPERATIONS.add(9, CloseSession, STR, STR, INT)
-_OPERATIONS.add(10, ExpireSession, STR, INT, INT, INT)
-_OPERATIONS.add(11, Release, STR, INT, BOOL)
-_OPERATIONS.add(12, Abandon, STR, INT, INT, STR, BOOL)
-_OPERATIONS.add(13, Reap, STR, INT, INT, INT)
-_OPERATIONS.add(
-    14, Enter, ROW, STR, INT, STR, BYTES, STR, BOOL, INT, INT, MAYBE_INT, MAYBE_ROW,
-    encode=_encode_enter, decode=_decode_enter,
-)  # fmt: skip
-queues.add_operations(_OPERATIONS)
-_OPERATIONS.add(
-    21, SetLimits, ROW, INT, ROW, STR, encode=_encode_set_limits, decode=_decode_set_limits
-)
-_OPERATIONS.add(22, FinishSession, STR, INT)
-_OPERATIONS.add(23, FinishGrants, encode=lambda _: (23,))
-add_operations(_OPERATIONS)
-_OPERATIONS.add(39, Put, STR, BYTES)
+def _read_all(logged: Iterable[Any]) -> tuple[Any, ...]:
+    return tuple([_READ[type(each)](each) for each in logged])
 
-_command_shape: Final = shape("command", INT, ROW, INT, MAYBE_ROW, MAYBE_ROW, ROW)
-_request_shape: Final = shape("request id", STR, INT, INT)
-_if_held_shape: Final = shape("condition", STR, INT)
+
+_LOGGED: Final[dict[type, Callable[[Any], Any]]] = {
+    Create: lambda each: CreateLogged(*astuple(each)),
+    SetData: lambda each: SetDataLogged(*astuple(each)),
+    Delete: lambda each: DeleteLogged(*astuple(each)),
+    Check: lambda each: CheckLogged(*astuple(each)),
+    Read: lambda each: ReadLogged(each.path),
+    Multi: lambda each: MultiLogged(_logged_all(each.operations), each.by, each.reason),
+    Guarded: lambda each: GuardedLogged(*map(_logged_all, astuple(each))),
+    PutRole: lambda each: PutRoleLogged(each.name, tuple([astuple(rule) for rule in each.rules])),
+}
+"""What makes of an operation what a log holds of it, unless it is the same."""
+
+_READ: Final[dict[type, Callable[[Any], Any]]] = {
+    CreateLogged: lambda each: Create(*astuple(each)),
+    SetDataLogged: lambda each: SetData(*astuple(each)),
+    DeleteLogged: lambda each: Delete(*astuple(each)),
+    CheckLogged: lambda each: Check(*astuple(each)),
+    ReadLogged: lambda each: Read(each.path),
+    MultiLogged: lambda each: Multi(_read_all(each.operations), each.by, each.reason),
+    GuardedLogged: lambda each: Guarded(*map(_read_all, astuple(each))),
+    PutRoleLogged: lambda each: PutRole(each.name, tuple([Rule(*rule) for rule in each.rules])),
+}
+
+_encode: Final = Encoder().encode
+_decode: Final = Decoder(_Written).decode
+_decode_head: Final = Decoder(_Head).decode
 
 
 def encode_command(command: Command) -> bytes:
     """Encode a command; raises ValueError for text or numbers that have no encoding."""
-    operation, caller, if_held = command.operation, command.caller, command.if_held
-    if type(operation) is SetData:
-        row: Row = (2, operation.path, operation.data, operation.expected_version)
-    else:
-        row = _OPERATIONS.encode(operation)
-    return pack(
-        (
-            COMMAND_FORMAT,
-            row,
-            command.wall_ms,
-            command.request,
-            None if caller is NOBODY or caller == NOBODY else caller,
-            tuple([(each.directory, each.fencing_token) for each in if_held]) if if_held else (),
-        )
+    operation: Any = command.operation
+    caller = command.caller
+    logged = _LOGGED.get(type(operation))
+    written = _Written(
+        operation if logged is None else logged(operation),
+        command.wall_ms,
+        command.request,
+        None if caller is NOBODY or caller == NOBODY else caller,
+        command.if_held,
     )
-
-
-def _at_once(tag: Any, *fields: Any) -> Callable[[bytes], Row]:
-    """Return what decodes a command whose operation has this tag and these fields."""
-    row: Any = tuple
-    one: Any = Literal
-    request, caller = row[str, int, int] | None, row[str, str, int] | None
-    conditions = row[row[str, int], ...]
-    operation = row[(one[tag], *fields)]
-    return rows_of_type(row[int, operation, int, request, caller, conditions])
-
-
-_AT_ONCE: Final[dict[int, tuple[Callable[[bytes], Row], Callable[[Row], Any]]]] = {
-    1: (
-        _at_once(1, str, bytes, int, str | None, int | None, int | None), _decode_create,
-    ),
-    2: (_at_once(2, str, bytes, int), lambda row: SetData(row[1], row[2], row[3])),
-    3: (
-        _at_once(3, str, int, int | None, bool),
-        lambda row: Delete(row[1], row[2], row[3], row[4]),
-    ),
-    11: (_at_once(11, str, int, bool), lambda row: Release(row[1], row[2], row[3])),
-    14: (
-        _at_once(
-            14, tuple[str, ...], str, int, str, bytes, str, bool, int, int, int | None,
-            tuple[str, int, str, str, str, str] | None,
-        ),
-        _decode_enter,
-    ),
-}  # fmt: skip
-"""By the tag of an operation: what decodes its command at once, and what builds it of its row."""
-_HEAD_BYTES: Final = 4
-_COMMAND_ROW: Final = 0x96
-"""The first byte of a row of six."""
-
-
-def _decoded_at_once(data: bytes) -> Command | None:
-    """Return a command whose operation is one of these, None for another, or if it is none."""
-    if len(data) < _HEAD_BYTES or data[0] != _COMMAND_ROW or data[1] != COMMAND_FORMAT:
-        return None
-    known = _AT_ONCE.get(data[3])
-    if known is None:
-        return None
-    decode, build = known
     try:
-        row = decode(data)
-        operation = build(row[1])
-    except ValueError:
-        return None
-    request, caller, conditions = row[3], row[4], row[5]
-    if_held: tuple[HeldCondition, ...] = ()
-    if conditions:
-        if_held = tuple([HeldCondition(each[0], each[1]) for each in conditions])
+        return _encode(written)
+    except (OverflowError, TypeError) as error:
+        raise ValueError(f"cannot be encoded: {error}") from error
+
+
+def decode_command(data: bytes) -> Command:
+    """Decode a command; raises ValueError unless it is one, of this format, and nothing else."""
+    try:
+        written = _decode(data)
+        is_whole = _encode(written) == data
+    except (ValueError, RecursionError) as error:
+        raise ValueError(_explained(data, error)) from None
+    if not is_whole:
+        raise ValueError("expected a command as it is written, found it otherwise")
+    operation: Any = written.operation
+    read = _READ.get(type(operation))
     return Command(
-        operation,
-        row[2],
-        None if request is None else RequestId(request[0], request[1], request[2]),
-        NOBODY if caller is None else Caller(caller[0], caller[1], caller[2]),
-        if_held,
+        operation if read is None else read(operation),
+        written.wall_ms,
+        written.request,
+        NOBODY if written.caller is None else written.caller,
+        written.if_held,
     )
 
 
-def decode_command(data: bytes, *, is_bounded: bool = False) -> Command:
-    """Decode a command; raises ValueError unless it is one, of a known format, and nothing else."""
-    if not is_bounded:
-        known = _decoded_at_once(data)
-        if known is not None:
-            return known
-    row = formatted(data, "command", COMMAND_FORMAT, is_bounded=is_bounded)
-    _, operation, wall_ms, request, caller, conditions = _command_shape(row)
-    return Command(
-        _OPERATIONS.decode(operation),
-        wall_ms,
-        None if request is None else RequestId(*_request_shape(request)),
-        NOBODY if caller is None else caller_of(caller),
-        tuple([HeldCondition(*_if_held_shape(each)) for each in conditions]),
-    )
+def _explained(data: bytes, error: Exception) -> str:
+    try:
+        found = _decode_head(data).format
+    except (ValueError, RecursionError):
+        return f"expected a command: {error}"
+    if found != COMMAND_FORMAT:
+        return f"expected a command of format {COMMAND_FORMAT}, found {found}"
+    return f"expected a command: {error}"

@@ -3,13 +3,15 @@
 A command is one operation, and everything uncertain as its proposer decided it: wall time for
 ``ctime``/``mtime``, session ids, who the caller is, the request number that makes a retry safe.
 
-The operations on znodes are those of ``coordinator.model.operations``, as clients send them.
+The operations on znodes are those of ``coordinator.model.operations``, as clients send them, and
+the codec says how a log holds them. Any other is written as the array of its tag and its fields, in
+order: a tag is never reused, and a new field needs a new format number.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
@@ -31,7 +33,7 @@ ZnodeOperation = znode_operations.Operation
 """Operations allowed alone, in a multi, and in the branches of a guarded write."""
 
 
-class Put(Struct, frozen=True):
+class Put(Struct, frozen=True, gc=False, array_like=True, tag=39):
     """Create a persistent znode, or replace its data where there is one.
 
     It comes to what a guarded write does with a create and a set, and carries the data once."""
@@ -43,7 +45,7 @@ class Put(Struct, frozen=True):
 # --- operations on sessions
 
 
-class OpenSession(Struct, frozen=True, gc=False):
+class OpenSession(Struct, frozen=True, gc=False, array_like=True, tag=8):
     """Open a session under an id that the proposer drew at random, and not its client.
 
     ``timeout_ms`` must lie within the machine's limits; ``label`` is for people. ``address`` is
@@ -60,7 +62,7 @@ class OpenSession(Struct, frozen=True, gc=False):
     by: str = ""
 
 
-class CloseSession(Struct, frozen=True, gc=False):
+class CloseSession(Struct, frozen=True, gc=False, array_like=True, tag=9):
     """End a session at its client's request; its ephemerals are deleted. Idempotent.
 
     ``failure`` says what is wrong with the client, if that is the reason; empty otherwise. The
@@ -76,7 +78,7 @@ class CloseSession(Struct, frozen=True, gc=False):
     at_once: int = 0
 
 
-class ExpireSession(Struct, frozen=True, gc=False):
+class ExpireSession(Struct, frozen=True, gc=False, array_like=True, tag=10):
     """End a session whose lease ran out. Void unless ``term`` is the term of its own log entry.
 
     ``silent_ms``: how long the leader had received no heartbeat; kept in the history of grants.
@@ -89,7 +91,7 @@ class ExpireSession(Struct, frozen=True, gc=False):
     at_once: int = 0
 
 
-class FinishSession(Struct, frozen=True, gc=False):
+class FinishSession(Struct, frozen=True, gc=False, array_like=True, tag=22):
     """Delete about ``at_once`` more ephemerals of a session that has ended; void if none is left.
 
     The leader of any term proposes it until ``SessionFinished.left`` is 0.
@@ -99,7 +101,7 @@ class FinishSession(Struct, frozen=True, gc=False):
     at_once: int
 
 
-class RenewCredential(Struct, frozen=True, gc=False):
+class RenewCredential(Struct, frozen=True, gc=False, array_like=True, tag=26):
     """Let a session of the caller's identity go on under the credential of this command.
 
     So a token can be replaced by another without the end of what its holder has open.
@@ -125,7 +127,7 @@ SLOT: Final = Kind.SLOT
 """The same, for compiled code: it finds a constant at once, and a member of a class by its name."""
 
 
-class Enter(NamedTuple):
+class Enter(Struct, frozen=True, gc=False, array_like=True, tag=14):
     """Take a place in one queue, or in several as one (a multi-lock): all or nothing.
 
     ``directories`` are the queues (``/locks/<segment>``, ``/elections/<segment>``), sorted, without
@@ -157,7 +159,7 @@ class Enter(NamedTuple):
     opening: OpenSession | None = None
 
 
-class Downgrade(Struct, frozen=True, gc=False):
+class Downgrade(Struct, frozen=True, gc=False, array_like=True, tag=15):
     """Turn an EXCLUSIVE holder into a SHARED one, in place: same znode, number and token.
 
     Idempotent; refused with NotOwner unless the contender ``path`` of ``czxid`` holds.
@@ -167,14 +169,14 @@ class Downgrade(Struct, frozen=True, gc=False):
     czxid: int
 
 
-class Resize(Struct, frozen=True, gc=False):
+class Resize(Struct, frozen=True, gc=False, array_like=True, tag=16):
     """Change the size of the semaphore ``directory``; no holder loses its slot."""
 
     directory: str
     size: int
 
 
-class Note(Struct, frozen=True, gc=False):
+class Note(Struct, frozen=True, gc=False, array_like=True, tag=17):
     """Keep a holder's checkpoint ``note`` with its grant, for the next holder."""
 
     path: str
@@ -182,7 +184,7 @@ class Note(Struct, frozen=True, gc=False):
     note: bytes
 
 
-class ExtendHold(Struct, frozen=True, gc=False):
+class ExtendHold(Struct, frozen=True, gc=False, array_like=True, tag=37):
     """Move the end of a bounded hold: ``by_ms`` later, or not before ``to_ms`` from now.
 
     One of the two is 0. The end never moves nearer. Refused with NotOwner unless the contender
@@ -195,7 +197,7 @@ class ExtendHold(Struct, frozen=True, gc=False):
     to_ms: int
 
 
-class Revoke(Struct, frozen=True, gc=False):
+class Revoke(Struct, frozen=True, gc=False, array_like=True, tag=18):
     """Force a contender out of its queue (or queues); ``by`` and ``reason`` are kept."""
 
     path: str
@@ -204,7 +206,7 @@ class Revoke(Struct, frozen=True, gc=False):
     reason: str
 
 
-class EndHold(Struct, frozen=True, gc=False):
+class EndHold(Struct, frozen=True, gc=False, array_like=True, tag=19):
     """End a hold whose ``max_hold_ms`` is over.
 
     Void unless it holds and has a bound, was extended ``extensions`` times and not once more since
@@ -217,7 +219,7 @@ class EndHold(Struct, frozen=True, gc=False):
     extensions: int = 0
 
 
-class Reopen(Struct, frozen=True, gc=False):
+class Reopen(Struct, frozen=True, gc=False, array_like=True, tag=20):
     """Delete the ``delay-`` znode ``path``: its lock-delay is over. Void as ``EndHold`` is."""
 
     path: str
@@ -225,14 +227,14 @@ class Reopen(Struct, frozen=True, gc=False):
     term: int
 
 
-class FinishGrants(Struct, frozen=True, gc=False):
+class FinishGrants(Struct, frozen=True, gc=False, array_like=True, tag=23):
     """Grant to more contenders, if there were too many for one command; void if none is left.
 
     The leader of any term proposes it until ``GrantsFinished.left`` is 0.
     """
 
 
-class TakeOut(Struct, frozen=True, gc=False):
+class TakeOut(Struct, frozen=True, gc=False, array_like=True, tag=35):
     """Delete the contenders that wait at ``paths`` and have lost the right to be granted.
 
     A contender that holds, or may be granted, stays. The leader of any term proposes it, for not
@@ -245,7 +247,7 @@ class TakeOut(Struct, frozen=True, gc=False):
 # --- operations of the service itself
 
 
-class Release(Struct, frozen=True, gc=False):
+class Release(Struct, frozen=True, gc=False, array_like=True, tag=11):
     """Delete the contender ``path`` if it is still the incarnation ``czxid``.
 
     A multi-lock is released as a whole, whichever of its paths is named. A repeated release of the
@@ -260,7 +262,7 @@ class Release(Struct, frozen=True, gc=False):
     spares_repeated: bool = False
 
 
-class Abandon(Struct, frozen=True, gc=False):
+class Abandon(Struct, frozen=True, gc=False, array_like=True, tag=12):
     """Undo an attempt whose answer never came: the request (client_id, number).
 
     The ephemeral znodes that it created are deleted. If it was never applied, its number is used
@@ -276,7 +278,7 @@ class Abandon(Struct, frozen=True, gc=False):
     spares_holder: bool = False
 
 
-class Reap(Struct, frozen=True, gc=False):
+class Reap(Struct, frozen=True, gc=False, array_like=True, tag=13):
     """Delete an idle container or ttl znode that is unchanged since the leader saw it.
 
     Void (nothing happens, no error) unless the znode has no children, still has this ``mzxid``
@@ -289,7 +291,7 @@ class Reap(Struct, frozen=True, gc=False):
     term: int
 
 
-class SetLimits(Struct, frozen=True, gc=False):
+class SetLimits(Struct, frozen=True, gc=False, array_like=True, tag=21):
     """Set limits of the state by name (``limits.MachineLimits``); those not named stay.
 
     Refused with BadVersion unless the limits have been changed ``expected_version`` times. A new
@@ -306,7 +308,7 @@ class SetLimits(Struct, frozen=True, gc=False):
 # --- operations on access rights
 
 
-class InitAccess(Struct, frozen=True, gc=False):
+class InitAccess(Struct, frozen=True, gc=False, array_like=True, tag=27):
     """Turn access rights on, with a first identity that may do everything (the role ``admin``).
 
     ``digest`` is the SHA-256 of its token. Refused with NodeExists while they are on. Roles and
@@ -319,7 +321,7 @@ class InitAccess(Struct, frozen=True, gc=False):
     expires_ms: int = 0
 
 
-class SetAccess(Struct, frozen=True, gc=False):
+class SetAccess(Struct, frozen=True, gc=False, array_like=True, tag=28):
     """Turn access rights on again, or off: then everybody may do everything."""
 
     is_on: bool
@@ -332,7 +334,7 @@ class PutRole(Struct, frozen=True, gc=False):
     rules: tuple[Rule, ...]
 
 
-class DropRole(Struct, frozen=True, gc=False):
+class DropRole(Struct, frozen=True, gc=False, array_like=True, tag=30):
     """Forget a role; refused with NotEmpty while an identity has it."""
 
     name: str
@@ -342,7 +344,7 @@ QuotaChanges = tuple[tuple[str, int | None], ...]
 """What a quota is of, and how much of it; None: as much as the limit for all identities says."""
 
 
-class PutIdentity(Struct, frozen=True, gc=False):
+class PutIdentity(Struct, frozen=True, gc=False, array_like=True, tag=31):
     """Make an identity, or change its roles, ``subjects`` and ``quota``; its tokens stay.
 
     None: the roles, or the subjects, stay as they are, of an identity that is there. Of the quota
@@ -358,13 +360,13 @@ class PutIdentity(Struct, frozen=True, gc=False):
     quota: QuotaChanges = ()
 
 
-class DropIdentity(Struct, frozen=True, gc=False):
+class DropIdentity(Struct, frozen=True, gc=False, array_like=True, tag=32):
     """Forget an identity with all its credentials; their sessions have ended."""
 
     name: str
 
 
-class AddToken(Struct, frozen=True, gc=False):
+class AddToken(Struct, frozen=True, gc=False, array_like=True, tag=33):
     """Give an identity one more token; only the SHA-256 of it is known here.
 
     ``expires_ms`` is a wall time, 0 for a token that does not expire; members judge it.
@@ -377,48 +379,21 @@ class AddToken(Struct, frozen=True, gc=False):
     label: str = ""
 
 
-class DropToken(Struct, frozen=True, gc=False):
+class DropToken(Struct, frozen=True, gc=False, array_like=True, tag=34):
     """Revoke a token; the sessions opened with it have ended."""
 
     token_id: str
 
 
-Operation = (
-    Create
-    | SetData
-    | Put
-    | Delete
-    | Check
-    | Multi
-    | Guarded
-    | OpenSession
-    | CloseSession
-    | ExpireSession
-    | FinishSession
-    | Release
-    | Abandon
-    | Reap
-    | Enter
-    | Downgrade
-    | Resize
-    | Note
-    | ExtendHold
-    | Revoke
-    | EndHold
-    | Reopen
-    | FinishGrants
-    | TakeOut
-    | SetLimits
-    | RenewCredential
-    | InitAccess
-    | SetAccess
-    | PutRole
-    | DropRole
-    | PutIdentity
-    | DropIdentity
-    | AddToken
-    | DropToken
-)
+Logged = (
+    Put | OpenSession | CloseSession | ExpireSession | FinishSession | Release | Abandon | Reap
+    | Enter | Downgrade | Resize | Note | ExtendHold | Revoke | EndHold | Reopen | FinishGrants
+    | TakeOut | SetLimits | RenewCredential | InitAccess | SetAccess | DropRole | PutIdentity
+    | DropIdentity | AddToken | DropToken
+)  # fmt: skip
+"""Operations that a log holds as they are."""
+
+Operation = Create | SetData | Delete | Check | Multi | Guarded | PutRole | Logged
 
 
 class RequestId(Struct, frozen=True, gc=False, array_like=True):
@@ -434,7 +409,7 @@ class RequestId(Struct, frozen=True, gc=False, array_like=True):
     floor_index: int = 0
 
 
-class HeldCondition(Struct, frozen=True, gc=False):
+class HeldCondition(Struct, frozen=True, gc=False, array_like=True):
     """The condition that a contender created at ``fencing_token`` holds the queue now."""
 
     directory: str

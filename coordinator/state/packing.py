@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]
 import msgspec
 
 from coordinator.model.limits import BOUNDS
-from coordinator.state.shapes import Row, described
+from coordinator.state.shapes import Row
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -23,14 +23,6 @@ def pack(value: Any) -> bytes:
     return packed
 
 
-def rows_of_type(row: Any) -> Callable[[bytes], Row]:
-    """Return what decodes exactly one row of this type, in one step; it raises ValueError.
-
-    Half as dear as to decode a row and to look at its parts then."""
-    decode: Callable[[bytes], Row] = msgspec.msgpack.Decoder(row).decode
-    return decode
-
-
 _ROW_MAX = BOUNDS["operations_per_multi_max"][1]
 """Values in one row of what another member sends."""
 VALUES_MAX: Final = 25 * _ROW_MAX
@@ -40,19 +32,10 @@ _MAP_MAX: Final = 100
 _PIECE_BYTES: Final = 64 * 1024
 
 
-def unpack(data: bytes, *, is_bounded: bool = False) -> Any:
-    """Decode exactly one value; raises ValueError for anything else.
-
-    ``is_bounded``: and for more than ``VALUES_MAX`` values. One may take a single byte, and costs
-    a hundred times the work of a byte of data; what this member wrote itself was bounded then."""
+def unpack(data: bytes) -> Any:
+    """Decode exactly one value; raises ValueError for anything else."""
     try:
-        return msgpack.unpackb(
-            data,
-            raw=False,
-            use_list=False,
-            strict_map_key=True,
-            **(_bounds() if is_bounded else {}),
-        )
+        return msgpack.unpackb(data, raw=False, use_list=False, strict_map_key=True)
     except ValueError:
         raise
     except (msgpack.UnpackException, TypeError, OverflowError) as error:
@@ -60,10 +43,11 @@ def unpack(data: bytes, *, is_bounded: bool = False) -> Any:
 
 
 def check_in_pieces(data: bytes) -> Iterator[None]:
-    """Do what ``unpack`` does of one value, bounded, piece by piece; return nothing of it.
+    """Do what ``unpack`` does, piece by piece; return nothing of it.
 
-    Values are counted as their rows are completed, so rows within rows cost much before they are
-    found to be too many. Raises ValueError as ``unpack`` does."""
+    Raises ValueError also for more than ``VALUES_MAX`` values: one may take a single byte, and
+    costs a hundred times the work of a byte of data. Values are counted as their rows are
+    completed, so rows within rows cost much before they are found to be too many."""
     if len(data) <= _PIECE_BYTES:
         return
     unpacker = msgpack.Unpacker(
@@ -156,14 +140,4 @@ def next_row(rows: Iterator[Row]) -> Row:
     row = next(rows, None)
     if row is None:
         raise ValueError("snapshot: expected more rows, found its end")
-    return row
-
-
-def formatted(data: bytes, what: str, number: int, *, is_bounded: bool = False) -> Row:
-    """Decode a row whose first element is this format number; raises ValueError."""
-    row = unpack(data, is_bounded=is_bounded)
-    if type(row) is not tuple or not row:
-        raise ValueError(f"expected a {what}, found {described(row)}")
-    if type(row[0]) is not int or row[0] != number:
-        raise ValueError(f"expected a {what} of format {number}, found {described(row[0])}")
     return row

@@ -1,15 +1,13 @@
-"""The shapes of rows: the types that the elements of a decoded tuple must have.
+"""The shapes of the rows of a snapshot: the types that the elements of a decoded tuple must have.
 
 A row is a tuple of primitives and rows. A shape says which types each element may have; a check is
-one look-up of the row's types among the accepted ones. A family gives each of its classes a tag,
-and encodes and decodes them as rows that begin with the tag.
+one look-up of the row's types among the accepted ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import product
-from operator import attrgetter
 from typing import Any, Final
 
 from coordinator.state.commands import CreateMode, Kind
@@ -25,7 +23,6 @@ BOOL: Final[Types] = (bool,)
 ROW: Final[Types] = (tuple,)
 MAYBE_INT: Final[Types] = (int, type(None))
 MAYBE_STR: Final[Types] = (str, type(None))
-MAYBE_BOOL: Final[Types] = (bool, type(None))
 MAYBE_ROW: Final[Types] = (tuple, type(None))
 
 _MODES: Final = tuple(CreateMode)
@@ -102,62 +99,3 @@ def limit_values_of(rows: Row) -> tuple[tuple[str, int], ...]:
 def rules_of(rows: Row) -> tuple[tuple[str, str], ...]:
     """Return rows of a rule's name and its value as they are; raises ValueError."""
     return tuple([(name, value) for name, value in map(_rule_shape, rows)])
-
-
-class Family:
-    """Some classes, each with a tag, and how they are encoded as rows and decoded."""
-
-    def __init__(self) -> None:
-        self._encoders: dict[type, Callable[[Any], Row]] = {}
-        self._decoders: dict[int, tuple[Callable[[Any], Row], Callable[[Row], Any]]] = {}
-
-    def add(
-        self,
-        tag: int,
-        kind: type,
-        *elements: Types,
-        encode: Callable[[Any], Row] | None = None,
-        decode: Callable[[Row], Any] | None = None,
-    ) -> None:
-        """Add a class whose fields, in order, are these elements behind the tag.
-
-        ``encode`` and ``decode`` are for a class with fields that are not primitives.
-        """
-        names: tuple[str, ...] = kind.__match_args__  # type: ignore[attr-defined]
-        assert len(names) == len(elements), f"{kind.__name__}: each field has its element"
-        assert tag not in self._decoders, "a tag means one thing"
-        self._encoders[kind] = encode or _encoder(tag, names)
-        self._decoders[tag] = (
-            shape(kind.__name__, INT, *elements),
-            decode or (lambda row: kind(*row[1:])),
-        )
-
-    def encode(self, value: Any) -> Row:
-        """Return ``value`` as a row."""
-        return self._encoders[type(value)](value)
-
-    def encode_all(self, values: Iterable[Any]) -> Row:
-        """Return the rows of several values."""
-        return tuple([self._encoders[type(value)](value) for value in values])
-
-    def decode(self, row: Any) -> Any:
-        """Return the value of a row; raises ValueError."""
-        if type(row) is not tuple or not row:
-            raise ValueError(f"expected a tagged row, found {described(row)}")
-        entry = self._decoders.get(row[0]) if type(row[0]) is int else None
-        if entry is None:
-            raise ValueError(f"expected a known tag, found {described(row[0])}")
-        check, build = entry
-        return build(check(row))
-
-    def decode_all(self, rows: Row) -> tuple[Any, ...]:
-        """Return the values of several rows; raises ValueError."""
-        return tuple([self.decode(row) for row in rows])
-
-
-def _encoder(tag: int, names: tuple[str, ...]) -> Callable[[Any], Row]:
-    if len(names) == 1:
-        single = attrgetter(names[0])
-        return lambda value: (tag, single(value))
-    several = attrgetter(*names)
-    return lambda value: (tag, *several(value))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from coordinator.model.access import NOBODY, Caller
 from coordinator.model.limits import BOUNDS as LIMIT_BOUNDS
 from coordinator.model.limits import MachineLimits
@@ -78,7 +80,7 @@ def enter(*directories: str, **changed: Any) -> Enter:
     wish = Enter(
         directories or (LOCK,), prefix="lock-", kind=Kind.EXCLUSIVE, session_id="s1", data=b""
     )
-    return wish._replace(**changed)
+    return structs.replace(wish, **changed)
 
 
 def many(count: int, **limits: int) -> Room:
@@ -248,7 +250,7 @@ def accepts_size(size: int) -> bool:
     room = Room()
     slot = enter(prefix="slot-", kind=Kind.SLOT, size=size)
     entered = room.takes(slot)
-    room.do(slot._replace(size=1))
+    room.do(structs.replace(slot, size=1))
     assert room.takes(Resize(LOCK, size)) == entered, "both ways to say it have one bound"
     return entered
 

@@ -375,7 +375,7 @@ def test_a_deadlock_is_refused_and_that_is_right() -> None:
 
 def test_a_circle_that_was_let_in_is_found() -> None:
     """Nobody may be let wait for ever."""
-    machine_log = log_of(*CROSSWISE[:3], CROSSWISE[3]._replace(owner="somebody else"))
+    machine_log = log_of(*CROSSWISE[:3], structs.replace(CROSSWISE[3], owner="another"))
     entered = replace(machine_log[-1], command=Command(CROSSWISE[3], 1_000))
 
     assert promises([*machine_log[:-1], entered]) == {"no deadlock"}

@@ -227,9 +227,7 @@ class DrawnHistory:
 
     def spoil(self, operation: _O) -> _O:
         """Change one field, so that everything else is still as it should be."""
-        names = operation._fields if isinstance(operation, Enter) else ()
-        if is_value(operation):
-            names = names_of(operation)
+        names = names_of(operation) if is_value(operation) else ()
         odd = [each for each in names if each in _ODD or each.endswith("zxid")]
         if not odd:
             return operation
@@ -241,8 +239,6 @@ class DrawnHistory:
             found = self.chance.choice(known)
         else:
             found = self.chance.choice(_ODD[name])
-        if isinstance(operation, Enter):
-            return operation._replace(**{name: found})  # type: ignore[return-value]
         return changed(operation, **{name: found})
 
     def _request(self) -> RequestId:

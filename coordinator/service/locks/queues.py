@@ -174,11 +174,11 @@ class Queues:
         recipe, wanted = attempt.recipe, attempt.wanted
         kind = _KINDS[wanted.kind]
         directories = recipe.directories(attempt.names)
-        operation = tuple.__new__(Enter, (
+        operation = Enter(
             directories, recipe.prefixes[kind], kind, attempt.session_id, attempt.data,
             wanted.owner, attempt.is_try, wanted.lock_delay_ms, wanted.max_hold_ms, wanted.size,
             attempt.opening,
-        ))  # fmt: skip
+        )  # fmt: skip
         deadline_ms = attempt.wait_deadline_ms
         if attempt.is_try:
             deadline_ms = max(deadline_ms, self._clock.monotonic_ms() + _TRY_DEADLINE_MS_MIN)

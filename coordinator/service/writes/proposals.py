@@ -422,7 +422,7 @@ async def _decoded(command: bytes) -> Command:
     try:
         for _ in check_in_pieces(command):
             await asyncio.sleep(0)
-        return decode_command(command, is_bounded=True)
+        return decode_command(command)
     except ValueError as error:
         raise BadArgumentsError(f"the command of another member cannot be read: {error}") from None
 

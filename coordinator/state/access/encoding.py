@@ -1,4 +1,4 @@
-"""The encoding of operations on access rights, and of their table, as rows."""
+"""The encoding of the table of access rights as rows."""
 
 from __future__ import annotations
 
@@ -6,28 +6,12 @@ from typing import Final
 
 from coordinator.model.access import QUOTA_LIMITS, Caller, Quota, Rule, Verb
 from coordinator.state.access.table import IdentityRecord, RoleRecord, Token
-from coordinator.state.commands import (
-    AddToken,
-    DropIdentity,
-    DropRole,
-    DropToken,
-    InitAccess,
-    PutIdentity,
-    PutRole,
-    QuotaChanges,
-    RenewCredential,
-    SetAccess,
-    TakeOut,
-)
 from coordinator.state.shapes import (
-    BOOL,
     BYTES,
     INT,
     MAYBE_INT,
-    MAYBE_ROW,
     ROW,
     STR,
-    Family,
     Row,
     shape,
     texts_of,
@@ -40,7 +24,6 @@ _caller_shape: Final = shape("caller", STR, STR, INT)
 _role_shape: Final = shape("role", STR, ROW)
 _identity_shape: Final = shape("identity", STR, INT, ROW, ROW, ROW, ROW)
 _own_quota_shape: Final = shape("quota", MAYBE_INT, MAYBE_INT, MAYBE_INT, MAYBE_INT)
-_quota_value_shape: Final = shape("quota of one thing", STR, MAYBE_INT)
 _subject_shape: Final = shape("subject", STR, INT)
 _token_shape: Final = shape("token", STR, BYTES, INT, STR, INT, INT)
 
@@ -108,34 +91,3 @@ def identity_of(row: Row) -> IdentityRecord:
         ),
         Quota(*_own_quota_shape(quota)),
     )
-
-
-def _quota_values_of(rows: Row) -> QuotaChanges:
-    return tuple([(what, value) for what, value in map(_quota_value_shape, rows)])
-
-
-def _maybe_texts_of(row: Row | None) -> tuple[str, ...] | None:
-    return None if row is None else texts_of(row)
-
-
-def add_operations(family: Family) -> None:
-    """Add the operations to a family of operations."""
-    family.add(26, RenewCredential, STR)
-    family.add(27, InitAccess, STR, STR, BYTES, INT)
-    family.add(28, SetAccess, BOOL)
-    family.add(
-        29, PutRole, STR, ROW,
-        encode=lambda each: (29, each.name, _rule_rows(each.rules)),
-        decode=lambda row: PutRole(row[1], _rules_of(row[2])),
-    )  # fmt: skip
-    family.add(30, DropRole, STR)
-    family.add(
-        31, PutIdentity, STR, MAYBE_ROW, MAYBE_ROW, ROW,
-        decode=lambda row: PutIdentity(
-            row[1], _maybe_texts_of(row[2]), _maybe_texts_of(row[3]), _quota_values_of(row[4])
-        ),
-    )  # fmt: skip
-    family.add(32, DropIdentity, STR)
-    family.add(33, AddToken, STR, STR, BYTES, INT, STR)
-    family.add(34, DropToken, STR)
-    family.add(35, TakeOut, ROW, decode=lambda row: TakeOut(texts_of(row[1])))
