@@ -21,6 +21,7 @@ node                  one member, and what its machine gives it
   log_lines           what may a line of the log hold               nothing of ours
   build               is this compiled                              nothing of ours
   open_files          how many files are open                       nothing of ours
+  service_manager     what systemd is notified of                   nothing of ours
   stable_files        is a file whole after a crash                 nothing of ours
   garbage             when is lost memory looked for                nothing of ours
   config              what did the operator say                     errors, model.limits

@@ -18,7 +18,6 @@ from coordinator.cli.output import note, show_error
 from coordinator.cli.ready_door import Address, ReadyDoor
 from coordinator.cli.restarting import RestartPolicy
 from coordinator.cli.seconds import Seconds
-from coordinator.cli.service_manager import ServiceManager
 from coordinator.cli.standing import Candidacy, CandidacyPlan, removed_ready_file
 from coordinator.cli.supervisor import Ended, Reason
 from coordinator.errors import (
@@ -27,6 +26,7 @@ from coordinator.errors import (
     SessionError,
     UnavailableError,
 )
+from coordinator.node.service_manager import ServiceManager
 from coordinator.recipes.elections.resuming import LeadershipFile, checked_file
 from coordinator.recipes.elections.weights import WEIGHT_MAX
 

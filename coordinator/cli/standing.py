@@ -26,7 +26,6 @@ from coordinator.cli.holder import Holder, RunUnderLock, explained, give_back
 from coordinator.cli.output import note
 from coordinator.cli.probing import probed
 from coordinator.cli.restarting import RestartPolicy, Restarts
-from coordinator.cli.service_manager import ServiceManager
 from coordinator.cli.supervisor import Ended, Reason, SafeTime, Supervisor
 from coordinator.cli.watchdog import ready_draft
 from coordinator.client import AsyncClient
@@ -38,6 +37,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     UnavailableError,
 )
+from coordinator.node.service_manager import ServiceManager
 from coordinator.recipes.elections.candidates import CandidateQueue
 from coordinator.recipes.elections.handing_over import next_request
 from coordinator.recipes.elections.resuming import LeadershipFile

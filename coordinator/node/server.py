@@ -27,6 +27,7 @@ from coordinator.node import build, log_lines
 from coordinator.node.config import Config, MemberAddress
 from coordinator.node.config_rules import what_is_off
 from coordinator.node.garbage import SmallSteps
+from coordinator.node.service_manager import ServiceManager
 from coordinator.oidc.opening import check_issuer, open_issuer
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
@@ -111,6 +112,11 @@ class Server:
         """Where clients on this machine reach it, once started."""
         assert self._http is not None, "started before it is asked where"
         return self._http.url
+
+    @property
+    def summary(self) -> str:
+        """What the member says of itself, in one line."""
+        return log_lines.escaped(self.member.status().summary)
 
     @property
     def failure(self) -> BaseException | None:
@@ -255,14 +261,20 @@ async def _serve(config: Config) -> None:
         loop.add_signal_handler(number, _on_signal, number, asked_to_stop)
     if not os.isatty(0):  # who is hung up on in a terminal ends with it
         loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
+    manager = ServiceManager(os.environ)
     await server.start()
     collector.begin()  # what was loaded and restored is put aside
+    manager.say(server.summary, "READY=1")
+    watched = asyncio.create_task(
+        manager.keep_alive(lambda: server.summary), name="answer the service manager"
+    )
     asked = asyncio.create_task(asked_to_stop.wait(), name="wait for a signal")
     failed = asyncio.create_task(server.failed(), name="wait for a failure")
     await asyncio.wait({asked, failed}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (asked, failed):
+    for task in (asked, failed, watched):
         task.cancel()
     logger.info("member %s stops", config.member.member_id)
+    manager.say("stops", "STOPPING=1")
     try:
         async with asyncio.timeout(_STOP_DEADLINE_S + config.http.shutdown_grace_ms / 1_000):
             await server.stop()

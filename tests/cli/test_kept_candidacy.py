@@ -12,9 +12,9 @@ import pytest
 
 from coordinator.cli.holder import finished
 from coordinator.cli.locks import job_of
-from coordinator.cli.service_manager import ServiceManager
 from coordinator.cli.standing import Candidacy, CandidacyPlan
 from coordinator.cli.supervisor import Ended, Reason
+from coordinator.node.service_manager import ServiceManager
 
 
 class Resigning(Candidacy):

@@ -13,9 +13,9 @@ import pytest
 from coordinator.cli.connection import Settings
 from coordinator.cli.locks import job_of
 from coordinator.cli.ready_door import Address, ReadyDoor
-from coordinator.cli.service_manager import ServiceManager
 from coordinator.cli.standing import Candidacy, CandidacyPlan
 from coordinator.errors import OutcomeUnknownError, UnavailableError
+from coordinator.node.service_manager import ServiceManager
 from coordinator.recipes.elections.succession import SuccessionRequest
 
 

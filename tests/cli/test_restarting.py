@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.restarting import RestartPolicy, Restarts
-from coordinator.cli.service_manager import ServiceManager
+from coordinator.node.service_manager import ServiceManager
 
 
 def test_pauses_double_up_to_the_longest() -> None:

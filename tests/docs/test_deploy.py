@@ -187,16 +187,98 @@ def test_one_of_the_replicas_of_the_compose_file_is_ready(hosts: Hosts) -> None:
 
 def test_a_member_is_served_from_where_it_is_installed() -> None:
     """The unit of docs/install.md: its command is one of today's."""
-    text = (DEPLOY / "coordinator.service").read_text("utf-8")
-    line = re.search(r"^ExecStart=/opt/coordinator/bin/coordinator serve (.*)$", text, re.MULTILINE)
-    assert line is not None
-    context = serve.make_context("serve", shlex.split(line[1]), resilient_parsing=False)
-    assert context.params["config_path"] == Path("/etc/coordinator/member.toml")
+    text = (DEPLOY / "coordinator@.service").read_text("utf-8")
+    for option, what in (("", "config_path"), ("Pre", "checked_path")):
+        command = rf"^ExecStart{option}=/opt/coordinator/bin/coordinator serve (.*)$"
+        line = re.search(command, text, re.MULTILINE)
+        assert line is not None
+        context = serve.make_context("serve", shlex.split(line[1]), resilient_parsing=False)
+        assert context.params[what] == Path("/etc/coordinator/%i.toml")
     assert "User=coordinator\n" in text
 
 
+class Notices:
+    """Reads what a service says to its manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "notify"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(self.path))
+        self._socket.settimeout(patient(30))
+
+    def until(self, said: str) -> str:
+        """Wait for a notice that has this in it, and return it."""
+        while said not in (notice := self._socket.recv(4_000).decode()):
+            pass
+        return notice
+
+    def silent_for(self, seconds: float) -> bool:
+        """Say whether nothing more comes for so long, once what has come is read."""
+        self._socket.setblocking(False)
+        try:
+            while self._socket.recv(4_000):
+                pass
+        except BlockingIOError:
+            pass
+        self._socket.settimeout(seconds)
+        try:
+            self._socket.recv(4_000)
+        except TimeoutError:
+            return True
+        return False
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@linux
 @pytest.mark.check
-@pytest.mark.parametrize("name", ["report", "coordinator"])
+def test_a_member_notifies_its_manager(tmp_path: Path) -> None:
+    """Ready when it serves, with its status; a sign of life while it runs, none while it hangs."""
+    port = free_ports(1)[0]
+    config = tmp_path / "member.toml"
+    config.write_text(f'[member]\ndata_dir = "data"\n[http]\nbind_port = {port}\n')
+    notices = Notices(tmp_path)
+    environ = {**os.environ, "NOTIFY_SOCKET": str(notices.path), "WATCHDOG_USEC": "400000"}
+    member = subprocess.Popen(
+        [sys.executable, "-m", "coordinator", "serve", "--config", str(config)],
+        env=environ, preexec_fn=dying_with_parent(), stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert "STATUS=" in notices.until("READY=1")
+        with urlopen(f"http://127.0.0.1:{port}/health/live", timeout=10) as reply:
+            assert reply.status == 200
+        notices.until("WATCHDOG=1")
+        notices.until("STATUS=member 1 leads in term ")
+        member.send_signal(signal.SIGSTOP)
+        assert notices.silent_for(2.0)
+        member.send_signal(signal.SIGCONT)
+        notices._socket.settimeout(patient(30))
+        notices.until("WATCHDOG=1")
+    finally:
+        member.terminate()
+    notices.until("STOPPING=1")
+    assert member.wait(patient(30)) == 0
+    notices.close()
+
+
+@pytest.mark.check
+def test_a_member_of_the_unit_can_do_little(tmp_path: Path) -> None:
+    """As systemd itself scores it: 10 is everything, below 2 is called OK."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not installed here")
+    unit = tmp_path / "coordinator@member.service"
+    unit.write_text((DEPLOY / "coordinator@.service").read_text("utf-8"))
+    done = subprocess.run(
+        [program, "security", "--offline=true", "--threshold=20", "--no-pager", str(unit)],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-2_000:] + done.stderr
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("name", ["report", "coordinator@"])
 def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     """With the programs where it says that they are."""
     text = (DEPLOY / f"{name}.service").read_text("utf-8")
@@ -207,7 +289,7 @@ def test_systemd_accepts_the_unit(name: str, tmp_path: Path) -> None:
     there = tmp_path / "coordinator"
     there.write_text("#!/bin/sh\n")
     there.chmod(0o755)
-    unit = tmp_path / f"{name}.service"
+    unit = tmp_path / f"{name.replace('@', '@member')}.service"
     unit.write_text(text.replace("/opt/coordinator/bin/coordinator", str(there)))
     done = subprocess.run(
         [program, "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60

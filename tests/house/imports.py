@@ -12,7 +12,8 @@ from tests.house.source import Module
 LEVELS = (
     ("coordinator.errors", "coordinator.clock", "coordinator.waiting", "coordinator.console",
      "coordinator.node.log_lines", "coordinator.node.build", "coordinator.node.garbage",
-     "coordinator.node.stable_files", "coordinator.node.open_files"),
+     "coordinator.node.stable_files", "coordinator.node.open_files",
+     "coordinator.node.service_manager"),
     ("coordinator.node.config", "coordinator.node.config_rules", "coordinator.node.config_file",
      "coordinator.node.secret_file", "coordinator.model", "coordinator.wording"),
     ("coordinator.audit", "coordinator.oidc", "coordinator.tls"),

@@ -1,7 +1,9 @@
 """The notices to a service manager over ``NOTIFY_SOCKET``: sd_notify(3), without a library.
 
-``READY=1`` means that this program contends, not that it leads: a unit whose start waited for its
-leadership would time out on every host that stands by. Who leads is said by ``STATUS=``.
+1. ``READY=1`` means that a member serves, not that it knows a leader; that a program contends, not
+   that it leads. A unit whose start waited for others would time out. ``STATUS=`` says the rest.
+2. ``WATCHDOG=1`` comes from the event loop that does the work: if that hangs, the manager ends the
+   process and starts it again.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 
+STATUS_S = 10.0
+"""How often a status that may have changed is looked at, where no watchdog is to be answered."""
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
@@ -30,11 +34,14 @@ class ServiceManager:
             self._sent = lines
             self._send(lines)
 
-    async def keep_alive(self) -> None:
-        """Answer the manager's watchdog for as long as this event loop runs."""
-        while self._every_s:
-            self._send("WATCHDOG=1")
-            await asyncio.sleep(self._every_s)
+    async def keep_alive(self, status: Callable[[], str] | None = None) -> None:
+        """Answer the watchdog, and say ``status`` when it changes, while this event loop runs."""
+        while self._every_s or (self._address and status is not None):
+            if self._every_s:
+                self._send("WATCHDOG=1")
+            if status is not None:
+                self.say(status())
+            await asyncio.sleep(self._every_s or STATUS_S)
 
     def _send(self, lines: str) -> None:
         if not self._address:
