@@ -315,6 +315,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.model",
         "coordinator.wire",
         "coordinator.raft.engine",
+        "coordinator.raft.network.agreement",
         "coordinator.raft.network.messages",
         "coordinator.service.base.active_clients",
         "coordinator.service.reporting",

@@ -17,7 +17,7 @@ import msgpack  # type: ignore[import-untyped]
 _CHUNK_BYTES = 65_536
 _HELLO_BYTES_MAX = 1_024
 _HELLO_S = 5.0
-_CALLER = 3
+_CALLER = 4
 """Which field of the hello is the id of the member that dials."""
 
 

@@ -36,10 +36,8 @@ from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.rejoin.refounding import read_note
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.service.member import Member
-from coordinator.state.codec import COMMAND_FORMAT
-from coordinator.state.outcome_codec import OUTCOME_FORMAT
-from coordinator.state.rules import RULES
-from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
+from coordinator.state import levels
+from coordinator.state.rules import digest_at
 from coordinator.tls.certificates import Certificates
 
 if TYPE_CHECKING:
@@ -226,16 +224,13 @@ class Server:
 def facts_to_agree_on() -> tuple[Fact, ...]:
     """Return what a member shows the others, beside the list of them; one that differs is refused.
 
-    By the formats and the rules it shows that its release decides as theirs: two releases in which
-    a constant differs would come to different outcomes of one log.
+    By the rules of each level it shows that its release decides as theirs: two releases in which a
+    constant differs would come to different outcomes of one log.
 
     The engine adds who the members are and how long their votes count."""
-    advice = "run the same release on all members"
-    return (
-        Fact("the format of commands", str(COMMAND_FORMAT), advice),
-        Fact("the format of outcomes", str(OUTCOME_FORMAT), advice),
-        Fact("the format of snapshots", str(SNAPSHOT_FORMAT), advice),
-        *(Fact(f"the rule {name}", value, advice) for name, value in RULES),
+    return tuple(
+        Fact(f"the rules of level {level}", digest_at(level), "run the same release on all members")
+        for level in range(levels.OLDEST, levels.NEWEST + 1)
     )
 
 

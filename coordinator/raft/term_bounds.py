@@ -36,7 +36,9 @@ def _term_fields(kind: Any) -> tuple[int, ...]:
     )
 
 
-FIELDS: dict[type, tuple[int, ...]] = {kind: _term_fields(kind) for kind in say.kinds()}
+FIELDS: dict[type, tuple[int, ...]] = {
+    each.type: _term_fields(each.type) for each in say.KINDS
+}
 """The positions of the fields that are terms, by kind of message."""
 
 

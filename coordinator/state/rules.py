@@ -3,11 +3,11 @@
 1. A release fixes the rules; an operator may change ``limits``. Releases with different rules
    decide some command differently, so one must not replay a log of the other.
 2. The first command of a state stamps them (``SetLimits.rules``), and a snapshot carries the stamp.
-   A member whose release has other rules stops and logs the ``difference``. Members compare their
-   rules when they connect.
-3. To change a value, make it a limit whose default decides as before. To change what ``apply``
-   decides in any other way, raise ``DECISIONS`` and keep the former decision for states stamped
-   with the former number.
+   A member whose release has other rules stops and logs the ``difference``. Members compare a
+   digest of the rules of each level when they connect.
+3. To change a value, make it a limit whose default decides as before. A rule that is added, and any
+   other change of what ``apply`` decides, is of a new level, and a state of a lower one is decided
+   as before (``levels``).
 
 A test finds the constants of this room: each is listed here, or marked as deciding nothing.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any, Final
 
 from coordinator.model import access as model_access
@@ -26,8 +27,8 @@ from coordinator.state.access import quotas as access_quotas
 from coordinator.state.access import table as access_table
 from coordinator.state.locks import contender, deadlock, grant_history, operations, queues, release
 
-DECISIONS: Final = 1
-"""The version of the decisions that ``apply`` makes in code; see 3."""
+ADDED: Final[dict[str, int]] = {}
+"""The rules that a later level than the first one added, by name, with that level."""
 
 _DECIDING: Final[tuple[tuple[str, Any, tuple[str, ...]], ...]] = (
     (
@@ -90,7 +91,7 @@ def _text_of(value: Any) -> str:
 
 
 def _find() -> tuple[tuple[str, str], ...]:
-    found = {"decisions": str(DECISIONS)}
+    found = {}
     for room, module, names in _DECIDING:
         for name in names:
             found[f"{room}.{name.strip('_').lower()}"] = _text_of(getattr(module, name))
@@ -102,6 +103,15 @@ def _find() -> tuple[tuple[str, str], ...]:
 
 RULES: Final = _find()
 """The rules of this release by name, each as a text, sorted."""
+
+
+def digest_at(level: int) -> str:
+    """Return a digest of the rules that hold at a level, as hexadecimal digits."""
+    found = sha256()
+    for name, value in RULES:
+        if ADDED.get(name, 1) <= level:
+            found.update(f"{name}={value!r}\n".encode())
+    return found.hexdigest()[:32]
 
 
 def difference(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from coordinator.raft.network.agreement import Fact
+from coordinator.raft.network.agreement import Fact, Levels
 from coordinator.raft.network.messages import Message
 from coordinator.raft.network.transport import MemberTransport, TransportListener
 
@@ -68,6 +68,10 @@ class LinkEnd:
     def agree_on(self, facts: Sequence[Fact]) -> None:
         """Compare ``facts`` with every member that connects."""
         self._transport.agree_on(facts)
+
+    def show_levels(self, levels: Levels, release: str) -> None:
+        """Show the levels of this member to those that connect."""
+        self._transport.show_levels(levels, release)
 
     def drop(self, member_id: str) -> None:
         """End the connection to a member; it is made again."""

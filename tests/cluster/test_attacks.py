@@ -26,7 +26,7 @@ from coordinator.client.ending_sessions import end_session
 from coordinator.errors import CoordinatorError
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.frames import frame
-from coordinator.raft.network.messages import encode
+from coordinator.raft.network.messages import NEWEST
 from coordinator.raft.network.seals import SEAL_BYTES, Seals
 from coordinator.recipes import Lock
 from tests.audit.audited import lines, verdict
@@ -152,9 +152,9 @@ async def test_who_relays_between_members_can_cut_the_line_and_no_more(tmp_path:
         each
         for message in forged
         for each in (
-            frame(encode(message)),
-            frame(encode(message), bytes(SEAL_BYTES)),
-            Seals(bytes(32)).sealed_frame(encode(message)),
+            frame(NEWEST.encode(message)),
+            frame(NEWEST.encode(message), bytes(SEAL_BYTES)),
+            Seals(bytes(32)).sealed_frame(NEWEST.encode(message)),
         )
     ]
     deeds = 0
@@ -197,7 +197,7 @@ async def test_strangers_at_the_members_port_get_nothing(tmp_path: Path) -> None
         tls.do_handshake()
     noises = [
         b"", os.urandom(4_000), b"GET / HTTP/1.1\r\n\r\n", hello.read(), b"\xff" * 64,
-        frame(encode(say.TermNotice(2**63 - 1))) * 10, (2**31 - 1).to_bytes(4, "big"),
+        frame(NEWEST.encode(say.TermNotice(2**63 - 1))) * 10, (2**31 - 1).to_bytes(4, "big"),
     ]  # fmt: skip
     async with attacked(tmp_path) as cluster, victim(cluster):
         kept = []

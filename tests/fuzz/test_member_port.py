@@ -25,16 +25,18 @@ import pytest
 
 from coordinator.clock import SystemClock
 from coordinator.node.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
+from coordinator.raft.network.agreement import Agreement
 from coordinator.raft.network.frames import PayloadReader, frame
-from coordinator.raft.network.handshake import (
-    PROTOCOL_VERSION,
-    Acceptor,
-    Dialer,
-    HandshakeError,
-    Identity,
-)
+from coordinator.raft.network.handshake import Acceptor, Dialer, HandshakeError, Identity
 from coordinator.raft.network.lanes import Joiner
-from coordinator.raft.network.messages import FrameError, Message, Ping, decode
+from coordinator.raft.network.messages import (
+    NEWEST,
+    PROTOCOL_NEWEST,
+    PROTOCOL_OLDEST,
+    FrameError,
+    Message,
+    Ping,
+)
 from coordinator.raft.network.seals import SEAL_BYTES, Seals
 from coordinator.raft.network.transport import UNPROVED_CALLERS_MAX, TcpTransport
 from tests.cluster.processes import ProcessCluster
@@ -44,11 +46,14 @@ from tests.fuzz.test_strangers import SECRET, recorded_in_thread
 from tests.fuzz.watch import WALL_SECONDS, watching
 from tests.patience import patient
 
+PROTOCOLS = (PROTOCOL_OLDEST, PROTOCOL_NEWEST)
+SHOWN = Agreement().shown()
+
 # --- who takes part in the handshake, and is not who it should be
 
 
 def hello(cluster: str, source: str, target: str, nonce: bytes) -> bytes:
-    packed: bytes = msgpack.packb(("greeting", PROTOCOL_VERSION, cluster, source, target, nonce))
+    packed: bytes = msgpack.packb(("greeting", *PROTOCOLS, cluster, source, target, nonce))
     return packed
 
 
@@ -65,34 +70,35 @@ def wrong_introduction(target: str, draw: random.Random) -> bytes:
             hello("test", other, other, nonce),
             hello("test", other, target, nonce[:31]),
             hello("test", other, target, b""),
-            msgpack.packb(("greeting", 5, "test", other, target, nonce)),
-            msgpack.packb(("greeting", True, "test", other, target, nonce)),
-            msgpack.packb(("greeting", PROTOCOL_VERSION, "test", other, target, nonce, b"more")),
+            msgpack.packb(("greeting", 0, 1, "test", other, target, nonce)),
+            msgpack.packb(("greeting", 2, 1, "test", other, target, nonce)),
+            msgpack.packb(("greeting", True, 1, "test", other, target, nonce)),
+            msgpack.packb(("greeting", 1, "test", other, target, nonce)),
         )
     )
 
 
 def wrong_answer(challenge: bytes, said: bytes, draw: random.Random) -> bytes | None:
     """Return what somebody without the secret answers to a challenge; None: nothing at all."""
-    _, nonce = msgpack.unpackb(challenge)
-    _, version, cluster, source, target, own_nonce = msgpack.unpackb(said)
-    words = msgpack.packb(("dial", version, cluster, source, target, own_nonce, nonce, ()))
+    *_, nonce = msgpack.unpackb(challenge)
+    cluster = msgpack.unpackb(said)[3]
+    words = msgpack.packb(("dial", said, challenge, SHOWN))
     secret = draw.choice(
         (b"", SECRET[:-1], SECRET + b"\n", b"another-secret-of-22-b", cluster.encode())
     )
     forged = hmac.new(secret, words, hashlib.sha256).digest()
     return draw.choice(
         (
-            msgpack.packb(("proof", (), forged)),
-            msgpack.packb(("proof", (), nonce)),  # its own words back to it
-            msgpack.packb(("proof", (), draw.randbytes(32))),
-            msgpack.packb(("proof", (), forged[:31])),
-            msgpack.packb(("proof", (), forged.hex())),
-            msgpack.packb(("proof", (), None)),
+            msgpack.packb(("proof", SHOWN, forged)),
+            msgpack.packb(("proof", SHOWN, nonce)),  # its own words back to it
+            msgpack.packb(("proof", SHOWN, draw.randbytes(32))),
+            msgpack.packb(("proof", SHOWN, forged[:31])),
+            msgpack.packb(("proof", SHOWN, forged.hex())),
+            msgpack.packb(("proof", SHOWN, None)),
             msgpack.packb(("proof", {"a": 1}, forged)),
-            msgpack.packb(("proof", (("name", 7),), forged)),
-            msgpack.packb(("proof", (("name", "value"),) * 201, forged)),
-            msgpack.packb(("welcome", (), forged)),
+            msgpack.packb(("proof", b"no map", forged)),
+            msgpack.packb(("proof", SHOWN, forged, b"more")),
+            msgpack.packb(("welcome", SHOWN, forged)),
             msgpack.packb(["challenge", nonce]),
             said,
             None,
@@ -355,7 +361,7 @@ def understood(sent: bytes, key: bytes) -> list[Message]:
     with contextlib.suppress(FrameError):
         while (payload := frames.next()) is not None:
             whole = joiner.take(seals.open(payload))
-            if whole is not None and not isinstance(message := decode(whole), Ping):
+            if whole is not None and not isinstance(message := NEWEST.decode(whole), Ping):
                 found.append(message)
     return found
 

@@ -18,7 +18,7 @@ from typing import Any
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.node.config import ClusterConfig, MemberAddress, MemberConfig, RaftConfig
 from coordinator.raft.engine import InvariantError
-from coordinator.raft.network.messages import FrameError, Message, Ping, decode, encode
+from coordinator.raft.network.messages import NEWEST, FrameError, Message, Ping
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.rejoin import recovering
 from tests.fuzz.budget import Fuzz
@@ -34,7 +34,7 @@ def recorded(seed: int, seconds: float = 6.0) -> list[tuple[str, str, bytes]]:
     messages: list[tuple[str, str, bytes]] = []
 
     def hear(source: str, target: str, message: Message) -> bool:
-        messages.append((source, target, encode(message)))
+        messages.append((source, target, NEWEST.encode(message)))
         return True
 
     async def live() -> None:
@@ -77,6 +77,8 @@ class Mouth:
 
     def agree_on(self, facts: object) -> None: ...
 
+    def show_levels(self, levels: object, release: str) -> None: ...
+
     def drop(self, member_id: str) -> None: ...
 
     def disagreements(self) -> dict[str, str]:
@@ -90,7 +92,7 @@ class Mouth:
     async def stop(self) -> None: ...
 
     def send(self, member_id: str, message: Message) -> bool:
-        self.sent_total += len(encode(message))
+        self.sent_total += len(NEWEST.encode(message))
         return True
 
     def flush(self) -> None: ...
@@ -212,7 +214,7 @@ def test_a_member_that_lies_is_refused_or_named(fuzz: Fuzz) -> None:
                     shown = f"seed {fuzz.seed}, life {life}, {done.count}: {payload[:400]!r}"
                     with watch.each(shown):
                         try:
-                            message = decode(payload)
+                            message = NEWEST.decode(payload)
                         except FrameError:
                             continue
                         done.accepted += 1

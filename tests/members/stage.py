@@ -201,7 +201,7 @@ class Stage:
             self.cluster, MemberConfig(member_id=member_id), RAFT,
             clock=self.clock, random=random.Random(1),
         )  # fmt: skip
-        transport.agree_on(self.engine._transport.identity.facts)  # type: ignore[attr-defined]
+        transport.agree_on(self.engine._transport.identity.agreement.facts)  # type: ignore[attr-defined]
         peer = Peer(member_id, transport)
         await transport.start(peer)
         self.peers.append(peer)

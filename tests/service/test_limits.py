@@ -246,9 +246,11 @@ async def test_a_member_says_in_what_its_configuration_differs(
 def test_a_state_of_other_rules_stops_the_member() -> None:
     """A release in which a constant differs does not replay the log of one before."""
     first = encode_command(Command(SetLimits(UNSET.items(), expected_version=0, rules=RULES), 0))
-    other = tuple([(name, "0" if name == "decisions" else value) for name, value in RULES])
+    other = tuple(
+        [(name, "0" if name == "paths.sequence_digits" else value) for name, value in RULES]
+    )
 
-    with pytest.raises(StorageError, match="decisions is 0 in this release, and was 1"):
+    with pytest.raises(StorageError, match="sequence_digits is 0 in this release, and was 10"):
         MachineReplica(StateMachine(), rules=other).apply(1, 1, first)
 
     begun = MachineReplica(StateMachine())

@@ -10,10 +10,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from coordinator.raft.network.agreement import Fact, difference, merged, shown
-from coordinator.raft.network.messages import MemberRequest, Message, decode, encode
+from coordinator.raft.network.agreement import (
+    NOTHING_AGREED,
+    Fact,
+    Levels,
+    ShownAgreement,
+    difference,
+)
+from coordinator.raft.network.messages import NEWEST, MemberRequest, Message
 from coordinator.raft.network.transport import TransportListener
 from tests.simulation.loop import Owner
 
@@ -76,12 +82,16 @@ class MemberNetwork:
         end, far = self.ends.get(one), self.ends.get(other)
         if end is None or far is None or (self.broken and pair(one, other) in self.broken):
             return False
-        return end.facts == far.facts or not self.disagreement(one, other)
+        return end.agreement == far.agreement or not self.disagreement(one, other)
 
     def disagreement(self, one: str, other: str) -> str:
         """Say why two members that are up refuse each other, as ``one`` puts it."""
-        own, theirs = self.ends[one].facts, self.ends[other].facts
-        return "" if own == theirs else difference(own, shown(theirs), one, other)
+        own, theirs = self.ends[one].agreement, self.ends[other].agreement
+        return (
+            ""
+            if own == theirs
+            else difference(own, ShownAgreement.read(theirs.shown()), one, other)
+        )
 
     def seems_connected(self, here: str, there: str) -> bool:
         """Whether ``here`` has no way to know better."""
@@ -99,7 +109,7 @@ class MemberNetwork:
 
     def carry(self, sender: NetworkEnd, target: str, message: Message) -> None:
         way = (sender.member_id, target)
-        payload = encode(message)
+        payload = NEWEST.encode(message)
         draw, weather = self.random, self.weather
         if way in self.cuts or (weather.loss and draw.random() < weather.loss):
             return
@@ -126,7 +136,7 @@ class MemberNetwork:
         source = sender.member_id
         is_of_this_life = self.ends.get(source, sender) is sender
         if end.is_up and is_of_this_life and self.seems_connected(end.member_id, source):
-            end.listener.on_message(source, decode(payload))
+            end.listener.on_message(source, NEWEST.decode(payload))
 
     def break_connection(self, one: str, other: str) -> None:
         """End a connection; another one is made after a while."""
@@ -172,11 +182,14 @@ class NetworkEnd:
         self.member_id = member_id
         self.owner = owner
         self.is_up = False
-        self.facts: tuple[Fact, ...] = ()
+        self.agreement = NOTHING_AGREED
         self._on_send = on_send
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
-        self.facts = merged(self.facts, facts)
+        self.agreement = self.agreement.with_facts(facts)
+
+    def show_levels(self, levels: Levels, release: str) -> None:
+        self.agreement = replace(self.agreement, levels=levels, release=release)
 
     def drop(self, member_id: str) -> None:
         self._network.break_connection(self.member_id, member_id)

@@ -3,8 +3,8 @@
 ``golden_history.bin`` holds commands as a log holds them; ``golden_history.txt`` says what they
 came to, a line for each hundred. The commands are data, so a change of how histories are drawn
 changes nothing here. Whoever makes a line differ has changed what ``apply`` decides: members of two
-releases would differ. Keep the former decision for states stamped with the former number and raise
-``rules.DECISIONS``; then ``--rewrite`` adds nothing to the history and renews the lines. Only the
+releases would differ. Keep the former decision for states of the former level, and raise
+``levels.NEWEST``; then ``--rewrite`` adds nothing to the history and renews the lines. Only the
 last line, of the states at the ends, also changes with the format of snapshots.
 """
 
@@ -18,10 +18,10 @@ import msgpack
 import pytest
 
 from coordinator.model.limits import MachineLimits
+from coordinator.state import levels
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcome_codec import encode_outcome
-from coordinator.state.rules import DECISIONS
 from tests.state.drawn_history import TERM
 from tests.state.znode_histories import mixed_history
 
@@ -44,7 +44,7 @@ def drawn() -> bytes:
 
 def lines_of(history: bytes) -> list[str]:
     """Apply it; return what each hundred commands came to, and the states at the ends."""
-    lines = [f"decisions {DECISIONS}"]
+    lines = [f"level {levels.NEWEST}"]
     sum_, states, count = blake2b(digest_size=16), blake2b(digest_size=16), 0
     for commands in msgpack.unpackb(history):
         machine = StateMachine(LIMITS)

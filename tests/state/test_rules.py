@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.state import rules
+from coordinator.state import levels, rules
 from coordinator.state.rules import RULES, difference
 
 ROOM = Path(rules.__file__).parent
@@ -31,6 +31,7 @@ DECIDES_NOTHING = {
     "znode_rows": "how values are written",
     "rules": "this table",
     "capture_hold": "as large_map",
+    "levels": "which formats this release reads and writes",
     "large_map": "in which dicts a table is kept, also while it is written; nothing can see it",
     "recency_map": "as large_map",
     "slices": "how states are compared; the format has a number of its own",
@@ -130,15 +131,25 @@ def test_a_difference_is_named() -> None:
     """Which rule, what it is here and what it was there."""
     assert difference(RULES) == ""
     assert difference(RULES[1:]) == "", "a rule that was not known then"
-    assert difference([("decisions", "0")]) == "decisions is 1 in this release, and was 0"
+    assert difference([("paths.sequence_digits", "9")]) == (
+        "paths.sequence_digits is 10 in this release, and was 9"
+    )
     gone = difference([("no_such", "5")])
     assert gone == "no_such is no rule in this release, and was 5"
+
+
+def test_the_rules_of_a_level_are_one_digest() -> None:
+    """A rule that a later level added is none of the levels before."""
+    assert set(rules.ADDED) <= {name for name, _ in RULES}
+    assert set(rules.ADDED.values()) <= set(range(2, levels.NEWEST + 1))
+    assert len({rules.digest_at(level) for level in (1, *rules.ADDED.values())}) == 1 + len(
+        set(rules.ADDED.values())
+    )
 
 
 FORMER = (
     ("contenders.shown_directories_max", "4"),
     ("deadlock.cycle_shown_max", "16"),
-    ("decisions", "1"),
     ("dedup.client_id", "[!-~]{1,64}"),
     ("dedup.outcome_bytes", "512"),
     ("dedup.result_bytes", "256"),

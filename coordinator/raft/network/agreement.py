@@ -1,18 +1,26 @@
-"""The facts that must be equal on all members, shown in the handshake. No I/O.
+"""The agreement of members: what they show in the handshake, and compare first. No I/O.
 
-Each member shows an ordered, bounded list of named facts (``handshake``). The first one that
-differs refuses the link, and both sides log it in one sentence.
+Facts must be equal on all members: an ordered, bounded list of names and values (``handshake``).
+The first one that differs refuses the link, and both sides log it in one sentence. Levels need not
+be equal (docs/upgrading.md): a release reads a range of them, and the cluster is at one.
 
-1. A fact is readable text, not a digest: a person must be able to read what differs.
-2. A fact that only one side shows is a difference, too. An empty value means that the member does
-   not know the fact yet, and agrees with any value.
+1. A fact is readable text, not a digest: a person must be able to read what differs. (Except for
+   the rules of a level, of which there are a hundred; the state itself is the judge of these.)
+2. A fact that only one side shows is of another release, and is not compared. An empty value means
+   that the member does not know the fact yet, and agrees with any value.
 3. Members that agree show all facts in the same order.
+4. A member whose release does not read the level of the other's state is refused. So none that
+   cannot read what is written at a level acknowledges it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, NamedTuple
+
+from msgspec import Meta, Struct
+from msgspec.msgpack import decode, encode
 
 from coordinator.errors import ConfigError
 from coordinator.node.config import ClusterConfig, RaftConfig
@@ -22,6 +30,7 @@ NAME_BYTES_MAX = 200
 VALUE_BYTES_MAX = 1_024
 FACTS_BYTES_MAX = 12 * 1024
 """The size of all facts together, in the handshake."""
+_RELEASE_CHARACTERS_MAX = 64
 _SHOWN_MAX = 160
 
 _SAME_LIST = (
@@ -39,6 +48,56 @@ class Fact(NamedTuple):
     name: str
     value: str
     advice: str
+
+
+class Levels(NamedTuple):
+    """The levels that a release reads, and that of its member's state; 0: not known yet."""
+
+    oldest: int = 0
+    newest: int = 0
+    present: int = 0
+
+
+NO_LEVELS: Final = Levels()
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """What this member shows, and expects of the others."""
+
+    facts: Sequence[Fact] = ()
+    levels: Levels = NO_LEVELS
+    release: str = ""
+
+    def with_facts(self, facts: Sequence[Fact]) -> Agreement:
+        """Return it with ``facts``, too, each in the place of one that has its name; ConfigError
+        for facts that cannot be shown."""
+        check_facts(facts)
+        by_name = {fact.name: fact for fact in (*self.facts, *facts)}
+        check_facts(tuple(by_name.values()))
+        return replace(self, facts=tuple(by_name.values()))
+
+    def shown(self) -> bytes:
+        """Return what another member is shown of it."""
+        facts = tuple((fact.name, fact.value) for fact in self.facts)
+        return encode(ShownAgreement(facts, self.levels, self.release))
+
+
+NOTHING_AGREED: Final = Agreement()
+_Level = Annotated[int, Meta(ge=0)]
+
+
+class ShownAgreement(Struct, frozen=True):
+    """What another member shows; names in it that this release does not know are skipped."""
+
+    facts: Annotated[tuple[tuple[str, str], ...], Meta(max_length=FACTS_MAX)]
+    levels: tuple[_Level, _Level, _Level] = NO_LEVELS
+    release: Annotated[str, Meta(max_length=_RELEASE_CHARACTERS_MAX)] = ""
+
+    @classmethod
+    def read(cls, data: bytes) -> ShownAgreement:
+        """Return what was shown; raises ValueError for anything else, or beyond the limits."""
+        return decode(data, type=cls)
 
 
 def facts_of_cluster(cluster: ClusterConfig) -> tuple[Fact, ...]:
@@ -78,12 +137,6 @@ def fact_of_id(cluster_id: bytes) -> Fact:
     )
 
 
-def merged(facts: Sequence[Fact], more: Sequence[Fact]) -> tuple[Fact, ...]:
-    """Return ``facts`` with ``more`` behind them, in the place of those that have their names."""
-    by_name = {fact.name: fact for fact in (*facts, *more)}
-    return tuple(by_name.values())
-
-
 def check_facts(facts: Sequence[Fact]) -> None:
     """Raise ConfigError for facts that cannot be shown."""
     names = [fact.name for fact in facts]
@@ -101,58 +154,35 @@ def check_facts(facts: Sequence[Fact]) -> None:
         raise ConfigError(f"expected facts of at most {FACTS_BYTES_MAX} bytes, found {total}")
 
 
-def shown(facts: Sequence[Fact]) -> tuple[tuple[str, str], ...]:
-    """Return what another member is shown of ``facts``."""
-    return tuple((fact.name, fact.value) for fact in facts)
-
-
-def is_shown(value: Any) -> bool:
-    """Say whether what another member sent is a list of facts, within the limits."""
-    return (
-        type(value) is tuple
-        and len(value) <= FACTS_MAX
-        and all(
-            type(each) is tuple and len(each) == 2 and all(type(text) is str for text in each)
-            for each in value
+def difference(own: Agreement, theirs: ShownAgreement, own_id: str, peer_id: str) -> str:
+    """Return the first difference in one sentence, with what to do about it; "" without one."""
+    there = dict(theirs.facts)
+    for fact in own.facts:
+        found = there.get(fact.name)
+        if found is None or fact.value == found or "" in (fact.value, found):
+            continue
+        return (
+            f"members {own_id} and {_text(peer_id)} differ in {fact.name}:"
+            f" '{fact.value}' on member {own_id}, '{_text(found)}' on member {_text(peer_id)};"
+            f" {fact.advice}"
         )
+    here, peer = f"member {own_id}", f"member {_text(peer_id)}"
+    levels = Levels(*theirs.levels)
+    return _unread(own.levels, own.release, here, levels.present) or _unread(
+        levels, theirs.release, peer, own.levels.present
     )
 
 
-def difference(
-    own: Sequence[Fact], theirs: Sequence[tuple[str, str]], own_id: str, peer_id: str
-) -> str:
-    """Return the first difference in one sentence, with what to do about it; "" without one."""
-    mine = {fact.name: fact for fact in own}
-    there = dict(theirs)
-    for name in _in_order(list(mine), list(there)):
-        fact = mine.get(name)
-        here = None if fact is None else fact.value
-        found = there.get(name)
-        if here == found or "" in (here, found):
-            continue
-        advice = "run the same release on all members" if fact is None else fact.advice
-        return (
-            f"members {own_id} and {_text(peer_id)} differ in {_text(name)}:"
-            f" {_quoted(here)} on member {own_id}, {_quoted(found)} on member {_text(peer_id)};"
-            f" {advice}"
-        )
-    return ""
-
-
-def _in_order(mine: list[str], theirs: list[str]) -> list[str]:
-    """Return all names in my order, those only the other has behind their neighbour there."""
-    names, at = list(mine), 0
-    for name in theirs:
-        if name in mine:
-            at = names.index(name) + 1
-        else:
-            names.insert(at, name)
-            at += 1
-    return names
-
-
-def _quoted(value: str | None) -> str:
-    return "nothing" if value is None else f"'{_text(value)}'"
+def _unread(levels: Levels, release: str, who: str, present: int) -> str:
+    """Say that a member's release does not read the level at which a state is; "" if it does."""
+    if not present or not levels.newest or levels.oldest <= present <= levels.newest:
+        return ""
+    reads = f"{levels.oldest} to {levels.newest}"
+    what = "a newer" if levels.newest < present else "an older"
+    return (
+        f"the cluster is at level {present}, and the release of {who} ({_text(release)}) reads"
+        f" levels {reads}; start it with {what} release (docs/upgrading.md)"
+    )
 
 
 def _text(value: str) -> str:

@@ -3,10 +3,10 @@
 ::
 
     dialer                                    acceptor
-      GREETING   version, cluster, from, to, nonce  ──►
-      ◄──  CHALLENGE  nonce
-      PROOF      facts, proof("dial")  ──►
-      ◄──  WELCOME    facts, proof("accept")
+      GREETING   protocols, cluster, from, to, nonce  ──►
+      ◄──  CHALLENGE  protocols, nonce
+      PROOF      what it shows, proof("dial")  ──►
+      ◄──  WELCOME    what it shows, proof("accept")
 
 1. A proof is HMAC-SHA256, keyed with the cluster's secret, over its label and everything that both
    have said so far. The label, the ids and the nonces of both sides make it useless in the other
@@ -15,9 +15,15 @@
    one counts no more the connection ends (``transport``).
 2. The dialer proves itself first: a stranger gets no text made with the secret, so it cannot try
    guesses of the secret on one.
-3. The proofs cover the facts (``agreement``). Both sides compare them once the proofs are sound;
-   they come to the same result, and each logs why.
-4. The keys under which frames are sealed afterwards come from the secret and both nonces, one for
+3. Each side says which protocols it speaks, from the oldest to the newest, and both go on with the
+   newest one that both speak (``messages``). The proofs cover these words as they were sent and as
+   they were received: who changes them on the way, so that an older protocol is spoken, ends the
+   connection. Without a common protocol each side says so in one sentence.
+4. The proofs cover what each side shows (``agreement``). Both sides compare it once the proofs are
+   sound; they come to the same result, and each logs why.
+5. The first two messages are read by every later release, and later ones may be longer: fields are
+   added at their ends only. What is shown is a map, in which unknown names are skipped.
+6. The keys under which frames are sealed afterwards come from the secret and both nonces, one for
    each direction (HKDF, RFC 5869), so they are new for each connection.
 
 Refusals say which field was wrong, never the secret or a proof.
@@ -33,10 +39,15 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 
-from coordinator.raft.network.agreement import FACTS_BYTES_MAX, Fact, difference, is_shown, shown
-from coordinator.raft.network.messages import FrameError
+from coordinator.raft.network.agreement import (
+    FACTS_BYTES_MAX,
+    NOTHING_AGREED,
+    Agreement,
+    ShownAgreement,
+    difference,
+)
+from coordinator.raft.network.messages import PROTOCOL_NEWEST, PROTOCOL_OLDEST, FrameError
 
-PROTOCOL_VERSION = 1
 HANDSHAKE_FRAME_BYTES_MAX = FACTS_BYTES_MAX + 1024
 NONCE_BYTES = 32
 _PROOF_BYTES = 32
@@ -45,19 +56,25 @@ _TEXT_BYTES_MAX = 128
 
 
 class HandshakeError(FrameError):
-    """The other side is not who it should be, or speaks another protocol."""
+    """The other side is not who it should be, or does not keep to the handshake."""
+
+
+class NoProtocolError(HandshakeError):
+    """The two members speak no protocol in common."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What this member knows before it meets another: ``facts`` must be equal on all members."""
+    """What this member knows before it meets another."""
 
     cluster: str
     member_id: str
     secret: bytes
-    facts: Sequence[Fact] = ()
+    agreement: Agreement = NOTHING_AGREED
     former: tuple[bytes, ...] = ()
     """Secrets that are believed, and not proved: while the secret is replaced."""
+    protocols: tuple[int, int] = (PROTOCOL_OLDEST, PROTOCOL_NEWEST)
+    """The oldest and the newest that it speaks."""
 
     def __repr__(self) -> str:
         return f"Identity(cluster={self.cluster!r}, member_id={self.member_id!r})"
@@ -84,6 +101,8 @@ class Dialer:
         self._nonce = nonce
         self._transcript: _Transcript | None = None
         self.peer_id: str = peer_id
+        self.protocol = identity.protocols[1]
+        """The one that both speak; once it is done."""
         self.is_done = False
         """Both sides have proved themselves."""
         self.disagreement = ""
@@ -92,25 +111,25 @@ class Dialer:
     def begin(self) -> bytes:
         """Return the first payload to send."""
         me = self._identity
-        return _pack(_HELLO, PROTOCOL_VERSION, me.cluster, me.member_id, self.peer_id, self._nonce)
+        return _pack(_HELLO, *me.protocols, me.cluster, me.member_id, self.peer_id, self._nonce)
 
     def receive(self, payload: bytes) -> bytes | None:
         """Take the other side's next payload; return what to answer. Raises HandshakeError."""
         me = self._identity
         if self._transcript is None:
-            (nonce,) = _unpack(payload, _CHALLENGE, (bytes,))
+            oldest, newest, nonce = _unpack(payload, _CHALLENGE, (int, int, bytes), is_whole=False)
             _expect_nonce(nonce)
-            transcript = _Transcript(me, me.member_id, self.peer_id, self._nonce, nonce)
-            self._transcript = transcript
-            return _pack(_PROOF, shown(me.facts), transcript.proof_of_dialer(shown(me.facts)))
-        theirs, proof = _unpack(payload, _WELCOME, (tuple, bytes))
-        _expect_facts(theirs, self.peer_id)
+            self.protocol = _common(me, self.peer_id, (oldest, newest))
+            self._transcript = _Transcript(me, self.begin(), payload, self._nonce + nonce)
+            shown = me.agreement.shown()
+            return _pack(_PROOF, shown, self._transcript.proof_of_dialer(shown))
+        theirs, proof = _unpack(payload, _WELCOME, (bytes, bytes))
         _check(
             proof,
-            self._transcript.proof_of_acceptor(shown(me.facts), theirs),
+            self._transcript.proof_of_acceptor(me.agreement.shown(), theirs),
             f"member {self.peer_id!r}",
         )
-        self.disagreement = difference(me.facts, theirs, me.member_id, self.peer_id)
+        self.disagreement = _disagreement(me, theirs, self.peer_id)
         self.is_done = True
         return None
 
@@ -139,6 +158,10 @@ class Acceptor:
         self._nonce = nonce
         self._transcript: _Transcript | None = None
         self.peer_id: str = ""
+        self.protocol = identity.protocols[1]
+        """The one that both speak; once it is done."""
+        self.refusal = ""
+        """Why it ends with what was answered, in one sentence."""
         self.is_done = False
         """Both sides have proved themselves, the other one as soon as it has read our answer."""
         self.disagreement = ""
@@ -151,15 +174,14 @@ class Acceptor:
         if self.is_done:
             raise HandshakeError("expected nothing more in a handshake")
         me = self._identity
-        theirs, proof = _unpack(payload, _PROOF, (tuple, bytes))
-        _expect_facts(theirs, self.peer_id)
+        theirs, proof = _unpack(payload, _PROOF, (bytes, bytes))
         self._transcript.take_secret_of(proof, theirs, (me.secret, *me.former))
         expected = self._transcript.proof_of_dialer(theirs)
         _check(proof, expected, f"a caller that says it is {_short(self.peer_id)}")
-        self.disagreement = difference(me.facts, theirs, me.member_id, self.peer_id)
+        self.disagreement = _disagreement(me, theirs, self.peer_id)
         self.is_done = True
-        answer = self._transcript.proof_of_acceptor(theirs, shown(me.facts))
-        return _pack(_WELCOME, shown(me.facts), answer)
+        shown = me.agreement.shown()
+        return _pack(_WELCOME, shown, self._transcript.proof_of_acceptor(theirs, shown))
 
     def is_by(self, secrets: Sequence[bytes]) -> bool:
         """Whether one of these is the secret that was proved; once it is done."""
@@ -174,13 +196,10 @@ class Acceptor:
 
     def _answer_hello(self, payload: bytes) -> bytes:
         me = self._identity
-        fields = _unpack(payload, _HELLO, (int, str, str, str, bytes))
-        version, cluster, peer_id, own_id, nonce = fields
-        if version != PROTOCOL_VERSION:
-            raise HandshakeError(
-                f"expected member protocol {PROTOCOL_VERSION}, found {version}: run the same"
-                " release on all members"
-            )
+        types = (int, int, str, str, str, bytes)
+        oldest, newest, cluster, peer_id, own_id, nonce = _unpack(
+            payload, _HELLO, types, is_whole=False
+        )
         if cluster != me.cluster:
             raise HandshakeError(
                 f"expected cluster {me.cluster!r}, found {_short(cluster)}: set the same"
@@ -197,32 +216,33 @@ class Acceptor:
             )
         _expect_nonce(nonce)
         self.peer_id = peer_id
-        self._transcript = _Transcript(me, peer_id, me.member_id, nonce, self._nonce)
-        return _pack(_CHALLENGE, self._nonce)
+        answer = _pack(_CHALLENGE, *me.protocols, self._nonce)
+        try:
+            self.protocol = _common(me, peer_id, (oldest, newest))
+        except NoProtocolError as error:
+            self.refusal = str(error)
+        self._transcript = _Transcript(me, payload, answer, nonce + self._nonce)
+        return answer
 
 
 class _Transcript:
-    """What both sides know once the nonces are exchanged, and what is made of it."""
+    """What both sides have said once the nonces are exchanged, and what is made of it."""
 
-    def __init__(
-        self, identity: Identity, dialer: str, acceptor: str, nonce: bytes, other_nonce: bytes
-    ) -> None:
+    def __init__(self, identity: Identity, hello: bytes, challenge: bytes, salt: bytes) -> None:
         self._secret = identity.secret
-        self._words = (
-            PROTOCOL_VERSION, identity.cluster, dialer, acceptor, nonce, other_nonce,
-        )  # fmt: skip
-        self._salt = nonce + other_nonce
+        self._words = (hello, challenge)
+        self._salt = salt
 
-    def proof_of_dialer(self, facts: Any) -> bytes:
-        return self._proof("dial", facts)
+    def proof_of_dialer(self, shown: bytes) -> bytes:
+        return self._proof("dial", shown)
 
-    def proof_of_acceptor(self, facts_of_dialer: Any, facts: Any) -> bytes:
-        return self._proof("accept", facts_of_dialer, facts)
+    def proof_of_acceptor(self, shown_by_dialer: bytes, shown: bytes) -> bytes:
+        return self._proof("accept", shown_by_dialer, shown)
 
-    def take_secret_of(self, proof: bytes, facts: Any, secrets: Sequence[bytes]) -> None:
+    def take_secret_of(self, proof: bytes, shown: bytes, secrets: Sequence[bytes]) -> None:
         """Go on with the one of ``secrets`` that the dialer has proved, if it is one of them."""
         for self._secret in reversed(secrets):
-            if hmac.compare_digest(proof, self.proof_of_dialer(facts)):
+            if hmac.compare_digest(proof, self.proof_of_dialer(shown)):
                 return
 
     def is_by(self, secrets: Sequence[bytes]) -> bool:
@@ -232,7 +252,7 @@ class _Transcript:
         drawn = hmac.new(self._salt, self._secret, hashlib.sha256).digest()
         return Keys(*(self._key(drawn, label) for label in ("frames dial", "frames accept")))
 
-    def _proof(self, label: str, *fields: Any) -> bytes:
+    def _proof(self, label: str, *fields: bytes) -> bytes:
         # An empty key: a cluster of one, or a test; then a proof only ties the words together.
         return hmac.new(self._secret, _pack(label, *self._words, *fields), hashlib.sha256).digest()
 
@@ -240,10 +260,33 @@ class _Transcript:
         return hmac.new(drawn, _pack(label, *self._words) + b"\x01", hashlib.sha256).digest()
 
 
-def _expect_facts(found: Any, who: str) -> None:
-    # Before the proof: it is made of what is packed again, and not everything could be.
-    if not is_shown(found):
-        raise HandshakeError(f"expected a list of facts of {_short(who)}")
+def _common(me: Identity, peer_id: str, theirs: tuple[int, int]) -> int:
+    """Return the newest protocol that both speak; raises NoProtocolError if there is none."""
+    oldest, newest = theirs
+    if not 0 < oldest <= newest:
+        raise HandshakeError(f"expected protocols from an oldest to a newest, found {theirs}")
+    common = min(newest, me.protocols[1])
+    if common >= max(oldest, me.protocols[0]):
+        return common
+    older = me.member_id if me.protocols[1] < oldest else _short(peer_id)
+    raise NoProtocolError(
+        f"member {me.member_id} speaks the protocols {_range(me.protocols)}, and member"
+        f" {_short(peer_id)} speaks {_range(theirs)}: upgrade one release after the other, and"
+        f" start member {older} with a release between the two"
+    )
+
+
+def _range(protocols: tuple[int, int]) -> str:
+    oldest, newest = protocols
+    return str(newest) if oldest == newest else f"{oldest} to {newest}"
+
+
+def _disagreement(me: Identity, theirs: bytes, peer_id: str) -> str:
+    try:
+        shown = ShownAgreement.read(theirs)
+    except ValueError:
+        raise HandshakeError(f"expected a list of facts of {_short(peer_id)}") from None
+    return difference(me.agreement, shown, me.member_id, peer_id)
 
 
 def _check(found: bytes, expected: bytes, who: str) -> None:
@@ -263,16 +306,22 @@ def _pack(kind: str, *fields: Any) -> bytes:
     return packed
 
 
-def _unpack(payload: bytes, kind: str, types: tuple[type, ...]) -> tuple[Any, ...]:
+def _unpack(
+    payload: bytes, kind: str, types: tuple[type, ...], *, is_whole: bool = True
+) -> tuple[Any, ...]:
+    """Return the fields of a message; unless ``is_whole``, a later release may have added some."""
     try:
         fields = msgpack.unpackb(payload, use_list=False, strict_map_key=True)
     except Exception as error:  # msgpack raises a dozen kinds for bytes that are not msgpack
         raise HandshakeError(f"expected a {kind}, found {type(error).__name__}") from None
-    if type(fields) is not tuple or len(fields) != len(types) + 1 or fields[0] != kind:
+    if type(fields) is not tuple or not fields or fields[0] != kind:
         raise HandshakeError(f"expected a {kind}, found something else")
-    if any(type(value) is not wanted for value, wanted in zip(fields[1:], types, strict=True)):
+    known = fields[1 : len(types) + 1]
+    if len(known) < len(types) or (is_whole and len(fields) > len(types) + 1):
+        raise HandshakeError(f"expected {len(types)} fields in a {kind}, found {len(fields) - 1}")
+    if any(type(value) is not wanted for value, wanted in zip(known, types, strict=True)):
         raise HandshakeError(f"expected other types in a {kind}")
-    return fields[1:]
+    return known
 
 
 def _short(text: str) -> str:

@@ -17,9 +17,14 @@ from typing import Protocol, cast
 from coordinator.clock import Clock
 from coordinator.node.config import RaftConfig
 from coordinator.raft.network.frames import PayloadReader, frame
-from coordinator.raft.network.handshake import HANDSHAKE_FRAME_BYTES_MAX, Acceptor, Dialer
+from coordinator.raft.network.handshake import (
+    HANDSHAKE_FRAME_BYTES_MAX,
+    Acceptor,
+    Dialer,
+    NoProtocolError,
+)
 from coordinator.raft.network.lanes import PIECE_FRAME_BYTES_MAX, Joiner
-from coordinator.raft.network.messages import FrameError, Message, decode
+from coordinator.raft.network.messages import PROTOCOLS, Codec, FrameError, Message
 from coordinator.raft.network.seals import SEAL_BYTES, Seals, Unsealed
 from coordinator.raft.network.securing import (
     ALERT,
@@ -120,6 +125,8 @@ class Link(asyncio.Protocol):
         self.seal: Callable[[bytes], bytes] = _unproved
         """Makes a payload the next frame; what is sealed must be written, in order."""
         self._received: Seals | Unsealed | None = None
+        self.protocol: Codec = PROTOCOLS[handshake.protocol]
+        """What both ends speak, once it is proved."""
         self._joiner = Joiner(owner.raft.frame_bytes_max)
         self._stream: asyncio.Transport | None = None
         self._securing = securing
@@ -317,27 +324,38 @@ class Link(asyncio.Protocol):
             opened = self._joiner.take(self._received.open(payload))
             self.whole_ms = self.heard_ms
             if opened is not None:
-                self._deliver(self, decode(opened))
+                self._deliver(self, self.protocol.decode(opened))
         else:
             self._shake_hands(payload)
 
     def _shake_hands(self, payload: bytes) -> None:
-        answer, securing = self._handshake.receive(payload), self._securing
+        securing = self._securing
+        try:
+            answer = self._handshake.receive(payload)
+        except NoProtocolError as error:
+            self._fail(str(error))
+            return
         if securing is not None:
             securing.check(self._certificate_names, self.peer_id, self._trusted)
         assert self._stream is not None
         if answer is not None:
             self._stream.write(frame(answer))
+        if isinstance(self._handshake, Acceptor) and self._handshake.refusal:
+            # What was answered still leaves, so that the other side can say why, too.
+            self._is_over, self._reason = True, self._handshake.refusal
+            self._stream.close()
+            return
         if not self._handshake.is_done:
             return
         why = self._handshake.disagreement or self._owner.why_not_a_member(self.peer_id)
         if why:
-            # What was answered still leaves, so that the other side can say why, too.
+            # As above.
             self._is_over = True
             self._owner.link_refused(self, why)
             self.close()
         else:
             self.is_proved = True
+            self.protocol = PROTOCOLS[self._handshake.protocol]
             keys = self._handshake.keys()
             sent, received = keys.dialed, keys.accepted
             if not self.is_dialed:

@@ -5,6 +5,10 @@ number of fields and the type, range and length of each, so other modules need n
 shape raises ``FrameError`` and the transport drops the connection. The first value of another type
 than is expected ends the decoding, so bytes that are no message of ours cost little.
 
+Two members speak the newest protocol that both know (``handshake``). A kind, or a field at the end
+of one, belongs to the protocols from one on: it is sent to no member that speaks an older one, and
+a field that an older one does not have has its default here.
+
 Every message about the log carries its sender's term, replies too: a reply of an older term is
 ignored, one of a newer term deposes a stale leader (docs/engine.md, rows 7, 8 and 20).
 """
@@ -17,6 +21,10 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import DecodeError, Meta
 from msgspec.msgpack import Decoder, Encoder
 
+PROTOCOL_OLDEST = 1
+PROTOCOL_NEWEST = 1
+"""The protocols that this release speaks. Each change of a message is a new one; the oldest rises
+only to one that every release speaks from which a cluster may be upgraded to this one."""
 INTEGER_MAX = 2**63 - 1
 _BYTES_MAX = 2**31 - 1
 APPEND_ENTRIES_MAX = 1_024
@@ -288,25 +296,66 @@ Message = (
 )
 
 
-def encode(message: Message) -> bytes:
-    """Return the bytes of ``message``, without the length in front."""
-    return _pack((_NUMBER_OF[type(message)], *message))
+class MessageKind(NamedTuple):
+    """One kind of message; ``number`` never gets a new meaning."""
+
+    number: int
+    type: Any
+    since: int = 1
+    """The protocol in which it appeared."""
+    added: tuple[tuple[str, int], ...] = ()
+    """Its last fields that came later, in their order, each with its protocol; all have a
+    default."""
+
+    def field_count(self, protocol: int) -> int:
+        """Return how many of its fields this protocol has."""
+        later = [name for name, since in self.added if since > protocol]
+        return len(self.type._fields) - len(later)
 
 
-def decode(payload: bytes | memoryview) -> Message:
-    """Return the message in ``payload``; raises FrameError for anything else."""
-    is_array = len(payload) > 1 and payload[0] & 0xF0 == _ARRAY
-    entry = _KINDS.get(payload[1]) if is_array else None
-    if entry is None:
-        raise FrameError("expected an array that starts with the number of a known kind")
-    kind, decoder = entry
-    try:
-        fields = decoder.decode(payload)
-    except (DecodeError, ValueError, RecursionError) as error:  # the second: no UTF-8
-        raise FrameError(f"expected the fields of {kind.__name__}: {error}") from None
-    # The decoder has counted the fields; a named tuple's own constructor is a function in Python.
-    message: Message = tuple.__new__(kind, fields[1:])
-    return message
+class Codec:
+    """Encodes and decodes the messages of one protocol: the kinds and fields that it has."""
+
+    def __init__(self, number: int, kinds: Sequence[MessageKind]) -> None:
+        self._encoded: dict[type, tuple[int, int | None]] = {}
+        """By kind: its number, and how many of its fields are sent; None: all."""
+        self._decoded: dict[int, tuple[Any, Decoder[tuple[Any, ...]], tuple[Any, ...]]] = {}
+        """By number: the kind, what decodes its fields, the values of those it lacks."""
+        for kind in kinds:
+            if kind.since <= number:
+                self._add(kind, kind.field_count(number))
+
+    def _add(self, kind: MessageKind, count: int) -> None:
+        names = kind.type._fields
+        missing = tuple(kind.type._field_defaults[name] for name in names[count:])
+        self._encoded[kind.type] = kind.number, count if missing else None
+        self._decoded[kind.number] = kind.type, _decoder_of(kind.type, count), missing
+
+    def has(self, kind: type) -> bool:
+        """Whether a message of this kind can be sent."""
+        return kind in self._encoded
+
+    def encode(self, message: Message) -> bytes:
+        """Return the bytes of ``message``, without the length in front; its kind must be known."""
+        number, count = self._encoded[type(message)]
+        return _pack((number, *(message if count is None else message[:count])))
+
+    def decode(self, payload: bytes | memoryview) -> Message:
+        """Return the message in ``payload``; raises FrameError for anything else."""
+        is_array = len(payload) > 1 and payload[0] & 0xF0 == _ARRAY
+        entry = self._decoded.get(payload[1]) if is_array else None
+        if entry is None:
+            raise FrameError("expected an array that starts with the number of a known kind")
+        kind, decoder, missing = entry
+        try:
+            fields = decoder.decode(payload)
+        except (DecodeError, ValueError, RecursionError) as error:  # the second: no UTF-8
+            raise FrameError(f"expected the fields of {kind.__name__}: {error}") from None
+        # The decoder has counted the fields; a named tuple's own constructor is a function in
+        # Python.
+        values = fields[1:]
+        message: Message = tuple.__new__(kind, values + missing if missing else values)
+        return message
 
 
 _pack = Encoder().encode
@@ -323,39 +372,33 @@ _FIELDS: dict[str, Any] = {
 }
 _WITH_LENGTH: dict[str, Any] = {"bytes": bytes, "str": str}
 
-# The numbers are the protocol: never give one a new meaning.
-_NUMBERS: tuple[tuple[int, type], ...] = (
-    (0, Ping),
-    (1, Append),
-    (2, Appended),
-    (3, CommitNotice),
-    (4, Probe),
-    (5, ProbeReply),
-    (6, VoteRequest),
-    (7, VoteGrant),
-    (8, PreVoteRequest),
-    (9, PreVoteGrant),
-    (10, TermNotice),
-    (11, SnapshotPiece),
-    (12, SnapshotReply),
-    (13, MemberRequest),
-    (14, Reply),
-    (15, TermQuestion),
-    (16, TermAnswer),
-    (17, LogLost),
-    (18, StandNow),
-    (19, Incarnation),
-    (20, IncarnationSeen),
-    (21, IncarnationLost),
-    (22, Doubt),
-    (23, Vouch),
+KINDS: tuple[MessageKind, ...] = (
+    MessageKind(0, Ping),
+    MessageKind(1, Append),
+    MessageKind(2, Appended),
+    MessageKind(3, CommitNotice),
+    MessageKind(4, Probe),
+    MessageKind(5, ProbeReply),
+    MessageKind(6, VoteRequest),
+    MessageKind(7, VoteGrant),
+    MessageKind(8, PreVoteRequest),
+    MessageKind(9, PreVoteGrant),
+    MessageKind(10, TermNotice),
+    MessageKind(11, SnapshotPiece),
+    MessageKind(12, SnapshotReply),
+    MessageKind(13, MemberRequest),
+    MessageKind(14, Reply),
+    MessageKind(15, TermQuestion),
+    MessageKind(16, TermAnswer),
+    MessageKind(17, LogLost),
+    MessageKind(18, StandNow),
+    MessageKind(19, Incarnation),
+    MessageKind(20, IncarnationSeen),
+    MessageKind(21, IncarnationLost),
+    MessageKind(22, Doubt),
+    MessageKind(23, Vouch),
 )
-_NUMBER_OF: dict[type, int] = {kind: number for number, kind in _NUMBERS}
-
-
-def kinds() -> tuple[type, ...]:
-    """Return every kind of message."""
-    return tuple(_NUMBER_OF)
+"""Every kind of message."""
 
 
 def _type_of(name: str, note: str) -> Any:
@@ -366,14 +409,16 @@ def _type_of(name: str, note: str) -> Any:
     return _FIELDS[note]
 
 
-def _decoder_of(kind: Any) -> Decoder[tuple[Any, ...]]:
+def _decoder_of(kind: Any, count: int) -> Decoder[tuple[Any, ...]]:
     fields = [
         _type_of(name, getattr(note, "__forward_arg__", note))
-        for name, note in kind.__annotations__.items()
+        for name, note in list(kind.__annotations__.items())[:count]
     ]
     return Decoder(tuple.__class_getitem__((int, *fields)))
 
 
-_KINDS: dict[int, tuple[Any, Decoder[tuple[Any, ...]]]] = {
-    number: (kind, _decoder_of(kind)) for number, kind in _NUMBERS
+PROTOCOLS: dict[int, Codec] = {
+    number: Codec(number, KINDS) for number in range(PROTOCOL_OLDEST, PROTOCOL_NEWEST + 1)
 }
+"""The protocols that this release speaks, by number."""
+NEWEST = PROTOCOLS[PROTOCOL_NEWEST]

@@ -30,10 +30,10 @@ from coordinator.clock import Clock
 from coordinator.errors import ConfigError
 from coordinator.node.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.node.secret_file import read_secrets
-from coordinator.raft.network.agreement import Fact, check_facts, merged
+from coordinator.raft.network.agreement import Fact, Levels
 from coordinator.raft.network.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.network.link import Link
-from coordinator.raft.network.messages import Message, Ping, encode
+from coordinator.raft.network.messages import Message, Ping
 from coordinator.raft.network.peer import Peer
 from coordinator.raft.network.refusals import Disagreements, RefusalLog
 from coordinator.raft.network.securing import TRUST_CHANGED, Securing
@@ -78,6 +78,10 @@ class MemberTransport(Protocol):
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
         """Accept only members that show the same from now on; a fact replaces one of its name."""
+        ...
+
+    def show_levels(self, levels: Levels, release: str) -> None:
+        """Show from now on which levels this release reads, and that of this member's state."""
         ...
 
     async def start(self, listener: TransportListener) -> None:
@@ -187,8 +191,13 @@ class TcpTransport:
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
         """Show ``facts``, too, and accept only members that show the same."""
-        self.identity = replace(self.identity, facts=merged(self.identity.facts, facts))
-        check_facts(self.identity.facts)
+        agreement = self.identity.agreement.with_facts(facts)
+        self.identity = replace(self.identity, agreement=agreement)
+
+    def show_levels(self, levels: Levels, release: str) -> None:
+        """Show which levels this release reads, and that of the state."""
+        agreement = replace(self.identity.agreement, levels=levels, release=release)
+        self.identity = replace(self.identity, agreement=agreement)
 
     async def start(self, listener: TransportListener) -> None:
         """Listen, and begin to dial the other members; ConfigError if it cannot listen."""
@@ -244,12 +253,14 @@ class TcpTransport:
         return self._disagreements.all()
 
     def send(self, member_id: str, message: Message) -> bool:
-        """Take a message for sending; False if it is too large, no one is connected, or too much
-        waits."""
+        """Take a message for sending; False if it is too large, no one is connected, too much
+        waits, or the protocol spoken there has no such message."""
         peer = self._peers[member_id]
         if peer.link is None or self._is_stopped:
             return False
-        payload = encode(message)
+        if not peer.link.protocol.has(type(message)):
+            return False
+        payload = peer.link.protocol.encode(message)
         if len(payload) > self.raft.frame_bytes_max:
             logger.error("message too large: %s, %d bytes", type(message).__name__, len(payload))
             return False

@@ -8,9 +8,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from coordinator.raft.network.agreement import Fact, difference, merged, shown
-from coordinator.raft.network.messages import Message, decode, encode
+from coordinator.raft.network.agreement import (
+    NOTHING_AGREED,
+    Fact,
+    Levels,
+    ShownAgreement,
+    difference,
+)
+from coordinator.raft.network.messages import NEWEST, Message
 from coordinator.raft.network.transport import TransportListener
 
 SHUNNED_S = 1.0
@@ -60,13 +67,17 @@ class SimulatedNetwork:
 
     def disagreement(self, one: str, other: str) -> str:
         """Say why two members that are up refuse each other, as ``one`` puts it."""
-        own, theirs = self.members[one].facts, self.members[other].facts
-        return "" if own == theirs else difference(own, shown(theirs), one, other)
+        own, theirs = self.members[one].agreement, self.members[other].agreement
+        return (
+            ""
+            if own == theirs
+            else difference(own, ShownAgreement.read(theirs.shown()), one, other)
+        )
 
     def carry(self, source: str, target: str, message: Message) -> None:
         self.sent_total += 1
         loop = asyncio.get_running_loop()
-        payload = encode(message)
+        payload = NEWEST.encode(message)
         if (source, target) in self.cuts or self.random.random() < self.loss:
             return
         arrival = loop.time() + self.random.uniform(*self.delay_ms) / 1000
@@ -93,7 +104,7 @@ class SimulatedNetwork:
         if transport.held is not None:
             transport.held.append((source, payload))
             return
-        message = decode(payload)
+        message = NEWEST.decode(payload)
         if self.on_message is not None and not self.on_message(source, target, message):
             return
         transport.listener.on_message(source, message)
@@ -108,7 +119,7 @@ class SimulatedTransport:
         self._network = network
         self._member_id = member_id
         self._is_up = False
-        self.facts: tuple[Fact, ...] = ()
+        self.agreement = NOTHING_AGREED
         self.held: list[tuple[str, bytes]] | None = None
         """What arrived while the member was paused."""
         self.on_send: Callable[[str, Message], None] | None = None
@@ -121,10 +132,13 @@ class SimulatedTransport:
         held, self.held = self.held or [], None
         for source, payload in held:
             if self._is_up:
-                self.listener.on_message(source, decode(payload))
+                self.listener.on_message(source, NEWEST.decode(payload))
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
-        self.facts = merged(self.facts, facts)
+        self.agreement = self.agreement.with_facts(facts)
+
+    def show_levels(self, levels: Levels, release: str) -> None:
+        self.agreement = replace(self.agreement, levels=levels, release=release)
 
     def drop(self, member_id: str) -> None:
         """End the connection; no other follows for a while, as on a real network."""

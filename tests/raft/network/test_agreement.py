@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import MsgspecError
+from msgspec.msgpack import encode
 
 from coordinator.clock import ManualClock, SystemClock
 from coordinator.errors import ConfigError, StorageError
@@ -15,13 +18,14 @@ from coordinator.node.config import ClusterConfig, MemberAddress, MemberConfig, 
 from coordinator.raft.network.agreement import (
     FACTS_MAX,
     VALUE_BYTES_MAX,
+    Agreement,
     Fact,
+    Levels,
+    ShownAgreement,
     check_facts,
     difference,
     facts_of_cluster,
     facts_of_raft,
-    is_shown,
-    shown,
 )
 from coordinator.raft.network.handshake import HANDSHAKE_FRAME_BYTES_MAX, Acceptor, Dialer, Identity
 from coordinator.raft.network.refusals import DISAGREEMENT_KEPT_MS, Disagreements
@@ -46,17 +50,22 @@ def listing(*ids: str, port: int = 7170) -> ClusterConfig:
 # --- the sentence
 
 
+def said(own: Sequence[Fact], theirs: Sequence[Fact], peer_id: str = "2") -> str:
+    """Return what member 1 says of another one."""
+    return difference(Agreement(own), ShownAgreement.read(Agreement(theirs).shown()), "1", peer_id)
+
+
 def test_equal_members_agree_whatever_the_order_of_their_lists() -> None:
     """The order of the list and the URLs of clients are nobody's business."""
     one = facts_of_cluster(listing("1", "2", "3"))
     moved = listing("3", "1", "2")
     urls = tuple(replace(each, client_url="https://elsewhere") for each in moved.members)
 
-    assert difference(one, shown(facts_of_cluster(replace(moved, members=urls))), "1", "2") == ""
+    assert said(one, facts_of_cluster(replace(moved, members=urls))) == ""
 
 
 @pytest.mark.parametrize(
-    ("theirs", "said"),
+    ("theirs", "words"),
     [
         (listing("1", "2", "3", "4"), "'1, 2, 3' on member 1, '1, 2, 3, 4' on member 4"),
         (listing("1", "2", "3", port=7180), "'127.0.0.1:7171' on member 1, '127.0.0.1:7181'"),
@@ -64,36 +73,59 @@ def test_equal_members_agree_whatever_the_order_of_their_lists() -> None:
     ],
 )
 def test_the_first_difference_is_one_sentence_with_both_sides(
-    theirs: ClusterConfig, said: str
+    theirs: ClusterConfig, words: str
 ) -> None:
     """What differs, what it is here and there, and what to do."""
-    sentence = difference(
-        facts_of_cluster(listing("1", "2", "3")), shown(facts_of_cluster(theirs)), "1", "4"
-    )
+    sentence = said(facts_of_cluster(listing("1", "2", "3")), facts_of_cluster(theirs), peer_id="4")
 
     assert sentence.startswith("members 1 and 4 differ in the ")
-    assert said in sentence
+    assert words in sentence
     assert "; " in sentence
     assert "\n" not in sentence
 
 
-def test_a_fact_that_one_side_does_not_show_is_a_difference() -> None:
-    """Whoever runs another release shows other facts; an empty value is not known yet."""
+def test_a_fact_that_one_side_does_not_show_is_not_compared() -> None:
+    """A later release may show more facts; an empty value is not known yet."""
     fact, more = Fact("a", value="1", advice="do this"), Fact("b", value="2", advice="do that")
 
-    assert difference((fact, more), shown((fact,)), "1", "2").endswith(
-        "differ in b: '2' on member 1, nothing on member 2; do that"
-    )
-    assert difference((fact,), shown((fact, more)), "1", "2").endswith(
-        "nothing on member 1, '2' on member 2; run the same release on all members"
-    )
-    assert difference((Fact("a", value="", advice=""),), shown((fact,)), "1", "2") == ""
-    assert difference((fact,), (("a", ""),), "1", "2") == ""
+    assert said((fact, more), (fact,)) == ""
+    assert said((fact,), (fact, more)) == ""
+    assert said((fact, more), (more._replace(value="3"),)) != ""
+    assert said((fact._replace(value=""),), (fact,)) == ""
+    assert said((fact,), (fact._replace(value=""),)) == ""
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "words"),
+    [
+        ((1, 1, 1), (1, 2, 1), ""),
+        ((1, 2, 1), (1, 1, 0), ""),
+        ((0, 0, 0), (2, 3, 2), ""),
+        ((1, 2, 2), (1, 1, 1), "level 2, and the release of member 2 (0.2.0) reads"),
+        ((1, 1, 1), (1, 2, 2), "level 2, and the release of member 1 (0.1.0) reads"),
+        ((2, 3, 0), (1, 2, 1), "(0.1.0) reads levels 2 to 3; start it with an"),
+    ],
+)
+def test_a_member_that_does_not_read_the_level_of_the_state_is_refused(
+    own: tuple[int, int, int], theirs: tuple[int, int, int], words: str
+) -> None:
+    """Both sides say which of the two, and whether to start it with a newer or an older release."""
+    here = Agreement(levels=Levels(*own), release="0.1.0")
+    there = Agreement(levels=Levels(*theirs), release="0.2.0")
+
+    sentence = difference(here, ShownAgreement.read(there.shown()), "1", "2")
+    turned = difference(there, ShownAgreement.read(here.shown()), "2", "1")
+
+    assert words in sentence
+    assert bool(sentence) == bool(words)
+    assert sentence == turned
 
 
 def test_a_strangers_text_cannot_forge_a_line_of_the_log() -> None:
     """Control characters are escaped, and long text is cut."""
-    sentence = difference((), (("a\nb", "\x1b[2J" * 500),), "1", "2")
+    sentence = said(
+        (Fact("a", value="1", advice=""),), (Fact("a", value="\x1b[2J\n" * 500, advice=""),)
+    )
 
     assert sentence.isprintable()
     assert len(sentence) < 500
@@ -124,7 +156,7 @@ def test_the_longest_list_of_members_fits() -> None:
     )
     facts = (*facts_of_cluster(ClusterConfig(members=members)), *facts_of_raft(RaftConfig()))
     check_facts(facts)
-    identity = Identity("c", member_id="1", secret=SECRET, facts=facts)
+    identity = Identity("c", member_id="1", secret=SECRET, agreement=Agreement(facts))
     dialer, acceptor = (
         Dialer(identity, "2", b"d" * 32),
         Acceptor(replace(identity, member_id="2"), b"a" * 32),
@@ -137,20 +169,36 @@ def test_the_longest_list_of_members_fits() -> None:
     assert len(proof) <= HANDSHAKE_FRAME_BYTES_MAX
 
 
-@pytest.mark.parametrize(
-    "wrong", [None, {}, "ab", ((),), (("a",),), (("a", 1),), ((b"a", "b"),), (("a", "b"),) * 201]
-)
-def test_only_a_list_of_names_and_values_is_shown(wrong: object) -> None:
-    """What is not is refused before the proof is made of it."""
-    assert not is_shown(wrong)
+_WRONG = (
+    None, [], "ab", {}, {"facts": None}, {"facts": [["a"]]}, {"facts": [["a", 1]]},
+    {"facts": [[b"a", "b"]]}, {"facts": [["a", "b"]] * (FACTS_MAX + 1)},
+    {"facts": [], "levels": [1, 2]}, {"facts": [], "levels": [1, 2, -1]},
+    {"facts": [], "release": "r" * 65},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", _WRONG)
+def test_only_names_and_values_are_shown(wrong: object) -> None:
+    """What is not is refused."""
+    with pytest.raises(MsgspecError):
+        ShownAgreement.read(encode(wrong))
+
+
+def test_what_a_later_release_shows_besides_is_skipped() -> None:
+    """Names are added to what is shown, and none changes its meaning."""
+    later = {"facts": [["a", "1"]], "mood": "good", "levels": [1, 2, 1], "release": "0.2.0"}
+
+    assert ShownAgreement.read(encode(later)) == ShownAgreement(
+        (("a", "1"),), levels=(1, 2, 1), release="0.2.0"
+    )
 
 
 def test_facts_are_under_the_proofs() -> None:
     """Both sides come to the same end; a fact changed on the way breaks the proof."""
     mine, theirs = (Fact("a", value="1", advice="x"),), (Fact("a", value="2", advice="y"),)
     one, two = (
-        Identity("c", member_id="1", secret=SECRET, facts=mine),
-        Identity("c", member_id="2", secret=SECRET, facts=theirs),
+        Identity("c", member_id="1", secret=SECRET, agreement=Agreement(mine)),
+        Identity("c", member_id="2", secret=SECRET, agreement=Agreement(theirs)),
     )
     dialer, acceptor = Dialer(one, "2", b"d" * 32), Acceptor(two, b"a" * 32)
 
@@ -292,6 +340,8 @@ def test_a_member_that_differs_is_met_when_it_is_put_right() -> None:
 
     async def live() -> None:
         cluster = SimulatedCluster(3, seed=5)
+        for member in cluster.members:
+            member.facts = (Fact("limits.znodes_max", value="20", advice="change it"),)
         await cluster.start()
         await cluster.leader()
         last = cluster.members[2]
@@ -303,7 +353,7 @@ def test_a_member_that_differs_is_met_when_it_is_put_right() -> None:
         assert all("znodes_max" in why for why in last.engine.status().refused.values())
 
         await last.kill(is_power_cut=False)
-        last.facts = ()
+        last.facts = cluster.members[0].facts
         await last.start()
 
         await cluster.until(lambda: last.engine.status().is_ready)

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.raft.network import messages as say
 from coordinator.raft.network.lanes import PIECE_BYTES, SHORT_BYTES_MAX, Joiner, Lanes
-from coordinator.raft.network.messages import FrameError, Message, decode, encode
+from coordinator.raft.network.messages import NEWEST, FrameError, Message
 
 LANE_BYTES = 4_000_000
 LONG = os.urandom(1_000_000)
@@ -18,7 +18,7 @@ def lanes(*messages: Message) -> Lanes:
     """Return lanes in which these wait."""
     made = Lanes(LANE_BYTES)
     for each in messages:
-        assert made.add(each, encode(each))
+        assert made.add(each, NEWEST.encode(each))
     return made
 
 
@@ -36,7 +36,7 @@ def append(index: int, *entries: bytes) -> say.Append:
 def arrived(frames: list[bytes], joiner: Joiner) -> list[Message]:
     """Return the messages that these frames end."""
     wholes = [joiner.take(memoryview(each)) for each in frames]
-    return [decode(each) for each in wholes if each is not None]
+    return [NEWEST.decode(each) for each in wholes if each is not None]
 
 
 def all_of(waiting: Lanes, room: int = PIECE_BYTES) -> list[Message]:
@@ -63,9 +63,9 @@ def test_a_word_is_the_next_to_leave(word: Message) -> None:
     """Whatever was sent before it."""
     waiting = lanes(append(1, LONG), request(1), request(2, b"short"))
     waiting.take(PIECE_BYTES)
-    assert waiting.add(word, encode(word))
+    assert waiting.add(word, NEWEST.encode(word))
 
-    assert decode(waiting.take(PIECE_BYTES)[0]) == word
+    assert NEWEST.decode(waiting.take(PIECE_BYTES)[0]) == word
 
 
 def test_each_lane_has_its_turn_after_a_piece_of_the_others() -> None:
@@ -85,7 +85,7 @@ def test_appends_keep_their_order() -> None:
     assert all_of(lanes(*sent)) == sent
 
     waiting = lanes(request(1), append(1))
-    assert decode(waiting.take(1)[0]) == append(1)
+    assert NEWEST.decode(waiting.take(1)[0]) == append(1)
 
 
 def test_short_ones_leave_together() -> None:
@@ -103,9 +103,9 @@ def test_a_full_lane_refuses_and_the_others_go_on() -> None:
     """One message has room in any case."""
     waiting = lanes(request(0, bytes(LANE_BYTES + 1)))
 
-    assert not waiting.add(request(1), encode(request(1)))
-    assert waiting.add(request(2, b"short"), encode(request(2, b"short")))
-    assert waiting.add(append(1, LONG), encode(append(1, LONG)))
+    assert not waiting.add(request(1), NEWEST.encode(request(1)))
+    assert waiting.add(request(2, b"short"), NEWEST.encode(request(2, b"short")))
+    assert waiting.add(append(1, LONG), NEWEST.encode(append(1, LONG)))
     assert not waiting.has_too_many_words
     waiting.clear()
     assert waiting.take(PIECE_BYTES) == []

@@ -8,7 +8,7 @@ from typing import Any
 from coordinator.raft.network.frames import frame
 from coordinator.raft.network.handshake import Acceptor, Identity
 from coordinator.raft.network.link import FRAMES_AT_ONCE, Link
-from coordinator.raft.network.messages import Message, TermQuestion, encode
+from coordinator.raft.network.messages import NEWEST, Message, TermQuestion
 from coordinator.raft.network.seals import SEAL_BYTES, Seals
 from tests.raft.network.test_relay import Owner
 
@@ -50,7 +50,9 @@ class Heard:
 
     def bring(self, numbers: range, then: bytes = b"") -> None:
         """Have one read bring so many questions."""
-        framed = [self._sent.sealed_frame(encode(TermQuestion(number))) for number in numbers]
+        framed = [
+            self._sent.sealed_frame(NEWEST.encode(TermQuestion(number))) for number in numbers
+        ]
         self.link.data_received(b"".join(framed) + then)
 
 
@@ -115,7 +117,7 @@ async def test_nothing_is_handled_after_the_end() -> None:
 async def test_a_frame_is_handled_however_the_stream_brings_it() -> None:
     """Alone in a read, as a heartbeat is, in two reads, or with the beginning of the next one."""
     two = [Seals(KEY)]
-    framed = [two[0].sealed_frame(encode(TermQuestion(number))) for number in range(2)]
+    framed = [two[0].sealed_frame(NEWEST.encode(TermQuestion(number))) for number in range(2)]
     stream = b"".join(framed)
     for first in range(len(stream) + 1):
         for second in (first, len(framed[0]), len(stream)):

@@ -26,7 +26,7 @@ from coordinator.raft.network.agreement import facts_of_cluster
 from coordinator.raft.network.frames import frame
 from coordinator.raft.network.handshake import Acceptor, Identity
 from coordinator.raft.network.link import Link
-from coordinator.raft.network.messages import Message, encode
+from coordinator.raft.network.messages import NEWEST, Message
 from coordinator.raft.network.seals import SEAL_BYTES, Seals
 from coordinator.raft.network.transport import TcpTransport
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
@@ -90,7 +90,7 @@ Made = list[bytes | None]
 
 def forged(message: Message) -> Iterator[bytes]:
     """Yield frames of ``message`` as somebody without the secret makes them."""
-    payload = encode(message)
+    payload = NEWEST.encode(message)
     yield frame(payload)
     yield frame(payload, bytes(SEAL_BYTES))
     yield frame(payload, blake2b(payload, digest_size=SEAL_BYTES).digest())
@@ -136,7 +136,7 @@ class Once:
     """Does a deed to the frame of ``message`` that follows BEFORE; everything else passes."""
 
     def __init__(self, message: Message, make: Callable[[Passage, str, bytes], Made]) -> None:
-        self._payload = encode(message)
+        self._payload = NEWEST.encode(message)
         self._make = make
         self._has_begun = False
         self._is_cut = False
@@ -146,7 +146,7 @@ class Once:
         if self._is_cut:
             return []
         payload = payload_of(whole)
-        if payload == encode(BEFORE):
+        if payload == NEWEST.encode(BEFORE):
             self._has_begun = True
         elif self._has_begun and not self.is_done and payload == self._payload:
             self.is_done = True
@@ -184,7 +184,7 @@ async def test_what_is_done_to_a_frame_ends_the_connection(tmp_path: Path, name:
     """Each deed on each kind: nothing is heard that was not said, in its order, once."""
     async with pair(tmp_path) as members:
         for message in EXAMPLES:
-            whole = frame(encode(message), bytes(SEAL_BYTES))
+            whole = frame(NEWEST.encode(message), bytes(SEAL_BYTES))
             for number in range(len(DEEDS[name](whole, message))):
 
                 def make(
@@ -214,7 +214,9 @@ async def test_frames_belong_to_their_place_direction_and_connection(
             def __call__(self, passage: Passage, direction: str, whole: bytes) -> list[bytes]:
                 was_done = self.is_done
                 said = super().__call__(passage, direction, whole)
-                return said + kept if was_done and payload_of(whole) == encode(AFTER) else said
+                return (
+                    said + kept if was_done and payload_of(whole) == NEWEST.encode(AFTER) else said
+                )
 
         await attempt(members, message, Moved(message, moved), sender)
 
@@ -261,7 +263,7 @@ async def test_the_first_word_of_a_connection_is_not_taken_for_the_other_ones(
             def turned_back(
                 passage: Passage, direction: str, whole: bytes, message: Message = message
             ) -> list[bytes]:
-                if not passage.is_sealed(direction) or payload_of(whole) != encode(message):
+                if not passage.is_sealed(direction) or payload_of(whole) != NEWEST.encode(message):
                     return [whole]
                 other = TO_DIALER if direction == TO_ACCEPTOR else TO_ACCEPTOR
                 passage.writers[other].write(whole)

@@ -14,12 +14,12 @@ from coordinator.errors import (
     ThrottledError,
 )
 from coordinator.raft.network.messages import (
+    NEWEST,
     REPLY_ERROR,
     REPLY_OK,
     MemberRequest,
     Message,
     Reply,
-    encode,
 )
 from coordinator.raft.network.rpc import BEGUN_BYTES_MAX, RequestDesk
 
@@ -37,7 +37,7 @@ class Line:
         return self.is_up
 
     def send(self, member_id: str, message: Message) -> bool:
-        if not self.is_up or len(encode(message)) > self.long_max:
+        if not self.is_up or len(NEWEST.encode(message)) > self.long_max:
             return False
         self.sent.append((member_id, message))
         return True

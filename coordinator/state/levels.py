@@ -1,0 +1,31 @@
+"""The levels: one number decides all formats of a state, and all that ``apply`` decides by its age.
+
+1. The level is part of the state (``LimitsRecord.level``), begins at 1, and grows by one with each
+   ``SetLevel`` in the log. So every member knows the level of each place in the log.
+2. A release reads all levels from ``OLDEST`` to ``NEWEST``, and writes at that of the state:
+   commands, outcomes, snapshots and slices. A new release can so be started on one member after
+   the other, and the former one started again, until the level is raised (docs/upgrading.md).
+3. Whatever changes a format, or what a command comes to, is of a new level: an operation or a field
+   that is added, another encoding, another decision, a rule that is added. A release has at most
+   one new level. It keeps the code that writes the level before, for as long as it reads it.
+4. A release does not start on data of a level that it does not read, and says which one it needs.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OLDEST: Final = 1
+NEWEST: Final = 1
+"""The levels that this release reads."""
+
+
+def unread(level: int) -> str:
+    """Return why this release cannot read what is written at a level; "" if it can."""
+    if OLDEST <= level <= NEWEST:
+        return ""
+    what = "a newer" if level > NEWEST else "an older"
+    return (
+        f"this is of level {level}, and this release reads levels {OLDEST} to {NEWEST}: start"
+        f" this member with {what} release (docs/upgrading.md)"
+    )
