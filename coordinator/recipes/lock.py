@@ -23,14 +23,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Unpack
 
 from coordinator.client import AnyClientT, ClientT
 from coordinator.recipes.base.names import name_of
 from coordinator.recipes.locks.contender import QueueContender
-from coordinator.recipes.locks.options import Options, Purpose, WhenUnsure
-from coordinator.recipes.locks.raising import Guard
-from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout
+from coordinator.recipes.locks.options import LockOptions, Options
 
 
 class Lock(QueueContender[ClientT]):
@@ -39,24 +37,24 @@ class Lock(QueueContender[ClientT]):
     Args:
         client: a Client for ``with`` and plain calls, an AsyncClient for ``async with`` and await.
         name: opaque; an integer is taken as its decimal digits.
-        timeout: seconds to wait in all; see above.
-        when_unsure: ``stop``: when the lock is lost, cancel the task in an ``async with``, and
-            raise LockLostError when either ``with`` is left. ``continue``: let the body run on,
-            for work where twice is better than not at all; ``grant.is_unsure`` reports it.
+        timeout: seconds to wait in all, or FOREVER; 10.
+        when_unsure: ``stop`` (the default): when the lock is lost, cancel the task in an ``async
+            with``, and raise LockLostError when either ``with`` is left. ``continue``: let the body
+            run on, for work where twice is better than not at all; ``grant.is_unsure`` reports it.
         owner: on whose behalf it is acquired, for the deadlock detection; at most 128 characters.
-            None is the asyncio task or the thread that acquires. An owner that holds the lock and
-            asks for it again gets DeadlockError at once. "" is an owner of its own, for a grant
-            that one task or thread acquires and another releases.
-        lock_delay: seconds, 0 to 60, for which the lock stays closed after this grant was lost
-            without being given back, so that what its holder had sent can still arrive.
-        max_hold: seconds after which the grant ends by itself although its holder lives, 0.5 to
-            2,592,000 (30 days); None without a bound. Costs one more round trip to acquire.
+            None, the default, is the asyncio task or the thread that acquires. An owner that holds
+            the lock and asks for it again gets DeadlockError at once. "" is an owner of its own,
+            for a grant that one task or thread acquires and another releases.
+        lock_delay: seconds, 0 (the default) to 60, for which the lock stays closed after this grant
+            was lost without being released, so that what its holder had sent can still arrive.
+        max_hold: seconds after which the grant ends although its holder lives, 0.5 to 2,592,000 (30
+            days); None, the default, without a bound. Costs one more round trip to acquire.
         purpose: ``correctness`` refuses to be without a guard or a waiver; ``efficiency`` does
             not insist. Recorded with the grant.
         guards: what refuses stale tokens in the stores that the lock protects
             (``coordinator.guards``).
         raise_on_acquire: raise the guards to the new token before the caller gets the grant, so
-            that the holder before is refused even if the new one has not written yet.
+            that the holder before is refused even if the new one has not written yet; True.
         waiver: with ``purpose="correctness"``, why it is correct without guards; recorded.
         label, trace_id: what people see of this contender in the lock's queue; the label that
             ``connect`` was given, if this one is empty.
@@ -65,38 +63,8 @@ class Lock(QueueContender[ClientT]):
         BadArgumentsError: an argument is out of its range.
     """
 
-    def __init__(
-        self,
-        client: ClientT,
-        name: str | int,
-        *,
-        timeout: Timeout = DEFAULT_TIMEOUT_S,
-        when_unsure: WhenUnsure = "stop",
-        owner: str | None = None,
-        lock_delay: float = 0.0,
-        max_hold: float | None = None,
-        purpose: Purpose | None = None,
-        guards: Sequence[Guard] = (),
-        raise_on_acquire: bool = True,
-        waiver: str = "",
-        label: str = "",
-        trace_id: str = "",
-    ) -> None:
-        options = Options.of(
-            client,
-            timeout=timeout,
-            when_unsure=when_unsure,
-            owner=owner,
-            lock_delay=lock_delay,
-            max_hold=max_hold,
-            purpose=purpose,
-            guards=guards,
-            raise_on_acquire=raise_on_acquire,
-            waiver=waiver,
-            label=label,
-            trace_id=trace_id,
-        )
-        self._contend(client, name_of(name), "lock", options)
+    def __init__(self, client: ClientT, name: str | int, **options: Unpack[LockOptions]) -> None:
+        self._contend(client, name_of(name), "lock", Options.of(client, **options))
 
     @classmethod
     def with_options(cls, client: AnyClientT, name: str, options: Options) -> Lock[AnyClientT]:

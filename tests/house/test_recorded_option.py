@@ -29,7 +29,6 @@ def test_a_recorded_option_is_named_in_few_files() -> None:
 
     assert named == {
         "coordinator.model.contention",  # its name, kind, bounds and description
-        "coordinator.recipes.locks.options",  # checked
-        "coordinator.recipes.lock",  # said and described
+        "coordinator.recipes.locks.options",  # said and checked
         "coordinator.service.locks.sentences",  # this one is also made a sentence of
     }

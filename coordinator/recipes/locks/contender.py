@@ -94,7 +94,7 @@ class QueueContender(LockContender[Grant[ClientT], ClientT]):
     """One contender for the lock ``name``."""
 
     name: str
-    guards: tuple[Guard, ...]
+    guards: Sequence[Guard]
 
     def _contend(self, client: Any, name: str, what: str, options: Options) -> None:
         self.name = name

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import Literal, TypedDict, get_args
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal, TypedDict, get_args
 
 from coordinator.client import AsyncClient, Client
 from coordinator.client.locks import AcquireRequest, current_owner
@@ -41,66 +41,39 @@ class LockOptions(TypedDict, total=False):
     trace_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
-    """The checked arguments; ``wait_ms`` 0 tries once, None waits without end."""
+    """The checked arguments of ``Lock``, and the ``kind`` of hold; ``size`` is a semaphore's."""
 
-    wait_ms: int | None
-    when_unsure: WhenUnsure
-    owner: str | None
-    guards: tuple[Guard, ...]
-    raise_on_acquire: bool
-    _request: partial[AcquireRequest]
+    kind: Kind = "exclusive"
+    size: int | None = None
+    timeout: Timeout = DEFAULT_TIMEOUT_S
+    when_unsure: WhenUnsure = "stop"
+    owner: str | None = None
+    lock_delay: float = 0.0
+    max_hold: float | None = None
+    purpose: Purpose | None = None
+    guards: Sequence[Guard] = ()
+    raise_on_acquire: bool = True
+    waiver: str = ""
+    label: str = ""
+    trace_id: str = ""
     _last: list[AcquireRequest] = field(default_factory=list, compare=False, repr=False)
-    """What was asked for last: mostly the same again."""
+    """The last request: mostly the next one is the same."""
 
     @classmethod
-    def of(
-        cls,
-        client: AsyncClient | Client,
-        *,
-        kind: Kind = "exclusive",
-        size: int | None = None,
-        timeout: Timeout = DEFAULT_TIMEOUT_S,
-        when_unsure: WhenUnsure = "stop",
-        owner: str | None = None,
-        lock_delay: float = 0.0,
-        max_hold: float | None = None,
-        purpose: Purpose | None = None,
-        guards: Sequence[Guard] = (),
-        raise_on_acquire: bool = True,
-        waiver: str = "",
-        label: str = "",
-        trace_id: str = "",
-    ) -> Options:
-        """Return what these arguments mean; see ``Lock``.
+    def of(cls, client: AsyncClient | Client, **given: Any) -> Options:
+        """Return the options ``given`` by name, with what ``client`` says of the others.
 
         Raises:
             BadArgumentsError: one of them is out of its range, or they do not go together.
+            TypeError: there is no option of such a name.
         """
-        if when_unsure not in get_args(WhenUnsure):
-            raise BadArgumentsError(
-                f"when_unsure: expected stop or continue, found {when_unsure!r}"
-            )
-        _check_purpose(purpose, guards, waiver)
-        if not isinstance(owner, str | None) or len(owner or "") > OWNER_CHARACTERS_MAX:
-            raise BadArgumentsError(
-                f"owner: expected at most {OWNER_CHARACTERS_MAX} characters, found {owner!r}"
-            )
-        request = partial(
-            AcquireRequest,
-            label=label or client.core.settings.given_label,
-            trace_id=trace_id,
-            kind=kind,
-            size=size,
-            lock_delay_ms=_lock_delay_ms(lock_delay),
-            max_hold_ms=_max_hold_ms(max_hold),
-            when_unsure=when_unsure,
-            purpose=purpose or "",
-            guard=_named(guards, waiver),
-        )
-        checked = checked_guards(client, guards)
-        return cls(wait_ms_of(timeout), when_unsure, owner, checked, raise_on_acquire, request)
+        options = cls(**given)
+        options._check()
+        guards = checked_guards(client, options.guards)
+        label = options.label or client.core.settings.given_label
+        return replace(options, guards=guards, label=label)
 
     def wait(self, blocking: bool, timeout: Timeout | None) -> int | None:
         """Return how long one acquire waits, in ms; ``timeout`` None means this contender's own."""
@@ -114,7 +87,12 @@ class Options:
         return self.wait_ms if timeout is None else wait_ms_of(timeout)
 
     @property
-    def guards_to_raise(self) -> tuple[Guard, ...]:
+    def wait_ms(self) -> int | None:
+        """How long an acquire waits unless it says otherwise: 0 tries once, None without end."""
+        return wait_ms_of(self.timeout)
+
+    @property
+    def guards_to_raise(self) -> Sequence[Guard]:
         """The guards to raise before the caller gets the grant."""
         return self.guards if self.raise_on_acquire else ()
 
@@ -125,19 +103,69 @@ class Options:
     def request(self, owner: str | None = None) -> AcquireRequest:
         """Return what to ask for now, in the name of ``owner``; None is ``owner_now``."""
         if owner is None:
-            owner = current_owner() if self.owner is None else self.owner
+            owner = self.owner_now()
         last = self._last[0] if self._last else None
         if last is None or last.owner != owner or last.pid != os.getpid():
             host, pid = _this_process()
-            last = self._request(owner=owner, host=host, pid=pid)
+            last = AcquireRequest(
+                owner=owner,
+                host=host,
+                pid=pid,
+                label=self.label,
+                trace_id=self.trace_id,
+                kind=self.kind,
+                size=self.size,
+                lock_delay_ms=round(self.lock_delay * 1000),
+                max_hold_ms=round((self.max_hold or 0) * 1000),
+                when_unsure=self.when_unsure,
+                purpose=self.purpose or "",
+                guard=_named(self.guards, self.waiver),
+            )
             self._last[:] = [last]
         return last
 
     def campaign(self, value: bytes) -> AcquireRequest:
         """Return what to ask of an election, which publishes ``value`` when won."""
-        who = {name: self._request.keywords[name] for name in ("label", "trace_id")}
         host, pid = _this_process()
-        return AcquireRequest(**who, value=value, host=host, pid=pid)
+        return AcquireRequest(
+            label=self.label, trace_id=self.trace_id, value=value, host=host, pid=pid
+        )
+
+    def _check(self) -> None:
+        for what, given, words in (
+            ("when_unsure", self.when_unsure, get_args(WhenUnsure)),
+            ("purpose", self.purpose, (*get_args(Purpose), None)),
+        ):
+            if given not in words:
+                expected = " or ".join(each for each in words if each)
+                raise BadArgumentsError(f"{what}: expected {expected}, found {given!r}")
+        wait_ms_of(self.timeout)
+        owner, delay, hold = self.owner, self.lock_delay, self.max_hold
+        if not isinstance(owner, str | None) or len(owner or "") > OWNER_CHARACTERS_MAX:
+            raise BadArgumentsError(
+                f"owner: expected at most {OWNER_CHARACTERS_MAX} characters, found {owner!r}"
+            )
+        if not is_seconds(delay) or delay > LOCK_DELAY_S_MAX:
+            raise BadArgumentsError(
+                f"lock_delay: expected seconds from 0 to {LOCK_DELAY_S_MAX:g}, found {delay!r}"
+            )
+        is_bound = is_seconds(hold) and MAX_HOLD_S_MIN <= (hold or 0) <= MAX_HOLD_S_MAX
+        if hold is not None and not is_bound:
+            raise BadArgumentsError(
+                f"max_hold: expected seconds from {MAX_HOLD_S_MIN:g} to {MAX_HOLD_S_MAX:g}, or "
+                f"None; found {hold!r}"
+            )
+        if self.purpose == "correctness" and not self.guards and not self.waiver.strip():
+            raise BadArgumentsError(
+                "purpose: a lock alone cannot make writes correct, because its holder may be "
+                "paused while the next one is granted; expected guards=[...] that refuse stale "
+                "tokens (coordinator.guards), or waiver='why it is correct without', found neither"
+            )
+        if self.waiver and self.purpose != "correctness":
+            raise BadArgumentsError(
+                f"waiver: expected with purpose='correctness', which asks for it; found "
+                f"{self.purpose!r}"
+            )
 
 
 def _this_process() -> tuple[str, int]:
@@ -150,40 +178,6 @@ def _this_process() -> tuple[str, int]:
 def _host_of(_pid: int) -> str:
     """Return the name of this host, asked once in each process."""
     return socket.gethostname()[:200]
-
-
-def _check_purpose(purpose: Purpose | None, guards: Sequence[Guard], waiver: str) -> None:
-    if purpose is not None and purpose not in get_args(Purpose):
-        raise BadArgumentsError(f"purpose: expected efficiency or correctness, found {purpose!r}")
-    if purpose == "correctness" and not guards and not waiver.strip():
-        raise BadArgumentsError(
-            "purpose: a lock alone cannot make writes correct, because its holder may be paused "
-            "while the next one is granted; expected guards=[...] that refuse stale tokens "
-            "(coordinator.guards), or waiver='why it is correct without', found neither"
-        )
-    if waiver and purpose != "correctness":
-        raise BadArgumentsError(
-            f"waiver: expected with purpose='correctness', which asks for it; found {purpose!r}"
-        )
-
-
-def _lock_delay_ms(lock_delay: float) -> int:
-    if not is_seconds(lock_delay) or lock_delay > LOCK_DELAY_S_MAX:
-        raise BadArgumentsError(
-            f"lock_delay: expected seconds from 0 to {LOCK_DELAY_S_MAX:g}, found {lock_delay!r}"
-        )
-    return round(lock_delay * 1000)
-
-
-def _max_hold_ms(max_hold: float | None) -> int:
-    if max_hold is None:
-        return 0
-    if not is_seconds(max_hold) or not MAX_HOLD_S_MIN <= max_hold <= MAX_HOLD_S_MAX:
-        raise BadArgumentsError(
-            f"max_hold: expected seconds from {MAX_HOLD_S_MIN:g} to {MAX_HOLD_S_MAX:g}, or None; "
-            f"found {max_hold!r}"
-        )
-    return round(max_hold * 1000)
 
 
 def _named(guards: Sequence[Guard], waiver: str) -> str:
