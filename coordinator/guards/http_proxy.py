@@ -20,7 +20,7 @@
    at it. So the resource rests for ``settle_s``, and all of them do when the proxy is started
    again: by then the upstream must have finished or dropped a request whose connection broke.
 5. A write may carry its number in a header ``Fencing-Write``. It is used up before the request is
-   forwarded, so one that is sent twice is forwarded once, whatever became of the first.
+   forwarded, so one that is sent twice is forwarded once, whatever the outcome of the first.
 6. A request that a service could read in two ways (``one_reading``) is refused: it would lead
    around 1.
 7. Every client that reaches the proxy could raise a resource to a token that no grant has for
@@ -264,7 +264,7 @@ class FencingProxy:
             raise
 
     def _refuse_jump(self, token: int, highest: int | None) -> None:
-        """Refuse a token that no cluster can have come to since the one before."""
+        """Refuse a token that no cluster can have reached since the one before."""
         most = (highest or 0) + self._options.token_jump_max
         if self._options.secret is None and token > most:
             raise BadArgumentsError(
@@ -355,7 +355,7 @@ class FencingProxy:
 async def _sent_once(
     request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Keep aiohttp from sending a PUT or DELETE again by itself when its answer was lost."""
+    """Keep aiohttp from sending a PUT or DELETE again when its answer was lost."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:

@@ -60,7 +60,7 @@ except ImportError as error:
 Params = Sequence[Any] | Mapping[str, Any] | None
 
 _SAVEPOINT = "fencing_tokens_checked"
-"""Gone when its transaction has ended, also when the next one has begun by itself since."""
+"""Gone when its transaction has ended, also when the next one has begun implicitly."""
 
 
 class MysqlGuard:
@@ -189,7 +189,7 @@ class MysqlGuard:
             ) from error
 
     def _roll_back(self) -> None:
-        if self._connection.open:  # closed: the server rolls back by itself
+        if self._connection.open:  # closed: the server rolls back
             self._connection.rollback()
 
 

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 Params = Sequence[Any] | Mapping[str, Any] | None
 
 _SAVE, _RELEASE = "SAVEPOINT fencing_tokens_checked", "RELEASE SAVEPOINT fencing_tokens_checked"
-"""Gone when its transaction has ended, also when the next one has begun by itself since."""
+"""Gone when its transaction has ended, also when the next one has begun implicitly."""
 _GONE = (InvalidSavepointSpecification, NoActiveSqlTransaction)
 
 

@@ -19,7 +19,7 @@
 4. A raise writes the whole object again; with large objects pass ``raise_on_acquire=False`` to the
    lock and know what it leaves open.
 5. boto3 sends a put again when its answer was lost. The id of the write shows whether the first one
-   happened; if another client wrote meanwhile it is unknown: OutcomeUnknownError.
+   happened; if another client has written it is unknown: OutcomeUnknownError.
 
 boto3 has no asyncio API, so there is none here; a ``Lock`` on asyncio raises the guard in a
 thread.
@@ -51,7 +51,7 @@ _TRIES_MAX = 20
 _LINE_BYTES_MAX = 200
 _NO_OBJECT = ""
 _NOT_MET = {404, 409, 412}
-"""Deleted meanwhile, another conditional write under way, changed meanwhile: look again."""
+"""Deleted, another conditional write under way, or changed: look again."""
 
 
 class S3Client(Protocol):
@@ -94,7 +94,7 @@ class S3Guard:
             StaleTokenError: a higher token has been seen.
             StaleWriteError: this write number or a higher one has been seen under it.
             TooManyRetriesError: others wrote at each try; nothing was written.
-            OutcomeUnknownError: an answer was lost and others wrote meanwhile.
+            OutcomeUnknownError: an answer was lost and others have written.
         """
         number = checked_write_number(write_number)
         self._put(checked_token(token), lambda _: data, number, needs_data=False)

@@ -49,7 +49,7 @@ Params = Sequence[Any] | Mapping[str, Any]
 DEFAULT_TIMEOUT_S = 10.0
 
 _SAVEPOINT = "fencing_tokens_checked"
-"""Gone when its transaction has ended, also when the next one has begun by itself since."""
+"""Gone when its transaction has ended, also when the next one has begun implicitly."""
 
 
 class SqliteGuard:

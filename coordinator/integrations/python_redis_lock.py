@@ -64,7 +64,7 @@ class PythonRedisLock:
     """The lock ``name``; the arguments are those of python-redis-lock, with a Client for Redis.
 
     Args:
-        expire: seconds, cut to whole ones, after which the hold ends by itself; None without end.
+        expire: seconds, cut to whole ones, after which the hold ends; None without end.
         id: what the holder is called, its label in the queue; random if it is not given. With the
             id of another holder, ``release`` and ``extend`` are about that one's hold.
         auto_renewal: keep the hold while the process lives, whatever ``expire`` says.
@@ -124,7 +124,7 @@ class PythonRedisLock:
         return grant.fencing_token
 
     def get_owner_id(self) -> str | None:
-        """Return the id of who holds the lock, None when nobody does: the past when read."""
+        """Return the id of who holds the lock, None when it is free: the past when read."""
         holder = self._holder()
         return None if holder is None else holder.label
 
@@ -199,7 +199,7 @@ class PythonRedisLock:
         is_lost = grant.is_lost
         is_released = grant.release()
         with self._mutex:  # not before: what failed may be tried again
-            if self._grant is grant:  # another thread may have acquired meanwhile
+            if self._grant is grant:  # another thread may have acquired since
                 self._grant = None
         if is_lost or not is_released:
             raise self._not_acquired()

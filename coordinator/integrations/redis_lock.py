@@ -46,12 +46,12 @@ class RedisLikeLock:
     """The lock ``name``; the arguments are those of redis-py's ``Lock``, with a Client for Redis.
 
     Args:
-        timeout: seconds after which the hold ends by itself; None without a bound.
+        timeout: seconds after which the hold ends; None without a bound.
         blocking: whether ``acquire`` waits, unless it says otherwise.
         blocking_timeout: how many seconds it waits at most; None without end.
         thread_local: whether a grant belongs to the thread that acquired it; otherwise any thread
             may release it.
-        raise_on_release_error: whether leaving the ``with`` raises if the lock was lost meanwhile;
+        raise_on_release_error: whether leaving the ``with`` raises if the lock was lost;
             otherwise that is logged.
 
     Raises:

@@ -67,7 +67,7 @@ def translated() -> Iterator[None]:
 
 
 class Settled(coordination.CoordAsyncResult):
-    """What a call came to: it is done when it is asked for."""
+    """The outcome of a call, which is made when the outcome is asked for."""
 
     def __init__(self, work: Scope) -> None:
         self._value: Any = None
@@ -139,7 +139,7 @@ class DriverLock(locking.Lock):
         with translated():
             was_held = latest.release()
         with suppress(ValueError):  # two threads released the same one
-            self._held.remove(latest)  # not the last: another thread may have acquired meanwhile
+            self._held.remove(latest)  # not the last: another thread may have acquired since
         return was_held
 
     def is_still_owner(self) -> bool:
@@ -224,7 +224,7 @@ class CoordinatorDriver(coordination.CoordinationDriverCachedRunWatchers):
         return Settled(work)
 
     def delete_group(self, group_id: bytes) -> Settled:
-        """Delete it, if nobody is in it."""
+        """Delete it, if it is empty."""
 
         def work() -> None:
             try:

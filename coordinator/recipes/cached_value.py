@@ -69,7 +69,7 @@ class CachedValue(Generic[ClientT]):
         Raises:
             LockTimeoutError: a writer was at it for too long.
             UnavailableError, OutcomeUnknownError: no member answered in time.
-            SessionExpiredError: this client's session ended meanwhile.
+            SessionExpiredError: this client's session ended.
         """
         if (value := self.peek()) is not None:
             return value

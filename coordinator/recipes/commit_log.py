@@ -18,7 +18,7 @@
 3. A decision is written, never concluded from silence, and does not change. A call that does not
    know it raises OutcomeUnknownError; ``look`` says it as soon as there is one, and so does a
    repeated ``run`` of the same key.
-4. A site that has voted yes may neither commit nor abort by itself. It can always ask, and if there
+4. A site that has voted yes may neither commit nor abort alone. It can always ask, and if there
    is no coordinator, it is the one that comes next (``attend``, ``recover``).
 5. Finished transactions are dropped, oldest first, when there are more than ``keep``. What a site
    still has to apply is never dropped; at 200 of those the log takes no more.

@@ -160,7 +160,7 @@ class Configuration(Generic[ClientT]):
             try:
                 found.append(await self._kept.version(int(name)))
             except NoNodeError:
-                continue  # taken away meanwhile
+                continue  # deleted since it was listed
         return tuple(found)
 
     def watch(self) -> Snapshots[ClientT]:

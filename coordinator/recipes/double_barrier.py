@@ -122,7 +122,7 @@ class DoubleBarrier(Generic[ClientT]):
         while True:
             session = await core.session(core.time_left_ms() / 1000)
             if (coming := await self._come(session)) is None:
-                continue  # a round has begun meanwhile
+                continue  # a round has begun since
             made = coming.made
             left_ms = None if ends_ms is None else max(0, ends_ms - core.clock.monotonic_ms())
             try:
@@ -140,7 +140,7 @@ class DoubleBarrier(Generic[ClientT]):
                 return False
 
     async def _come(self, session: Session) -> _Coming | None:
-        """Create this member's znode in the next round; None if that has begun meanwhile."""
+        """Create this member's znode in the next round; None if that has begun."""
         core = self.client.core
         znode = await read(core, self._path)
         number, now = 0 if znode is None else _number_of(znode), as_it_is(self._path, znode)
@@ -176,7 +176,7 @@ class DoubleBarrier(Generic[ClientT]):
     async def _look(self, coming: _Coming) -> bytes | None:
         """Return who is in the round if it has begun; begin it if all are here.
 
-        Nobody is, if the barrier was deleted meanwhile."""
+        None is, if the barrier was deleted."""
         core, directory = self.client.core, coming.made.path.rpartition("/")[0]
         if as_it_is(self._path, await read(core, self._path)) == coming.now:
             here = [(stat, child) for child, stat in await listed(core, directory)]

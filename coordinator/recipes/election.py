@@ -66,7 +66,7 @@ _AGAIN = (LockLostError, SessionError, UnavailableError, OutcomeUnknownError)
 
 
 class _Rests:
-    """The pauses between rounds, longer after each that did not come to work."""
+    """The pauses between rounds, longer after each that was not elected."""
 
     def __init__(self, core: AsyncClient) -> None:
         self._core = core

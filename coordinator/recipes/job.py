@@ -14,10 +14,10 @@
    commands that depend on the job's lock. One client works at a time, with a growing token.
 3. ``at_least_once``: a run that crashed or failed is repeated by the next call, up to
    ``attempts_max`` times; so work must allow for that. ``at_most_once``: it is not repeated; it is
-   "lost", which says that nobody knows whether it was done.
+   "lost": whether it was done is not known.
 4. The first call runs the interval that it is in. Later ones make up for missed intervals by
    ``catch_up``: "last" runs the latest only, however late; "all" runs each, oldest first; "skip"
-   runs none that nobody started within ``grace`` seconds, and repeats one that failed.
+   runs none that was not started within ``grace`` seconds, and repeats one that failed.
 5. What the work adds with ``run.also`` is done in the very command that says "done": once.
 6. A scheduler calls at exactly its time, and its host's clock may be ahead of the leader's. So who
    comes up to two seconds early waits: "nothing is due" would let that interval pass.
@@ -70,7 +70,7 @@ class Job(Generic[ClientT]):
 
     Args:
         every, at, tz, cron: see ``Schedule``.
-        catch_up: "last", "all" or "skip", what to do about intervals that nobody ran in time.
+        catch_up: "last", "all" or "skip", what to do about intervals that were not run in time.
         guarantee: "at_least_once" or "at_most_once".
         attempts_max: how often one interval is tried with ``at_least_once``; then it has failed.
         grace: seconds, with ``catch_up="skip"``.
@@ -122,7 +122,7 @@ class Job(Generic[ClientT]):
     ) -> Coroutine[Any, Any, JobReply]: ...
 
     def run(self: Any, work: Callable[[Any], Any]) -> Any:
-        """Do the work of each interval that is due; return what came of it.
+        """Do the work of each interval that is due; return the outcome.
 
         Who asks up to two seconds (or a tenth of the interval) before the next one waits for it.
         ``work(run)`` returns a JSON value; with an AsyncClient it may be a coroutine function.

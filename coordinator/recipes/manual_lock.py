@@ -1,4 +1,4 @@
-"""A lock that is held until a person releases it, whatever becomes of the process that took it.
+"""A lock that is held until a person releases it, also when the process that took it has died.
 
 ::
 
@@ -96,7 +96,7 @@ class HeldByHand:
 async def begin(
     core: AsyncClient, lock: str, path: str, hold: ManualHold, grant: Grant[Any]
 ) -> HeldByHand:
-    """Hold ``path`` if ``grant`` holds and nobody does; cancelled, it leaves nothing.
+    """Hold ``path`` if ``grant`` holds and it is free; cancelled, it leaves nothing.
 
     Raises:
         LockTimeoutError: it is held.
@@ -138,7 +138,7 @@ async def _end(
         if reply.branch != "then" or stat is None:
             return  # not held
         czxid = stat.czxid
-    except OutcomeUnknownError:  # nobody asks any more: it is seen by looking
+    except OutcomeUnknownError:  # the command is not sent again: look
         while not grant.is_lost:  # until then it may still come true
             await core.wait(_LOOK_MS)
     except CoordinatorError:
@@ -236,7 +236,7 @@ class ManualLock(Generic[ClientT]):
 
     @both
     async def holder(self) -> HeldByHand | None:
-        """Return who holds it by hand, None if nobody does: the past when it is read.
+        """Return who holds it by hand, None if it is free: the past when it is read.
 
         Raises:
             UnavailableError: no member answered in time.
@@ -245,7 +245,7 @@ class ManualLock(Generic[ClientT]):
 
     @both
     async def wait_released(self, timeout: Timeout = DEFAULT_TIMEOUT_S) -> bool:
-        """Wait until nobody holds it by hand; False if it was held for all of ``timeout``.
+        """Wait until it is not held by hand; False if it was held for all of ``timeout``.
 
         Raises:
             UnavailableError: no member answered at the end of the time.

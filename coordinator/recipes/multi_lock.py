@@ -6,7 +6,7 @@
         transfer(token=a.fencing_token)
 
 1. One command enters all the queues. So two programs never wait for each other in a cycle, whatever
-   the order in which they name the locks, and nobody holds one lock while it waits for another.
+   the order in which they name the locks, and none holds one lock while it waits for another.
 2. The locks are granted together, when the contender is first in every queue, with one fencing
    token. A later contender in any of the queues waits behind, so no contender starves.
 3. The grants are in the order in which the names were given. They are released or lost together.

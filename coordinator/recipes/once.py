@@ -63,13 +63,13 @@ from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, is_seconds
 class NotDone(Exception):
     """Raised by the work to say that this attempt certainly did nothing; ``run`` raises it on.
 
-    The attempt is forgotten. What became of an earlier one stays unknown: its record is restored.
+    The attempt is forgotten. The outcome of an earlier one stays unknown: its record is restored.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One run of the work. ``number`` above 1: an earlier run began and did not come to its end."""
+    """One run of the work. ``number`` above 1: an earlier run began and did not end."""
 
     key: str
     number: int
@@ -199,7 +199,7 @@ class Once(Generic[ClientT]):
         Raises:
             LockTimeoutError: another caller is still working; the work did not run here.
             LockLostError: the lock was lost while the work ran; the next call repeats it.
-            OutcomeUnknownError: with "raise", an earlier run did not come to its end.
+            OutcomeUnknownError: with "raise", an earlier run did not end.
             BadArgumentsError: the result could not be kept; the work is recorded as done. Or the
                 key is too long, or the work cannot be run, or returned a coroutine or a generator,
                 which has not run; then nothing is recorded.
@@ -247,7 +247,7 @@ class Once(Generic[ClientT]):
                 return before.end_of(key)
             settled = replace(before, state="done", result=result)
             write = created_or_set(path, znode is not None, self._keep_ms, settled.to_bytes())
-            # Only if the attempt has not come to its end meanwhile, whose result is the true one.
+            # Only if the attempt has not ended since: its own result is the true one.
             reply = await core.guarded([as_it_is(path, znode)], then=[write])
             if reply.branch == "then":
                 return settled.end_of(key)

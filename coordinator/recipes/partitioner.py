@@ -196,7 +196,7 @@ class Serving(Generic[ClientT]):
                 expect_result(self._work, self._work(owned))
             except BaseException as error:  # the root of this thread
                 failure = error
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed: no task waits
                 loop.call_soon_threadsafe(settle, failure)
 
         name = f"partition {self.number}"
@@ -208,7 +208,7 @@ class Serving(Generic[ClientT]):
 
 
 async def _ended(working: asyncio.Future[Any]) -> None:
-    """Return when the work has; if this is cancelled meanwhile, that is raised then."""
+    """Return when the work has; if this is cancelled, that is raised then."""
     cancelled: asyncio.CancelledError | None = None
     while not working.done():
         try:
@@ -296,7 +296,7 @@ class Partitioner(Generic[ClientT]):
 
         Raises:
             NodeExistsError: another member of this name is there.
-            ClientClosedError: the client was closed meanwhile; its work was stopped, and has ended.
+            ClientClosedError: the client was closed; its work was stopped, and has ended.
             UnavailableError, OutcomeUnknownError: this member could not be registered in time.
             BadArgumentsError: ``work`` is none that can be run (with an AsyncClient it may be a
                 coroutine function); or it returned a coroutine or a generator, which has not run.
@@ -350,8 +350,8 @@ class Partitioner(Generic[ClientT]):
         except OutcomeUnknownError:
             if self._stopping is None:
                 raise  # it has ended in order
-        # The client's loop ended before it did: nobody else waits for what still works.
-        for each in list(self._serving.values()):  # the loop may end one meanwhile
+        # The client's loop ended before it did: wait here for what still works.
+        for each in list(self._serving.values()):  # the loop may end one
             each.join()
         raise ClientClosedError(
             f"partitioner {self.name!r}: the client was closed while it ran; its work was asked to "

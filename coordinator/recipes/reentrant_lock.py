@@ -58,7 +58,7 @@ class OwnersHold:
         self.held: dict[tuple[str, str], tuple[Any, Shares]] = {}
         """The grant, and the shares of its hold."""
         self.obtaining: dict[tuple[str, str], asyncio.Event] = {}
-        """Whose attempt is under way; set when it has come to its end."""
+        """Whose attempt is under way; set when it has ended."""
 
     def forget(self, key: tuple[str, str]) -> None:
         """This owner holds this lock no more."""

@@ -9,7 +9,7 @@
 
 1. The cluster keeps the size. The first contender sets it; later ones use the size that is kept,
    whatever they name, until ``resize`` changes it.
-2. A larger size lets the next ones in at once. A smaller one takes nobody's slot away: the next
+2. A larger size lets the next ones in at once. A smaller one takes no slot away: the next
    ones wait until fewer than the new size hold.
 3. Each grant has its own fencing token, and tokens grow. But holders overlap, so a guard, which
    lets only the highest token pass, would refuse the older ones: ``guards`` is refused.

@@ -1,4 +1,4 @@
-"""A rate shared by everybody: so many permits a second, with bursts, in one request each.
+"""A rate that all clients share: permits a second, with bursts, in one request each.
 
 ::
 
@@ -107,7 +107,7 @@ class TokenChunk(EndedByWith[ClientT]):
             while (missing_ms := await self._fetch(count)) > 0:
                 if ends_ms is not None and core.clock.monotonic_ms() + missing_ms > ends_ms:
                     return False
-                await asyncio.sleep(missing_ms / 1000)  # others with less time look meanwhile
+                await asyncio.sleep(missing_ms / 1000)  # others with less time may look
         return True
 
     async def _fetch(self, count: int) -> int:
@@ -120,7 +120,7 @@ class TokenChunk(EndedByWith[ClientT]):
             if self._spend(count):
                 return 0
             session = await core.session(core.time_left_ms() / 1000)
-            with self._guard:  # what is left is put aside, as others spend meanwhile
+            with self._guard:  # what is left is put aside, as others go on to spend
                 aside, self._left, self._session = self.left, 0, session
             try:
                 if (missing_ms := await self._bucket._try_take(self.size - aside)) == 0:
@@ -162,7 +162,7 @@ class TokenChunk(EndedByWith[ClientT]):
         try:
             await self._give_back()
         except CoordinatorError:
-            pass  # the bucket refills by itself
+            pass  # the bucket refills
 
 
 ROOT = "/buckets"

@@ -64,7 +64,7 @@ class TreeCache(Generic[ClientT]):
         Raises:
             BadArgumentsError: ``path`` is not in the subtree.
             UnavailableError, QuotaExceededError, NoAuthError: there is no copy, and why.
-            ClientClosedError: in a forked child, where nobody keeps it true.
+            ClientClosedError: in a forked child, where it is not kept true.
         """
         tree = self._following.tree
         found = None if tree is None else tree.znodes.get(path)

@@ -169,7 +169,7 @@ class TreePlace:
         """Do nothing: nothing waits for it."""
 
     async def _create(self, create: Create, *, is_try: bool) -> Result | None:
-        if is_try:  # one command: enter only if nobody is there, so there is nothing to clean up
+        if is_try:  # one command: enter only an empty queue, so there is nothing to clean up
             nobody = Check(self._directory, has_children=False)
             reply = await self._core.guarded([nobody], then=[create], timeout=_KNOWN_S_MAX)
             if reply.branch != "then":
@@ -182,7 +182,7 @@ class TreePlace:
         return created
 
     async def _is_not_held_by_hand(self, is_try: bool) -> bool:
-        """Whether nobody holds the lock by hand (``ManualLock``); else wait for the end of that.
+        """Whether the lock is not held by hand (``ManualLock``); else wait for the end of that.
 
         While this contender is the first, no such hold can begin."""
         path = _BY_HAND_ROOT + self._directory.removeprefix(_ROOT)

@@ -3,9 +3,9 @@
 1. The watch begins before the look, so a change in between is not missed.
 2. While no member can be reached the wait goes on, up to its deadline; then an error is raised,
    because what is there now is not known.
-3. "Not in time" is known only from a last look when the time is up: a watch that has said nothing
-   may be one whose member cannot be reached. It is given a part of the margin of every wait.
-4. A look may be repeated at any time; it may write if that may be repeated, too.
+3. "Not in time" needs a last look when the time is up, since a silent watch may be one whose member
+   cannot be reached. That look has a part of the margin of every wait.
+4. A look may be repeated at any time. It may write if that may be repeated, too.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ async def until(
 
 
 async def last_look(path: str, look: Awaitable[T]) -> T:
-    """Return what ``look`` comes to, when the time of a wait is up.
+    """Return the result of ``look``, when the time of a wait is up.
 
     Raises:
-        UnavailableError: it got no answer in the margin of a wait: nobody knows what is there.
+        UnavailableError: no answer in the margin of a wait: what is there is not known.
         What else ``look`` raises.
     """
     try:

@@ -1,4 +1,4 @@
-"""The ``with`` and ``async with`` of what is there already, and ends with the body."""
+"""The ``with`` of what exists before it, such as a delivery, and ends with the body."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""A znode of this client's session: made once, and taken away again whatever happens to the caller.
+"""A znode of this client's session: created once, and deleted whatever happens to the caller.
 
-1. It has a name that no other has: the session's id and a number. So it can be found and deleted
-   although the answer to its creation was lost.
-2. Its creation is a task of its own, which goes on until its outcome is known or the session has
-   ended. A caller that is cancelled meanwhile leaves a task behind that waits for it and deletes.
-3. Only the end of the session takes it away if no member can be reached.
+1. Its name is unique: the session's id and a number. So it can be found and deleted although the
+   answer to its creation was lost.
+2. Its creation is a task of its own, which runs until its outcome is known or the session has
+   ended. A caller that is cancelled leaves a task behind that waits for it and deletes.
+3. If no member can be reached, only the end of the session deletes it.
 """
 
 from __future__ import annotations

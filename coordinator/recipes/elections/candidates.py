@@ -2,7 +2,7 @@
 
 1. A candidate that was passed over by a hand-over enters again, within the same wait.
 2. One with a weight that is elected while a heavier one waits hands over at once, before its caller
-   hears of it. Nobody has worked under that epoch.
+   hears of it. No work was done under that epoch.
 3. One with a file (``resuming``) that finds its predecessor elected, and dead, takes over.
 """
 
@@ -218,7 +218,7 @@ class CandidateQueue:
                 failures += 1
                 await core.wait(core.retry_delay_ms(failures))
             except CoordinatorError:
-                return  # its turn comes as anybody's
+                return  # it waits for its turn, as every candidate
             else:
                 self.resumed = True
                 return
@@ -234,7 +234,7 @@ class CandidateQueue:
         except (OutcomeUnknownError, NotOwnerError):
             self._give_up(acquired)  # in either case it does not lead on
         except CoordinatorError:
-            return False  # none is heavier, or nobody could be asked
+            return False  # none is heavier, or no member answered
         except BaseException:
             self._give_up(acquired)
             raise

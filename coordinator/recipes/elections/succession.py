@@ -2,8 +2,8 @@
 
 The command deletes the place of the elected, and the places of those who wait before the successor.
 So the successor holds under the very zxid under which the elected ends: no gap, no overlap, and its
-epoch is higher, because it entered later. Those who were passed over enter again by themselves,
-behind it, with higher epochs still.
+epoch is higher, because it entered later. Those who were passed over enter
+again, behind it, with higher epochs still.
 
 The elected may do this. Others ask for it: the request is a znode beside the election, for the
 elected with this epoch and no other, which it reads when it can stop its work (``Election.asked``).
@@ -162,7 +162,7 @@ async def succeed(
             held = IfHeld(name, epoch, is_election=True)
             await core.multi(operations, if_held=held, by=by, reason=reason)
         except (NoNodeError, BadVersionError):
-            continue  # one of them has left meanwhile
+            continue  # one of them has left since
         except LockLostError as error:
             raise NotOwnerError(error.message) from None
         return successor

@@ -1,4 +1,4 @@
-"""The ledger of a job: which intervals are settled, and what became of the latest runs.
+"""The ledger of a job: which intervals are settled, and the state of the latest runs.
 
 One znode for each job, with a child for each of the latest runs, named by the start of its
 interval. Whether an interval is due is decided by ``settled_ms`` alone, so old runs may be removed.
@@ -23,7 +23,7 @@ from coordinator.recipes.waits import is_seconds
 CatchUp = Literal["skip", "last", "all"]
 Guarantee = Literal["at_least_once", "at_most_once"]
 State = Literal["started", "done", "failed", "lost"]
-"""``lost``: its process did not come to its end, and nobody repeated it; it may have been done."""
+"""``lost``: its process died, and no other repeated it; it may have been done."""
 
 TOGETHER_MAX = 500
 """Missed intervals that one call makes up for, and that are counted as skipped at once."""
@@ -142,7 +142,7 @@ class Ledger:
         """Return the data of the job's znode.
 
         ``next_ms`` is there for those who know no schedules, such as the console: nothing of ours
-        reads it back. It lies in the past once an interval is due that nobody has run."""
+        reads it back. It lies in the past once an interval is due that was not run."""
         document = {name: getattr(self, name) for name in (*_NUMBERS, "failed_ms")}
         document["next_ms"] = self.next_ms(self.time_ms)
         document |= {"catch_up": self.catch_up, "guarantee": self.guarantee}
@@ -176,7 +176,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """What became of one interval; ``ended_ms`` is 0 for a run that has not ended.
+    """The run of one interval; ``ended_ms`` is 0 for a run that has not ended.
 
     ``by`` is who ran it last; ``reason`` why it failed; ``result`` a JSON value."""
 
@@ -249,7 +249,7 @@ def _not(path: str, data: bytes, what: str) -> BadArgumentsError:
 class Run(Generic[ClientT]):
     """A run that was started: the work's argument.
 
-    ``attempt`` above 1: an earlier attempt failed, or did not come to its end. ``grant`` is that of
+    ``attempt`` above 1: an earlier attempt failed, or did not end. ``grant`` is that of
     the job's lock: pass its token with writes to other stores, and ``if_held=run.grant`` with
     writes to this one; ``run.grant.previous`` has the note that the holder before left.
     """

@@ -29,7 +29,7 @@ class JobView:
     """The remembered runs, the latest first."""
     now_ms: int
     due_ms: int | None
-    """The start of the first interval that nobody has run; None if all are settled."""
+    """The start of the first interval that was not run; None if all are settled."""
     next_ms: int | None
     running: JobRun | None
     """The run that its holder is at."""
@@ -44,13 +44,13 @@ class JobView:
 
     @property
     def crashed(self) -> JobRun | None:
-        """The run that was started, and whose holder is gone; nobody has repeated it yet."""
+        """The run that was started, and whose holder is gone; it was not yet repeated."""
         last = self.last
         return last if last is not self.running and last and last.state == "started" else None
 
     @property
     def late_ms(self) -> int:
-        """How long ago an interval began that nobody runs; 0 if there is none."""
+        """How long ago an interval began that does not run; 0 if there is none."""
         if self.due_ms is None or self.running is not None:
             return 0
         return max(0, self.now_ms - self.due_ms)

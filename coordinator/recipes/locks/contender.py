@@ -23,7 +23,7 @@ from coordinator.recipes.waits import Timeout, wait_ms_of
 
 
 class LockContender(Context[HeldT_co, ClientT]):
-    """One contender, which may acquire and release over and over; a subclass has ``_obtain``."""
+    """One contender, which may acquire and release repeatedly; a subclass has ``_obtain``."""
 
     _options: Options
     _on_position: Callable[[int], object] | None = None

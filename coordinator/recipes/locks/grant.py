@@ -119,7 +119,7 @@ class Grant(OfOneProcess, Generic[ClientT]):
         return other
 
     def check(self) -> None:
-        """Ask the clock, and nobody else, whether the grant is certainly held now.
+        """Ask the clock alone whether the grant is certainly held now.
 
         Raises:
             LockLostError: it is not.
@@ -179,13 +179,12 @@ class Grant(OfOneProcess, Generic[ClientT]):
         """Call ``callback(request)`` for each client that asks for the lock; returns how to stop.
 
         It agrees or refuses (``RevokeRequest``), and releases if it agreed; see ``Revoker``. It is
-        called as ``on_lost`` is, for one request after the other. Nobody is called once the grant
-        has ended.
+        called as ``on_lost`` is, for one request after the other, until the grant has ended.
 
         Raises:
             BadArgumentsError: it is a leadership, which has ``Election.asked``; or no function that
                 this client can call.
-            ClientClosedError: in a forked child, where nobody is asked.
+            ClientClosedError: in a forked child, which is not asked.
         """
         self.client.core.home.process.check()
         if self.is_election:
@@ -199,7 +198,7 @@ class Grant(OfOneProcess, Generic[ClientT]):
         """Raise LockLostError in the main thread, in a ``with`` of this, when the grant is lost.
 
         For bodies that wait (``with``), wherever they are, in a sleep or a read; a task in an
-        ``async with`` is cancelled by itself. ``signal_number`` is what wakes it: SIGURG.
+        ``async with`` is cancelled anyway. ``signal_number`` is what wakes it: SIGURG.
 
         Raises:
             BadArgumentsError: not the main thread, or the client of an event loop.
@@ -237,12 +236,12 @@ class Grant(OfOneProcess, Generic[ClientT]):
     async def extend(self) -> int:
         """Renew the lease to its full length from now on; return the safe time left in ms.
 
-        Heartbeats do this by themselves for as long as the grant is held; call it only to know,
-        before a long step, that the cluster has just agreed. All grants of the session gain by it.
+        Heartbeats do this for as long as the grant is held; call it only to know, before a long
+        step, that the cluster has just agreed. All grants of the session gain by it.
         The end of a hold with ``max_hold`` stays: ``extend_by`` and ``renew_to`` move it.
 
         Raises:
-            LockLostError: the grant is not held any more; nobody else's lease was touched.
+            LockLostError: the grant is not held any more; no other lease was touched.
             UnavailableError: no member answered in time; the grant is as safe as it was.
         """
         self.check()

@@ -60,7 +60,7 @@ class QueueClient(Protocol):
         ...
 
     def end_release(self, owner: str) -> None:
-        """Such a release has ended, whatever it came to."""
+        """Such a release has ended, whatever its outcome."""
         ...
 
 
@@ -72,21 +72,19 @@ class ReleaseUnderWay:
     def __init__(self) -> None:
         self.is_done = False
         self.was_held: bool | None = None
-        """What came of it; None if its caller was cancelled."""
+        """Its outcome; None if its caller was cancelled."""
         self.failure: Exception | None = None
         self._result: Future[bool | None] | None = None
 
     def result(self) -> Future[bool | None]:
-        """Return what is done when it is: whether it was held; None if its caller was cancelled.
-
-        Made only if another caller waits for it."""
+        """Return its outcome, once it ends; made only if another caller waits for it."""
         if self._result is None:
             self._result = Future()
             self._result.set_running_or_notify_cancel()
         return self._result
 
     def end(self) -> None:
-        """Say what came of it to who waits for it."""
+        """Give the outcome to those who wait for it."""
         self.is_done = True
         failure, self.failure = self.failure, None  # its frames hold this
         if self._result is None:
@@ -147,7 +145,7 @@ class Hold:
         return "it was released" if self._is_released else self._acquired.loss_reason
 
     def remaining_safe_ms(self) -> int:
-        """Return for how long nobody else can certainly be granted the lock, 0 when unknown."""
+        """Return for how many ms no other client can be granted the lock, 0 when unknown."""
         if self._is_released or self._reason:
             return 0
         return self._acquired.remaining_safe_ms()
@@ -195,7 +193,7 @@ class Hold:
             try:
                 callback()
             except (Exception, asyncio.CancelledError) as error:
-                # One callback's mistake keeps neither the others nor the session from going on.
+                # A callback that fails stops neither the others nor the session.
                 self._loop.call_exception_handler(
                     {"message": f"a callback of grant {self._grant_id} failed", "exception": error}
                 )
@@ -219,13 +217,13 @@ class Hold:
         """Release; goes on until it is known even if the caller is cancelled.
 
         Raises:
-            OutcomeUnknownError: it is not known in time, or the client was closed meanwhile.
+            OutcomeUnknownError: it is not known in time, or the client was closed.
             UnavailableError: nothing was done, and nothing goes on unless ``keep_releasing``.
         """
         if self._is_released:
             return False
         if self._session.has_failed:
-            # Lost, not given back: its session ends, now that nobody relies on it.
+            # Lost, not released: its session ends, now that no grant relies on it.
             self.lose(self.reason)
             self._retire()
             return False
@@ -260,9 +258,7 @@ class Hold:
         await self._session.renew(timeout_ms)
 
     async def _given_back(self) -> bool:
-        """Release; only one release is sent at a time, for two would take each other's for a loss.
-
-        The others wait for what comes of it."""
+        """Release, one at a time: of two releases, one would find the lock lost. Others wait."""
         mine = ReleaseUnderWay()
         while (result := self._begin(mine)) is not None:
             was_held = await asyncio.wrap_future(result)
@@ -283,7 +279,7 @@ class Hold:
                 mine.end()
 
     def _begin(self, release: ReleaseUnderWay) -> Future[bool | None] | None:
-        """Let ``release`` be the one under way; if another is, return what comes of that."""
+        """Let ``release`` be the one under way; if another is, return its outcome."""
         with self._guard:
             under_way = self._releasing
             if under_way is None or under_way.is_done:

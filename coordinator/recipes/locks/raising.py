@@ -5,7 +5,7 @@
    refused.
 2. If a guard cannot be raised, the grant is released and the guard's error raised. The same happens
    at the client's overall deadline: a guard that hangs must not keep the lock. If the
-   grant was lost meanwhile, LockLostError is raised.
+   grant was lost by then, LockLostError is raised.
 3. Readers hold together, and their raises arrive in any order. So a guard that has seen a higher
    token already costs a reader nothing; it writes nothing that could be refused.
 4. A guard with plain methods runs in a thread, so that its store does not stop the heartbeats. One

@@ -153,7 +153,7 @@ class RequestListener:
         self._core.home.soon(self._start)
 
     def stop(self) -> None:
-        """Call nobody any more; a call that has begun goes on, and may release the lock."""
+        """Call no more; a call that has begun goes on, and may release the lock."""
         self._is_stopped = True
         self._on_asked.stop()
         self._core.home.soon(self._cancel)
@@ -205,5 +205,5 @@ class RequestListener:
 
     def _report(self, error: BaseException) -> None:
         asyncio.get_running_loop().call_exception_handler(
-            {"message": f"nobody listens at {self._directory}", "exception": error}
+            {"message": f"cannot listen at {self._directory}", "exception": error}
         )

@@ -166,7 +166,7 @@ class KeptVersions:
         try:
             reply = await self._core.guarded([is_unchanged], then=then, if_held=if_held)
         except NoNodeError:
-            return None  # an old version was deleted meanwhile
+            return None  # an old version was deleted
         if reply.branch != "then":
             return None
         stat = next(each.stat for each in reply.results if each.path == self.path)

@@ -211,4 +211,4 @@ class Snapshots(EndedByWith[ClientT]):
 
 def _noted(pull: asyncio.Task[Change]) -> None:
     if not pull.cancelled():
-        pull.exception()  # who waits next sees it, or nobody needs it
+        pull.exception()  # the next caller sees it, or none needs it

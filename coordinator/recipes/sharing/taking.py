@@ -66,7 +66,7 @@ class Taking(Generic[ClientT]):
             core.chores.start(turn._release(), f"the turn at {self._path} ends")
 
     async def _first_free(self) -> Delivery[ClientT] | None:
-        """Return the first item that nobody holds and that is due."""
+        """Return the first item that is free and due."""
         core, after = self.client.core, None
         while True:
             try:

@@ -39,14 +39,14 @@ class FollowedTree(Generic[ClientT]):
         self._tasks: list[asyncio.Task[None]] = []
         self._moved = asyncio.Event()
         self._is_over = False
-        """Whether it has ended by itself."""
+        """Whether it has ended without ``close``."""
 
     @property
     def tree(self) -> CachedTree | None:
         """The copy; None: there is none, and ``failure`` says why.
 
         Raises:
-            ClientClosedError: in a forked child, where nobody keeps it true.
+            ClientClosedError: in a forked child, where it is not kept true.
         """
         if self._core is not None:
             self._core.home.process.check()
