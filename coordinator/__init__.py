@@ -31,6 +31,7 @@ node                  one member, and what its machine gives it
   server              the only place that builds things             all rooms
   recovery            a cluster begun again from a member's data    all rooms
   preflight           could this member start                       all rooms
+  backups             what does an operator keep of a cluster       all rooms
 audit                 what was forced, changed or refused           errors, config, clock,
                                                                     model.tokens
 oidc                  whose is a token of an issuer                 errors, config, clock
@@ -52,7 +53,7 @@ wording               how are times, numbers and clients called     model
   learn               stories about locks, played and recorded      client, recipes, model, errors,
                                                                     clock, console.pages
   cli                 verbs for a shell                             client, recipes, learn, server,
-                                                                    recovery
+                                                                    recovery, backups
   testing             a cluster in the user's own tests             all rooms
 recipes, guards       locks, elections; stores that check tokens    client, errors
 integrations          the same for frameworks                       client, recipes, errors

@@ -221,6 +221,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "coordinator.audit",
         "coordinator.node.build",
         "coordinator.client",
+        "coordinator.node.backups",
         "coordinator.node.recovery",
         "coordinator.node.preflight",
         "coordinator.node.server",
@@ -261,6 +262,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator": ("coordinator.client", "coordinator.errors", "coordinator.recipes"),
     # They put everything together; of the product only the command line imports the first two.
     "coordinator.node.server": ("coordinator",),
+    "coordinator.node.backups": ("coordinator",),
     "coordinator.node.recovery": ("coordinator",),
     "coordinator.node.preflight": ("coordinator",),
     "coordinator.testing": ("coordinator",),

@@ -92,6 +92,8 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
             "secret": "serving",
             "certs": "certs",
             "recover": "serving",
+            "backup": "backup",
+            "restore": "backup",
         },
     ),
     (

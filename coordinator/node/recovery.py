@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from coordinator.errors import StorageError
 from coordinator.model.access import MEMBER
 from coordinator.node.config import Config
 from coordinator.raft.rejoin.refounding import HeldData, Position, unfinished, write
-from coordinator.raft.storage.disk import OsDisk
+from coordinator.raft.storage.disk import Disk, OsDisk
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
 from coordinator.service.base.replica import MachineReplica
 from coordinator.state.codec import encode_command
@@ -81,51 +81,89 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
     The data of before keep their place under another name. Raises StorageError as ``look_at``."""
     disk, data_dir = OsDisk(), config.member.data_dir.rstrip("/")
     new, old = unfinished(data_dir), _free_name(f"{data_dir}.before-recovery")
-    with _held(config) as held, _audited(config) as note_recovery:
-        shutil.rmtree(new, ignore_errors=True)  # of one that died before it was complete
-        before, machine = held.machine.zxid, held.machine
-        wall_ms = SystemClock().wall_ms()
-        replica = MachineReplica(machine)
-        at, ended = begin_again(replica, held.at, wall_ms, by=by, reason=reason)
-        if turns_access_off:
-            off = Command(SetAccess(is_on=False), wall_ms, caller=MEMBER)
-            replica.apply(at.index, at.term, encode_command(off))
-            assert not machine.access.is_on, "members may do all"
-        member_ids = tuple(sorted(each.member_id for each in config.cluster.members))
-        owner = Owner(
-            config.cluster.name, config.member.member_id, os.urandom(CLUSTER_ID_BYTES), member_ids
-        )
-        write(
-            disk, new, owner, at, machine.snapshot(),
-            {
-                "time": _time_text(wall_ms), "by": by, "reason": reason,
-                "last_term": held.at.term, "last_entry": held.at.index,
-                "zxid_before": before, "zxid": machine.zxid, "sessions_ended": ended,
-                "access_turned_off": turns_access_off,
-                "cluster_id_before": held.owner.cluster_id.hex(),
-                "cluster_id": owner.cluster_id.hex(), "data_before": old,
-            },
+    with _held(config) as held, audited(config) as note_recovery:
+        begun = write_founding(
+            disk, config, held.machine, held.at,
+            by=by, reason=reason, turns_access_off=turns_access_off,
+            note={"cluster_id_before": held.owner.cluster_id.hex(), "data_before": old},
         )  # fmt: skip
         disk.rename(data_dir, old)
         disk.rename(new, data_dir)
         disk.sync_directory(str(Path(data_dir).absolute().parent))
         note_recovery(
-            {"by": by, "reason": reason, "zxid_before": before, "former": old,
+            {"by": by, "reason": reason, "zxid_before": begun.zxid_before, "former": old,
              "access_turned_off": turns_access_off},
         )  # fmt: skip
-    others = [each.member_id for each in config.cluster.members
-              if each.member_id != owner.member_id]  # fmt: skip
-    todo = "start it"
-    if others:
-        todo = (
-            f"move the data directories of the other members ({', '.join(others)}) away, then"
-            " start all: the first election needs each of them, with an empty directory"
-        )
     return (
-        f"{data_dir} begins cluster {owner.cluster!r} again, id {owner.cluster_id.hex()}, at zxid"
-        f" {machine.zxid} (was {before}). Acknowledged writes that were not in these data are lost,"
-        f" and all {ended} sessions have ended, with their locks."
-        f" The former data are in {old}. Now {todo}."
+        f"{data_dir} begins {begun.in_words()}. Acknowledged writes that were not in these data are"
+        f" lost, and all {begun.sessions_ended} sessions have ended, with their locks."
+        f" The former data are in {old}. Now {what_to_do(config)}."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A cluster that was begun again, and what it was before."""
+
+    owner: Owner
+    zxid: int
+    zxid_before: int
+    sessions_ended: int
+
+    def in_words(self) -> str:
+        """Say which cluster it is, and how its numbers continue."""
+        return (
+            f"cluster {self.owner.cluster!r} again, id {self.owner.cluster_id.hex()}, at zxid"
+            f" {self.zxid} (was {self.zxid_before})"
+        )
+
+
+def write_founding(
+    disk: Disk,
+    config: Config,
+    machine: StateMachine,
+    at: Position,
+    *,
+    by: str,
+    reason: str,
+    turns_access_off: bool,
+    note: Mapping[str, object],
+) -> Begun:
+    """Begin the cluster again from the state after ``at``, in the directory ``unfinished``, which
+    takes the name of the data directory when all else is done."""
+    new = unfinished(config.member.data_dir)
+    shutil.rmtree(new, ignore_errors=True)  # of one that died before it was complete
+    wall_ms, before = SystemClock().wall_ms(), machine.zxid
+    replica = MachineReplica(machine)
+    new_at, ended = begin_again(replica, at, wall_ms, by=by, reason=reason)
+    if turns_access_off:
+        off = Command(SetAccess(is_on=False), wall_ms, caller=MEMBER)
+        replica.apply(new_at.index, new_at.term, encode_command(off))
+        assert not machine.access.is_on, "members may do all"
+    member_ids = tuple(sorted(each.member_id for each in config.cluster.members))
+    cluster_id = os.urandom(CLUSTER_ID_BYTES)
+    owner = Owner(config.cluster.name, config.member.member_id, cluster_id, member_ids)
+    write(
+        disk, new, owner, new_at, machine.snapshot(),
+        {
+            "time": _time_text(wall_ms), "by": by, "reason": reason,
+            "last_term": at.term, "last_entry": at.index,
+            "zxid_before": before, "zxid": machine.zxid, "sessions_ended": ended,
+            "access_turned_off": turns_access_off, "cluster_id": cluster_id.hex(), **note,
+        },
+    )  # fmt: skip
+    return Begun(owner, machine.zxid, before, ended)
+
+
+def what_to_do(config: Config) -> str:
+    """Say how the members are started for the first time."""
+    others = [each.member_id for each in config.cluster.members
+              if each.member_id != config.member.member_id]  # fmt: skip
+    if not others:
+        return "start it"
+    return (
+        f"move the data directories of the other members ({', '.join(others)}) away, then"
+        " start all: the first election needs each of them, with an empty directory"
     )
 
 
@@ -185,7 +223,7 @@ def begin_again(
 
 
 @contextmanager
-def _audited(config: Config) -> Iterator[Callable[[dict[str, object]], None]]:
+def audited(config: Config) -> Iterator[Callable[[dict[str, object]], None]]:
     """Yield what notes the recovery in the audit log; it is opened before anything is changed."""
     clock = SystemClock()
     audit = open_audit(config, clock)

@@ -54,6 +54,7 @@ COMMANDS: dict[str, list[str]] = {
     "diagnose": ["diagnose"],
     "status": ["status"],
     "doctor": ["doctor"],
+    "backup": ["backup", UNUSED + "-backup"],
     "sessions": ["sessions"],
     "limits": ["limits"],
     "visualize": ["visualize", "--seconds", "0.1", "--output", "/dev/null"],

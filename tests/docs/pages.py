@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 # The answers of these are looked at, too, by tests of their own (tests/wire, tests/docs).
-_OF_OWN_TESTS = ("access.md", "http-api.md", "http-locks.md", "install.md")
+_OF_OWN_TESTS = ("access.md", "backup.md", "http-api.md", "http-locks.md", "install.md")
 PAGES = [
     page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

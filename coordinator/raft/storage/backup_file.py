@@ -38,6 +38,13 @@ _RECORD = struct.Struct("<IIQQ")
 RECORD_HEAD_BYTES = _RECORD.size
 
 
+class UnsoundBackupError(StorageError):
+    """The file is no whole backup: it was cut or changed, or is something else."""
+
+    code = "UnsoundBackup"
+    definite = True
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
     """What is in a backup; ``time`` is the member's time of day when it was begun, in UTC.
@@ -228,7 +235,7 @@ class BackupFile:
             raise UnsoundError(offset, "a footer with the digest of what is before it", "another")
 
     def _refusal(self, error: UnsoundError) -> StorageError:
-        return StorageError(
+        return UnsoundBackupError(
             f"{self.path}: this is no whole backup: it was cut, or changed, {error}",
             path=self.path,
             offset=error.offset,

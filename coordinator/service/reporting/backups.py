@@ -31,6 +31,8 @@ from coordinator.service.reporting.status import product_version
 from coordinator.state.codec import COMMAND_FORMAT
 from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
 
+FORMATS = {"commands": COMMAND_FORMAT, "snapshots": SNAPSHOT_FORMAT}
+"""What a release must read to restore a backup."""
 PIECE_BYTES = 256 * 1024
 """What one answer holds at most: less than a millisecond's work, and some ms on a slow link."""
 AT_ONCE_MAX = 2
@@ -147,7 +149,7 @@ class Backups:
             backup_id=backup_id,
             cluster=self._config.cluster.name,
             release=product_version(),
-            formats={"commands": COMMAND_FORMAT, "snapshots": SNAPSHOT_FORMAT},
+            formats=FORMATS,
             time=now.isoformat(timespec="milliseconds"),
             zxid=self._replica.machine.zxid,
         )
