@@ -5,7 +5,7 @@
    many strangers ask: one at a time for all who wait, ``_LOOK_EVERY_MS`` apart.
 2. Digests are compared in constant time; a token is kept nowhere, and is in no error and no log.
 3. Whether a token has expired is judged here, by the wall clock: apply reads no clock. What was
-   begun under it and lasts (a watch, a wait for a lock) ends with it (``expiry``).
+   begun under it and lasts (a watch, a wait for a lock) ends with it (``Expiry``).
 4. A read checks the rights in the same step in which it reads, after its barrier. Writes are
    judged where they are applied. So nothing is done after the change that forbids it.
 """
@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+import hmac
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from coordinator.errors import (
     GONE_FIELD,
     AuthFailedError,
+    ConnectionLostError,
     CoordinatorError,
     NoLeaderError,
     NoNodeError,
@@ -47,12 +49,12 @@ from coordinator.model.access_requests import (
     Use,
     Verdict,
 )
-from coordinator.model.tokens import token_id_in
+from coordinator.model.tokens import digest_of, token_id_in
 from coordinator.service.base.context import MemberContext
 from coordinator.service.base.places import is_operator
+from coordinator.service.base.timers import Timer
 from coordinator.service.reads.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
-from coordinator.service.shown_tokens import bearer, has_expired, refuse_expired, shown_token
-from coordinator.state.access.table import AccessTable
+from coordinator.state.access.table import AccessTable, Token
 from coordinator.state.commands import RequestId
 
 _LOOK_EVERY_MS = 100
@@ -87,6 +89,41 @@ class ConnectionProof(NamedTuple):
 
     def __repr__(self) -> str:
         return f"ConnectionProof({self.caller!r})"  # not the token
+
+
+_SCHEME = "bearer"
+
+
+def bearer(authorization: str | None) -> str | None:
+    """Return the token in a header, None if there is none."""
+    scheme, _, text = (authorization or "").partition(" ")
+    return text.strip() if scheme.lower() == _SCHEME else None
+
+
+def shown_token(table: AccessTable, text: str) -> Token | None:
+    """Return the token that ``text`` proves, which may have expired; None if it proves none."""
+    token_id = token_id_in(text)
+    token = None if token_id is None else table.token(token_id)
+    if token is None or not hmac.compare_digest(token.digest, digest_of(text)):
+        return None
+    return token
+
+
+def has_expired(token: Token, wall_ms: int) -> bool:
+    """Whether a token has, by this wall clock."""
+    return bool(token.expires_ms) and wall_ms >= token.expires_ms
+
+
+def refuse_expired(table: AccessTable, authorization: str | None, wall_ms: int) -> None:
+    """Raise AuthFailedError that names the token, if one is shown that has expired: who shows it
+    had it, so this tells nobody what he did not know; and it is no guess of a stranger."""
+    token = shown_token(table, bearer(authorization) or "")
+    if token is not None and has_expired(token, wall_ms):
+        raise AuthFailedError(
+            f"the token {token.token_id} of {token.caller.identity} has expired: show the next one",
+            reason="expired",
+            identity=token.caller.identity,
+        )
 
 
 class AccessService:
@@ -444,3 +481,51 @@ def _reason(
     else:
         reason = f"no role of identity {identity!r} gives {verb.value} on {resource}"
     return reason if table.is_on else f"access rights are off, so all is allowed ({reason})"
+
+
+_EXPIRY_LOOK_MS: Final = 60_000
+
+
+class Expiry:
+    """``with`` it: has ``end`` called when the token expires by which ``caller`` began what runs
+    inside. Clocks may be set, so it looks again from time to time."""
+
+    def __init__(self, service: AccessService, caller: Caller, end: Callable[[], None]) -> None:
+        self._service = service
+        self._caller = caller
+        self._end = end
+        self._timer: Timer | None = None
+        self.is_over = False
+
+    def __enter__(self) -> Expiry:
+        if self._caller.credential:
+            self._look()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def check(self) -> None:
+        """Raise ConnectionLostError, which says what to do, if it is over."""
+        if self.is_over:
+            raise expired()
+
+    def _look(self) -> None:
+        left_ms = self._service.left_ms(self._caller)
+        if left_ms is None:
+            return
+        if left_ms <= 0:
+            self.is_over = True
+            self._end()
+            return
+        service = self._service
+        at_ms = service.clock.monotonic_ms() + min(left_ms, _EXPIRY_LOOK_MS)
+        self._timer = service.timers.at(at_ms, self._look)
+
+
+def expired() -> ConnectionLostError:
+    """Return how what was begun under a token ends with it: a client goes on with the next."""
+    return ConnectionLostError(
+        "the token under which this was begun has expired: begin it again with the next"
+    )

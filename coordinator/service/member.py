@@ -27,8 +27,7 @@ from coordinator.raft.engine import Engine, Role
 from coordinator.service.access import AccessService, Issuer
 from coordinator.service.base.active_clients import ActiveClients
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.leader_address import LeaderAddress
-from coordinator.service.base.leadership import Leadership
+from coordinator.service.base.leadership import LeaderAddress, Leadership
 from coordinator.service.base.metrics import Metrics
 from coordinator.service.base.replica import MachineReplica
 from coordinator.service.base.tasks import Tasks
@@ -41,13 +40,12 @@ from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.history import GrantReads
 from coordinator.service.locks.hold_times import LOOK_EVERY_MS as HOLDS_LOOK_EVERY_MS
 from coordinator.service.locks.hold_times import HoldTimes, LockClasses
-from coordinator.service.locks.later_grants import LaterGrants
-from coordinator.service.locks.lost_rights import LostRights
 from coordinator.service.locks.manual_holds import LOOK_EVERY_MS as MANUAL_LOOK_EVERY_MS
 from coordinator.service.locks.manual_holds import ManualHolds
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.refused_deadlocks import RefusedDeadlocks
 from coordinator.service.locks.service import LockService
+from coordinator.service.locks.upkeep import LaterGrants, LostRights
 from coordinator.service.locks.views import LockViews
 from coordinator.service.reads.reads import (
     LINEARIZABLE,
@@ -198,7 +196,7 @@ class Member:
             context, reads=reads, views=self.lock_views, reports=self.reports, denials=denials
         )
         for listener in (
-            self.watches, reads.listener, self._leases, self._hold_timers, revocations,
+            self.watches, reads, self._leases, self._hold_timers, revocations,
             self._queues, self._hold_times, denials, self.holding, self.limits, *self._in_pieces,
             self._reaper, self.deadlocks,
         ):  # fmt: skip

@@ -15,8 +15,7 @@ from typing import Final, Protocol
 
 from coordinator.errors import ThrottledError
 from coordinator.service.access import ConnectionProof
-from coordinator.service.base.first_few import FirstFew
-from coordinator.service.base.turns import KEY, LONG_COST, cost_of
+from coordinator.service.base.turns import KEY, LONG_COST, FirstFew, cost_of
 from coordinator.service.member import Member
 from coordinator.wire.addresses import network_of
 from coordinator.wire.request import ClientRequest

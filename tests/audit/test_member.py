@@ -19,7 +19,7 @@ from coordinator.clock import SystemClock
 from coordinator.model.access import NOBODY, Rule, Verb
 from coordinator.node.config import AuditConfig, Config, HttpConfig, MemberConfig
 from coordinator.node.server import Server
-from coordinator.service.reporting.audit_lines import LINES
+from coordinator.service.reporting.audit_trail import LINES
 from coordinator.state.access.operations import Change
 from coordinator.state.commands import (
     AddToken,

@@ -6,8 +6,7 @@ import itertools
 
 from coordinator.model.events import Change, Event, EventType
 from coordinator.service.watches.kept_change import KeptChange
-from coordinator.service.watches.watch_history import History, events_of, kept_events
-from coordinator.service.watches.watch_values import ValuesHistory
+from coordinator.service.watches.watch_history import History, ValuesHistory, events_of, kept_events
 from coordinator.state.tree import Values
 
 

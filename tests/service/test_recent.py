@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from coordinator.model.events import Change
-from coordinator.service.watches.recent import Recent
+from coordinator.service.watches.watch_history import Recent
 
 
 def test_it_does_what_a_dict_in_order_does() -> None:

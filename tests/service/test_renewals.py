@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.model.acquire import AcquireRequest
 from coordinator.service.reads.reads import STALE
-from coordinator.service.sessions.renewals import LeaseRenewal
+from coordinator.service.sessions.heartbeats import LeaseRenewal
 from coordinator.service.writes.proposals import RequestContext
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, opened

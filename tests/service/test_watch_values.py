@@ -19,9 +19,8 @@ from coordinator.node.config import Config, MemberLimits
 from coordinator.service.member import Member
 from coordinator.service.watches.hub import HANDED_AT_ONCE
 from coordinator.service.watches.kept_change import KeptChange
-from coordinator.service.watches.watch_history import kept_events
+from coordinator.service.watches.watch_history import CHANGE_BYTES_MAX, ValuesHistory, kept_events
 from coordinator.service.watches.watch_stream import Wanted, WatchStream
-from coordinator.service.watches.watch_values import CHANGE_BYTES_MAX, ValuesHistory
 from coordinator.state.commands import (
     Create,
     Delete,

@@ -13,7 +13,7 @@ from coordinator.audit.event import NoAudit
 from coordinator.clock import SystemClock
 from coordinator.node.config import ClusterConfig, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service.base.leader_address import LeaderAddress
+from coordinator.service.base.leadership import LeaderAddress
 from coordinator.service.base.metrics import Metrics
 from coordinator.service.base.replica import MachineReplica
 from coordinator.service.base.turns import Turns

@@ -20,7 +20,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.recipes import Lock
-from coordinator.service.base.metric_texts import TEXTS
+from coordinator.service.base.metrics import TEXTS
 from coordinator.testing import local_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +72,7 @@ def test_names_and_texts_follow_the_rules(texts: list[str]) -> None:
         said = set(re.findall(r"[a-z]+", text.lower()))
         assert len(said - set(name.split("_")) - {"of", "this", "member", "a"}) >= 2, text
         assert "A figure of this member's engine" not in text, (
-            f"{name}: give it a sentence in coordinator/service/base/metric_texts.py"
+            f"{name}: give it a sentence in coordinator/service/base/metrics.py"
         )
 
 

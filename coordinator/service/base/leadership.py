@@ -11,11 +11,13 @@ Who waits here for long (for a lock, for changes) is sent away once no leader ha
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import takewhile
 from typing import Protocol
 
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
+from coordinator.node.config import ClusterConfig
 from coordinator.raft.engine import Engine, Role
 from coordinator.service.base.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.waiting import in_turns, wake_in_turns
@@ -171,3 +173,20 @@ class Leadership:
             self._look.cancel()
             self._look = None
         wake_in_turns(list(self._waiting), lambda woken: woken.set_result(None))
+
+
+class LeaderAddress:
+    """The address where the leader that this member knows serves clients."""
+
+    def __init__(self, engine: Engine, cluster: ClusterConfig) -> None:
+        self._engine = engine
+        self._urls = {each.member_id: each.client_url for each in cluster.members}
+
+    def url(self) -> str | None:
+        """Return it as the status says it; None when no leader is known, or not its address."""
+        leader_id = self._engine.leader_id
+        return None if leader_id is None else self._urls.get(leader_id) or None
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Have ``listener`` called at each change of the leader, while it is being made."""
+        self._engine.on_leader_change(lambda _leader_id, _term: listener())

@@ -468,3 +468,22 @@ class Turns:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         self._loop = asyncio.get_running_loop()
         return self._loop
+
+
+class FirstFew:
+    """Counts the requests of each client in the present second: the first few of them pass before
+    they are looked at closely."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._second = 0
+        self._counts: dict[str, int] = {}
+        """Of this second: so only clients that ask now are kept."""
+
+    def count(self, client: str) -> int:
+        """Count one more of a client; return how many it is in this second, from 1 on."""
+        second = self._now_ms() // 1_000
+        if second != self._second:
+            self._second, self._counts = second, {}
+        count = self._counts[client] = self._counts.get(client, 0) + 1
+        return count

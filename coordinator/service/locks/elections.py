@@ -19,7 +19,7 @@ from coordinator.model.grants import GrantReply, Proclaimed
 from coordinator.model.views import Candidate, ElectionView
 from coordinator.service.base.replica import MachineReplica
 from coordinator.service.base.slices import in_slices
-from coordinator.service.locks.acquire_options import AcquireOptions
+from coordinator.service.locks.attempts import AcquireOptions
 from coordinator.service.locks.contenders import (
     ELECTIONS,
     Captured,

@@ -46,15 +46,15 @@ from coordinator.service.locks.attempts import (
     Mine,
     QueueAttempt,
     QueuePosition,
+    WaitingRoom,
     abandoning,
+    not_in_time,
     releasing,
 )
 from coordinator.service.locks.contenders import QueuedContender, first_holder, there
 from coordinator.service.locks.hold_times import LockClasses
 from coordinator.service.locks.manual_holds import hold_path, is_held_by_hand
-from coordinator.service.locks.not_in_time import not_in_time
 from coordinator.service.locks.positions import Positions
-from coordinator.service.locks.waiting_room import WaitingRoom
 from coordinator.service.locks.withdrawals import Leave, Leaving
 from coordinator.service.reads.reads import LINEARIZABLE, Reads
 from coordinator.service.writes.proposals import Proposer

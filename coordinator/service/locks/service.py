@@ -18,8 +18,7 @@ from coordinator.model.acquire import AcquireRequest
 from coordinator.model.grants import GrantReply
 from coordinator.model.history import Previous
 from coordinator.service.base.replica import MachineReplica
-from coordinator.service.locks.acquire_options import AcquireOptions
-from coordinator.service.locks.attempts import QueueAttempt
+from coordinator.service.locks.attempts import AcquireOptions, QueueAttempt
 from coordinator.service.locks.contenders import (
     ELECTIONS,
     LOCKS,

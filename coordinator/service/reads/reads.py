@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from coordinator.errors import NoLeaderError
 from coordinator.model.access import Caller, Verb
 from coordinator.service.base.context import MemberContext
+from coordinator.service.base.replica import Interest
 from coordinator.service.base.slices import pass_for_itself
-from coordinator.service.reads.zxid_reached import ZxidReached
 from coordinator.state import paths
+from coordinator.state.commands import Command
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import Stat
+from coordinator.state.outcomes import Outcome, Stat
 from coordinator.waiting import Waiters
 
 T = TypeVar("T")
@@ -160,6 +161,8 @@ def _stat_of_the_way(stat: Stat, shown: int) -> Stat:
 class Reads:
     """Waits until the local state is fresh enough to read, and labels how fresh it is."""
 
+    interest: ClassVar[Interest] = Interest.ALL
+
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine
         self._timers = context.timers
@@ -169,8 +172,6 @@ class Reads:
         self._read_seconds = context.metrics.read_seconds.labels
         self._clock = context.timers.clock
         self._waiting = Waiters()
-        self.listener = ZxidReached(context.replica, self._waiting)
-        """Wakes the reads that wait for a zxid."""
 
     async def fresh(self, mode: ReadMode, deadline_ms: int) -> int | None:
         """Return once the local state may be read; the age in ms for a stale read.
@@ -226,6 +227,15 @@ class Reads:
         while self._replica.machine.zxid < zxid:
             await self._waiting.until(zxid)
             self._leadership.refuse_when_stopping()
+
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Wake the reads that wait for this zxid."""
+        if self._waiting:
+            self._waiting.on_reached(outcome.zxid)
+
+    def on_restore(self) -> None:
+        """Wake the reads that wait for a zxid which the snapshot has reached."""
+        self._waiting.on_reached(self._replica.machine.zxid)
 
     def close(self) -> None:
         """Wake all who wait for a zxid, when the member stops."""

@@ -27,6 +27,7 @@ from typing import Annotated, Any
 from msgspec import DecodeError, Meta, Struct, to_builtins
 from msgspec.json import Decoder
 
+from coordinator.clock import Clock
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,
@@ -38,9 +39,11 @@ from coordinator.errors import (
     from_problem,
     to_problem,
 )
-from coordinator.model.sessions import HEARTBEATS_MAX, LostGrant, SessionLease
+from coordinator.model.sessions import HEARTBEATS_MAX, LostGrant, SessionLease, safe_ms
 from coordinator.service.base.context import MemberContext
 from coordinator.service.base.slices import in_slices
+from coordinator.service.base.tasks import let_go
+from coordinator.service.base.timers import Timers
 from coordinator.service.sessions.hold_timers import HoldTimers
 from coordinator.service.sessions.leases import Leases
 from coordinator.service.sessions.revocations import Revocations
@@ -456,3 +459,60 @@ def _decode_reply(reply: bytes) -> Acks:
         else SessionLease(key, timeout_ms, answer.holds.get(key, {}), answer.lost.get(key, ()))
         for key, timeout_ms in answer.timeouts.items()
     }
+
+
+_DEADLINE_MS = 2_000
+"""Later it is not worth much; the client sends a heartbeat, or another request."""
+_MOMENT_MS = 10
+"""A linearizable read is answered by the same round of the quorum."""
+
+
+class LeaseRenewal:
+    """The renewal beside one request that names its session, under way from now on: a client that
+    is busy need not send heartbeats of its own.
+
+    1. It is a heartbeat like any other, begun when the request arrives.
+    2. It is acknowledged only while the session has no bounded hold and has lost no grant: a
+       heartbeat has more to say then, and its client must hear it as often.
+    3. The results of the two are independent: an answer that says nothing of the renewal says
+       nothing of the session.
+    4. An answer that is ready waits for it for a moment only.
+    """
+
+    def __init__(
+        self, heartbeats: Heartbeats, timers: Timers, clock: Clock, session_id: str
+    ) -> None:
+        self._timers = timers
+        self._clock = clock
+        self._began_ms = clock.monotonic_ms()
+        heartbeat = heartbeats.heartbeat(
+            session_id, self._began_ms + _DEADLINE_MS, is_urgent=True
+        )
+        self._task = asyncio.create_task(heartbeat, name=f"renew session {session_id}")
+
+    async def safe_ms(self) -> int | None:
+        """Return for how long the session is safe from now on; None if it was not renewed."""
+        task = self._task
+        if not task.done():
+            try:
+                async with self._timers.deadline(self._clock.monotonic_ms() + _MOMENT_MS):
+                    await asyncio.wait({task})
+            except TimeoutError:
+                return None
+        lease = _acknowledged(task)
+        if lease is None or lease.holds or lease.lost:
+            return None
+        left_ms = self._began_ms + lease.timeout_ms - self._clock.monotonic_ms()
+        return safe_ms(lease.timeout_ms, left_ms) or None
+
+    def stop(self) -> None:
+        """End it; the request was answered, or its client has gone."""
+        self._task.cancel()
+        self._task.add_done_callback(let_go)
+
+
+def _acknowledged(task: asyncio.Task[SessionLease]) -> SessionLease | None:
+    try:
+        return task.result()
+    except (CoordinatorError, asyncio.CancelledError):
+        return None

@@ -13,7 +13,8 @@ not know the session yet. So the member that holds its connection sends them.
    ended. If nobody knows, the number of the attempt is abandoned first, so that no session is
    opened after its end.
 
-A client that knows its session may have it renewed beside any of its requests: ``renewals``.
+A client that knows its session may have it renewed beside any of its requests
+(``heartbeats.LeaseRenewal``).
 """
 
 from __future__ import annotations
@@ -38,8 +39,7 @@ from coordinator.model.access import NOBODY, Caller
 from coordinator.model.sessions import SessionLease
 from coordinator.service.base.context import MemberContext
 from coordinator.service.base.tasks import let_go
-from coordinator.service.sessions.heartbeats import Heartbeats
-from coordinator.service.sessions.renewals import LeaseRenewal
+from coordinator.service.sessions.heartbeats import Heartbeats, LeaseRenewal
 from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
 from coordinator.service.writes.proposals import Proposer
 from coordinator.state.commands import Abandon, CloseSession, OpenSession, RequestId

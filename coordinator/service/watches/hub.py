@@ -14,7 +14,7 @@
 7. A change costs O(its events x their depth + the matching watchers), however many others there
    are; its events are matched once per selector, not once per watcher.
 8. A watch with values shows each change with the data after and before it, or ends: what is
-   forgotten (``watch_values``) is CompactedError.
+   forgotten (``watch_history``) is CompactedError.
 """
 
 from __future__ import annotations
@@ -30,17 +30,26 @@ from coordinator.errors import (
 )
 from coordinator.model.access import NOBODY, Caller, Verb
 from coordinator.model.events import Change, Event, WatchKind, WatchSelector
+from coordinator.node.config import MemberLimits
+from coordinator.service.access import expired
 from coordinator.service.base.context import MemberContext
+from coordinator.service.base.places import SharedPlaces, takes_the_last
 from coordinator.service.base.replica import Interest
 from coordinator.service.base.turns import KEY
 from coordinator.service.base.wakes import Wakes
-from coordinator.service.expiry import expired
 from coordinator.service.watches.kept_change import KeptChange
-from coordinator.service.watches.watch_history import History, kept_events
-from coordinator.service.watches.watch_room import WatchRoom
-from coordinator.service.watches.watch_selectors import Key, Selection, checked_keys, keys_of
-from coordinator.service.watches.watch_stream import EVENTS_A_TURN, EVERYTHING, Wanted, WatchStream
-from coordinator.service.watches.watch_values import ValuesHistory
+from coordinator.service.watches.watch_history import History, ValuesHistory, kept_events
+from coordinator.service.watches.watch_stream import (
+    EVENTS_A_TURN,
+    EVERYTHING,
+    Key,
+    Selection,
+    Wanted,
+    WatchStream,
+    checked_keys,
+    keys_of,
+)
+from coordinator.state.access.table import AccessTable
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 from coordinator.waiting import in_turns, let_go
@@ -59,6 +68,36 @@ _BOOKMARKS_PER_S_MAX: Final = 1_000
 _SHARED_MAX: Final = 8
 """Changes with values that are kept for the next stream to be handed the same."""
 _CACHED: Final = (Verb.READ, Verb.WATCH)
+
+
+class WatchRoom:
+    """Counts the open streams and their selectors."""
+
+    def __init__(self, limits: MemberLimits) -> None:
+        self._streams = SharedPlaces(
+            limits.watch_streams_max, "watch streams on one member", "limits.watch_streams_max"
+        )
+        self._selectors = SharedPlaces(
+            limits.watch_selectors_max,
+            "selectors of all watch streams on one member",
+            "limits.watch_selectors_max",
+        )
+
+    def refuse_too_many(self, table: AccessTable, caller: Caller, key: str, count: int) -> None:
+        """Raise ThrottledError unless there is room for a stream with ``count`` selectors."""
+        is_last = takes_the_last(table, caller)
+        self._streams.check(key, takes_the_last=is_last)
+        self._selectors.check(key, count, takes_the_last=is_last)
+
+    def take(self, key: str, count: int) -> None:
+        """Count a stream that begins, for which there was room."""
+        self._streams.count(key)
+        self._selectors.count(key, count)
+
+    def leave(self, key: str, count: int) -> None:
+        """Count a stream no longer."""
+        self._streams.give_back(key)
+        self._selectors.give_back(key, count)
 
 
 class WatchHub:

@@ -16,8 +16,7 @@ from typing import Final
 
 from coordinator.errors import CoordinatorError
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.first_few import FirstFew
-from coordinator.service.base.turns import KEY
+from coordinator.service.base.turns import KEY, FirstFew
 from coordinator.service.reads.reads import LINEARIZABLE, Reads
 from coordinator.state.commands import CloseSession, Command, RequestId
 from coordinator.state.outcomes import Outcome, SessionEnded

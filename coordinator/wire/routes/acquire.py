@@ -33,9 +33,9 @@ from coordinator.errors import (
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AcquireReply, Granted, GrantReply, Queued
 from coordinator.model.sessions import safe_ms
+from coordinator.service.access import Expiry
 from coordinator.service.base.tasks import let_go
 from coordinator.service.base.timers import Deadline, Timer
-from coordinator.service.expiry import Expiry
 from coordinator.service.sessions.kept_sessions import KeptSession, in_words_of_a_lease
 from coordinator.state.commands import OpenSession, RequestId
 from coordinator.wire import messages

@@ -20,7 +20,7 @@ from typing import Final
 
 from coordinator.errors import CoordinatorError, MethodNotAllowedError, ThrottledError
 from coordinator.service.base.tallies import Tally
-from coordinator.service.sessions.renewals import LeaseRenewal
+from coordinator.service.sessions.heartbeats import LeaseRenewal
 from coordinator.wire.client_turns import LONG_BYTES
 from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.auditing import note_answer

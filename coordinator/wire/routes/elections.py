@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from coordinator.model.grants import GrantReply, ProclaimRequest
 from coordinator.model.views import Candidate
-from coordinator.service.locks.acquire_options import AcquireOptions
+from coordinator.service.locks.attempts import AcquireOptions
 from coordinator.service.locks.elections import ElectionService
 from coordinator.wire.codec import from_body, to_body
 from coordinator.wire.encoding import Encoding

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import GrantReply
 from coordinator.model.views import LockList
-from coordinator.service.locks.acquire_options import AcquireOptions
+from coordinator.service.locks.attempts import AcquireOptions
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.service import LockService
 from coordinator.state.commands import HeldCondition

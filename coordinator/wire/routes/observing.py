@@ -10,7 +10,7 @@ from coordinator.errors import BadArgumentsError, CoordinatorError
 from coordinator.model.access import Caller
 from coordinator.model.events import Bookmark
 from coordinator.model.views import Elected, ElectionView
-from coordinator.service.expiry import Expiry
+from coordinator.service.access import Expiry
 from coordinator.wire import messages
 from coordinator.wire.codec import to_body
 from coordinator.wire.request import Answered, IncomingRequest, LineStream, wants

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from coordinator.model.acquire import Acquire
 from coordinator.model.grants import AbandonReply, GrantReply, ReleaseReply
-from coordinator.service.locks.acquire_options import AcquireOptions
+from coordinator.service.locks.attempts import AcquireOptions
 from coordinator.service.locks.service import QueueService
 from coordinator.state.commands import HeldCondition
 from coordinator.wire.request import Answer, Answered, IncomingRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from coordinator.service.sessions.renewals import LeaseRenewal
+from coordinator.service.sessions.heartbeats import LeaseRenewal
 from coordinator.wire import messages
 from coordinator.wire.request import Answer, Answered, IncomingRequest
 from coordinator.wire.routes.door import Door

@@ -16,7 +16,7 @@ from coordinator.model.events import (
     WatchRequest,
     WatchSelector,
 )
-from coordinator.service.expiry import Expiry
+from coordinator.service.access import Expiry
 from coordinator.service.watches.watch_stream import Wanted, WatchItem, WatchStream
 from coordinator.wire import messages
 from coordinator.wire.codec import encoded, reader, to_body

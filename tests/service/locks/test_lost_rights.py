@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.errors import NoAuthError
 from coordinator.model.access import Caller, Rule, Verb
-from coordinator.service.locks.lost_rights import LOOKED_AT_ONCE
+from coordinator.service.locks.upkeep import LOOKED_AT_ONCE
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import (
     AddToken,

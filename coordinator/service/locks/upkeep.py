@@ -1,12 +1,4 @@
-"""Waiters that have lost the right to their lock: taken out at once, so that nobody waits for them.
-
-1. A waiter without the right is never granted (``state.locks.rights``). But until its turn came it
-   would keep those behind it waiting, and would itself wait in vain.
-2. After each change of access rights the leader goes through all who wait, some at a time, and
-   proposes commands that take out those without the right. What is true is decided by apply.
-3. A new leader goes through them once: the leader before may not have come to the end. A change
-   meanwhile makes it go through them once more, after this time.
-"""
+"""The upkeep of queues by the leader: grants too many for one command, and lost rights."""
 
 from __future__ import annotations
 
@@ -16,8 +8,9 @@ from typing import ClassVar
 from coordinator.errors import CoordinatorError
 from coordinator.service.base.context import MemberContext
 from coordinator.service.base.replica import Interest
+from coordinator.service.writes.pieces import Pieces
 from coordinator.state.codec import encode_command
-from coordinator.state.commands import Command, TakeOut
+from coordinator.state.commands import Command, FinishGrants, TakeOut
 from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.queues import LOOKED_AT_ONCE
 from coordinator.state.outcomes import AccessChanged, Outcome
@@ -27,7 +20,15 @@ _SEEN_AT_ONCE = 500
 
 
 class LostRights:
-    """Looks at the waiters, while this member leads."""
+    """Takes out waiters that have lost the right to their lock, while this member leads.
+
+    1. A waiter without the right is never granted (``state.locks.rights``). But until its turn came
+       it would keep those behind it waiting, and would itself wait in vain.
+    2. After each change of access rights the leader goes through all waiters, some at a time, and
+       proposes commands that take out those without the right. Apply checks the right once more.
+    3. A new leader goes through them once: the former one may not have finished. A change during a
+       round makes it go through them once more, after this round.
+    """
 
     interest: ClassVar[Interest] = Interest.REST
 
@@ -112,3 +113,31 @@ class LostRights:
                 command = Command(TakeOut(tuple(paths)), self._clock.wall_ms())
                 await self._engine.propose(encode_command(command))
                 paths, places = [], 0
+
+
+class LaterGrants:
+    """Goes on with grants that are too many for one command, while this member leads.
+
+    The command that lets thousands share a lock grants to ``grants_per_command_max``, in the order
+    of the queue; the leader proposes the rest at once. No newcomer gets in between: it queues
+    behind all that wait."""
+
+    interest: ClassVar[Interest] = Interest.QUEUES
+
+    def __init__(self, context: MemberContext) -> None:
+        self._replica = context.replica
+        self._pieces = Pieces(context, "grant to more", self._next)
+        self.start = self._pieces.start
+        self.stop = self._pieces.stop
+
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
+        """Propose the next piece if this command could not grant all that it should."""
+        is_of_queues = outcome.granted or outcome.events
+        if is_of_queues and self._replica.machine.locks.has_ungranted:
+            self._pieces.go_on()
+
+    def on_restore(self) -> None:
+        """A leader is never sent a snapshot."""
+
+    def _next(self) -> tuple[FinishGrants, ...]:
+        return (FinishGrants(),) if self._replica.machine.locks.has_ungranted else ()
