@@ -18,7 +18,7 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi import checks
 
 from coordinator.errors import REGISTRY
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import ALL_OUTCOMES
 from coordinator.state.commands import Abandon, Command, ExpireSession, Reap
 from coordinator.state.outcomes import Outcome
 from tests.fuzz.budget import Fuzz
@@ -44,7 +44,7 @@ CHORES = (ExpireSession, Reap, Abandon)
 class Deeds:
     """Counts what was done for callers, as the member's replica applies it."""
 
-    interest = Interest.ALL
+    interest = ALL_OUTCOMES
 
     def __init__(self, served: Served) -> None:
         self.count = 0

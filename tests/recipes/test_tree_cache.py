@@ -22,8 +22,8 @@ from coordinator.errors import (
 )
 from coordinator.recipes import CachedZnode, TreeCache
 from coordinator.recipes.trees.cached_tree import CacheChanges, CachedTree, Readers
-from coordinator.service.base.replica import Interest
-from coordinator.service.reads.reads import subtree_reads
+from coordinator.service.base.replica import ALL_OUTCOMES
+from coordinator.service.reads import subtree_reads
 from coordinator.state.commands import Command
 from coordinator.state.outcomes import Outcome
 from tests.client.memory_cluster import MemoryCluster, in_memory
@@ -37,7 +37,7 @@ Shown = dict[str, CachedZnode]
 class Record:
     """What the subtree was at each zxid, and when; written down as the member applies its log."""
 
-    interest = Interest.ALL
+    interest = ALL_OUTCOMES
 
     def __init__(self, world: MemoryCluster, root: str) -> None:
         self._machine = world.member._replica.machine

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.service.base.replica import Interest, MachineReplica
+from coordinator.service.base.replica import ALL_OUTCOMES, QUEUES, Interest, MachineReplica
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     Command,
@@ -24,7 +24,7 @@ from coordinator.state.commands import (
 )
 from coordinator.state.large_map import MERGED_TOGETHER
 from coordinator.state.machine import StateMachine
-from coordinator.state.outcomes import Outcome
+from coordinator.state.outcomes import Outcome, Refusal
 from coordinator.state.tree import Tree
 
 _MANY = 300
@@ -133,13 +133,15 @@ class Listener:
 @pytest.mark.parametrize(
     ("interest", "notified"),
     [
-        (Interest.ALL, [Create, OpenSession, SetData, Enter, Release, SetData]),
-        (Interest.QUEUES, [Create, OpenSession, Enter, Release, SetData]),
-        (Interest.SESSIONS, [Create, OpenSession, Enter, SetData]),
-        (Interest.REST, [Create, OpenSession, SetData]),
+        (ALL_OUTCOMES, [Create, OpenSession, SetData, Enter, Release, SetData]),
+        (QUEUES, [Create, OpenSession, Enter, Release, SetData]),
+        (ALL_OUTCOMES - {Refusal}, [Create, OpenSession, SetData, Enter, Release]),
+        (frozenset({Enter, Refusal}), [Enter, SetData]),
+        (frozenset({SetData}), [SetData]),
+        (frozenset(), []),
     ],
 )
-def test_a_listener_is_called_for_what_interests_it_and_for_every_refusal(
+def test_a_listener_is_called_for_the_operations_in_its_interest_and_for_refusals(
     interest: Interest, notified: list[type]
 ) -> None:
     replica, listener = MachineReplica(StateMachine()), Listener(interest)

@@ -7,13 +7,20 @@ synchronous: when ``apply`` returns, every watch, lease and waiter has been noti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, get_args
 
 from coordinator.errors import StorageError
 from coordinator.raft.engine import Replace
+from coordinator.state.access.operations import Change
 from coordinator.state.codec import decode_command
-from coordinator.state.commands import Check, Command, Enter, Release, SetData
+from coordinator.state.commands import (
+    Check,
+    CloseSession,
+    Command,
+    ExpireSession,
+    Operation,
+    SetData,
+)
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, Refusal
 from coordinator.state.rules import RULES, difference
@@ -22,25 +29,13 @@ from coordinator.waiting import FREED_AT_ONCE, in_turns
 _OnOutcome = Callable[[Command, Outcome], None]
 
 
-class Interest(Enum):
-    """The commands that a listener is called for. All are called for a refused command.
-
-    Most commands change the data of one znode, or enter or leave a queue; few listeners need
-    those."""
-
-    ALL = 0
-    QUEUES = 1
-    """All but those of data alone: SetData and Check."""
-    SESSIONS = 2
-    """All but those, and Release: an Enter may open a session."""
-    REST = 3
-    """All but those, and Enter."""
-
-
-_INTEREST_IN: Final[dict[type, Interest]] = {
-    SetData: Interest.ALL, Check: Interest.ALL, Release: Interest.QUEUES, Enter: Interest.SESSIONS,
-}  # fmt: skip
-"""The interest that a listener needs, at least, to be called for these operations."""
+Interest = frozenset[type]
+"""The operations after which a listener is called; with Refusal among them after any refusal."""
+ALL_OUTCOMES: Final[Interest] = frozenset({*get_args(Operation), Refusal})
+QUEUES: Final[Interest] = ALL_OUTCOMES - {SetData, Check}
+"""All that may create or delete a znode or make a grant, and refusals."""
+ACCESS_CHANGES: Final[Interest] = frozenset(get_args(Change))
+SESSION_ENDS: Final[Interest] = frozenset({CloseSession, ExpireSession})
 
 
 class StateListener(Protocol):
@@ -120,10 +115,7 @@ class MachineReplica:
         kind = type(command.operation) if outcome.refusal is None else Refusal
         listeners = self._listeners_of.get(kind)
         if listeners is None:
-            least = _INTEREST_IN.get(kind, Interest.REST).value
-            listeners = [
-                each.on_outcome for each in self._listeners if each.interest.value <= least
-            ]
+            listeners = [each.on_outcome for each in self._listeners if kind in each.interest]
             self._listeners_of[kind] = listeners
         for on_outcome in listeners:
             on_outcome(command, outcome)

@@ -39,7 +39,7 @@ class _Look:
 class StateSlices:
     """Takes slices of one member's state."""
 
-    interest: ClassVar[Interest] = Interest.REST
+    interest: ClassVar[Interest] = frozenset()
 
     def __init__(self, engine: Engine, timers: Timers, replica: MachineReplica) -> None:
         self._engine = engine
@@ -74,7 +74,7 @@ class StateSlices:
         return look.found
 
     def on_outcome(self, _command: Command, _outcome: Outcome) -> None:
-        """Nothing: an entry may have several commands, so ``before_next`` answers instead."""
+        """Never called: an entry may have several commands, so ``before_next`` answers instead."""
 
     def on_restore(self) -> None:
         """Questions for an index before the snapshot cannot be answered."""

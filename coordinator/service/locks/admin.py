@@ -43,7 +43,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
 )
-from coordinator.state.outcomes import HoldExtended, Outcome, Resized, Revoked
+from coordinator.state.outcomes import HoldExtended, Outcome, Refusal, Resized, Revoked
 from coordinator.state.repeats import check_answers
 
 logger = logging.getLogger("coordinator.audit")
@@ -54,7 +54,7 @@ _NAMED_MAX = 5
 class HoldingService:
     """Grants while they are held, as one member serves them."""
 
-    interest: ClassVar[Interest] = Interest.REST
+    interest: ClassVar[Interest] = frozenset({Revoke, Refusal})
 
     def __init__(
         self,

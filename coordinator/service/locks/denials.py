@@ -28,7 +28,7 @@ _PREFIX: Final = LOCKS.root + "/"
 class Denials:
     """The denials of all locks, as this member has seen them."""
 
-    interest: ClassVar[Interest] = Interest.QUEUES
+    interest: ClassVar[Interest] = frozenset({Enter})
 
     def __init__(self, clock: Clock) -> None:
         self._since_ms = clock.wall_ms()

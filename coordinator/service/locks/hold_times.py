@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final
 
 from coordinator.model.events import EventType
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import QUEUES, Interest
 from coordinator.service.base.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.service.locks.contenders import LOCKS, grant_id_of, recipe_at
 from coordinator.service.locks.denials import Denials
@@ -112,7 +112,7 @@ class LockClasses:
 class HoldTimes:
     """The holds of all locks, as this member sees them."""
 
-    interest: ClassVar[Interest] = Interest.QUEUES
+    interest: ClassVar[Interest] = QUEUES
 
     def __init__(self, context: MemberContext, classes: LockClasses, denials: Denials) -> None:
         self._clock = context.clock

@@ -40,7 +40,7 @@ from coordinator.model.access import Verb
 from coordinator.model.events import EventType
 from coordinator.model.sessions import safe_ms
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import QUEUES, Interest
 from coordinator.service.base.wakes import Wakes
 from coordinator.service.locks.attempts import (
     Mine,
@@ -84,7 +84,7 @@ _Waiter = asyncio.Future[None]  # of an attempt that waits to be granted, or for
 class Queues:
     """All waiting contenders of one member, of every recipe."""
 
-    interest: ClassVar[Interest] = Interest.QUEUES
+    interest: ClassVar[Interest] = QUEUES
 
     def __init__(
         self, context: MemberContext, *, proposer: Proposer, reads: Reads, classes: LockClasses

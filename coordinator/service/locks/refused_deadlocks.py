@@ -19,7 +19,7 @@ from coordinator.service.base.replica import Interest, MachineReplica
 from coordinator.service.locks.contenders import LOCKS
 from coordinator.service.locks.sight import Sight
 from coordinator.state.commands import Command
-from coordinator.state.outcomes import Outcome
+from coordinator.state.outcomes import Outcome, Refusal
 
 KEPT_MAX = 50
 _STEP = ("owner", "session_id", "holds", "waits_for")
@@ -28,7 +28,7 @@ _STEP = ("owner", "session_id", "holds", "waits_for")
 class RefusedDeadlocks:
     """The deadlocks that one member saw refused."""
 
-    interest: ClassVar[Interest] = Interest.REST
+    interest: ClassVar[Interest] = frozenset({Refusal})
 
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from coordinator.errors import CoordinatorError
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import ACCESS_CHANGES, QUEUES, Interest
 from coordinator.service.writes.pieces import Pieces
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, FinishGrants, TakeOut
@@ -30,7 +30,7 @@ class LostRights:
        round makes it go through them once more, after this round.
     """
 
-    interest: ClassVar[Interest] = Interest.REST
+    interest: ClassVar[Interest] = ACCESS_CHANGES
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine
@@ -122,7 +122,7 @@ class LaterGrants:
     of the queue; the leader proposes the rest at once. No newcomer gets in between: it queues
     behind all that wait."""
 
-    interest: ClassVar[Interest] = Interest.QUEUES
+    interest: ClassVar[Interest] = QUEUES
 
     def __init__(self, context: MemberContext) -> None:
         self._replica = context.replica

@@ -18,7 +18,7 @@ from typing import ClassVar, Generic, TypeVar
 from coordinator.errors import NoLeaderError
 from coordinator.model.access import Caller, Verb
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import ALL_OUTCOMES, Interest
 from coordinator.service.base.slices import pass_for_itself
 from coordinator.state import paths
 from coordinator.state.commands import Command
@@ -161,7 +161,7 @@ def _stat_of_the_way(stat: Stat, shown: int) -> Stat:
 class Reads:
     """Waits until the local state is fresh enough to read, and labels how fresh it is."""
 
-    interest: ClassVar[Interest] = Interest.ALL
+    interest: ClassVar[Interest] = ALL_OUTCOMES
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

@@ -46,6 +46,7 @@ from coordinator.state.outcomes import (
     LimitsSet,
     MultiDone,
     Outcome,
+    Refusal,
     Revoked,
 )
 
@@ -193,7 +194,7 @@ LOOK_EVERY_MS = 1_000
 class AuditTrail:
     """Follows the state and the engine of one member, and notes what an auditor asks for."""
 
-    interest: ClassVar[Interest] = Interest.ALL
+    interest: ClassVar[Interest] = frozenset({*LINES, Refusal})
 
     def __init__(self, context: MemberContext, audit: Audit) -> None:
         self._audit = audit

@@ -22,7 +22,7 @@ from typing import ClassVar, Final
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.model.events import EventType
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import QUEUES, Interest
 from coordinator.service.base.timers import Timer
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, EndHold, ExtendHold, Reopen
@@ -56,7 +56,7 @@ class _Bound:
 class HoldTimers:
     """The bounds of every hold and every closed queue, while this member leads."""
 
-    interest: ClassVar[Interest] = Interest.QUEUES
+    interest: ClassVar[Interest] = QUEUES
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

@@ -26,11 +26,11 @@ from typing import ClassVar
 
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import SESSION_ENDS, Interest
 from coordinator.service.base.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
 from coordinator.state.codec import encode_command
-from coordinator.state.commands import Command, ExpireSession
+from coordinator.state.commands import Command, Enter, ExpireSession, OpenSession
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.state.session_operations import opened_by
 
@@ -46,7 +46,7 @@ _STARTED_AT_ONCE = 2_000
 class Leases:
     """The lease of every open session, while this member leads."""
 
-    interest: ClassVar[Interest] = Interest.SESSIONS
+    interest: ClassVar[Interest] = SESSION_ENDS | {OpenSession, Enter}
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine

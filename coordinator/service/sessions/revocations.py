@@ -17,7 +17,7 @@ from itertools import chain
 from typing import ClassVar
 
 from coordinator.model.sessions import LOST_MAX, LostGrant
-from coordinator.service.base.replica import Interest, MachineReplica
+from coordinator.service.base.replica import SESSION_ENDS, Interest, MachineReplica
 from coordinator.state.commands import (
     Command,
     Delete,
@@ -40,7 +40,7 @@ _TAKEN = frozenset({Ending.FORCED, Ending.MAX_HOLD, Ending.DELETED})
 class Revocations:
     """The latest grants taken from each open session."""
 
-    interest: ClassVar[Interest] = Interest.REST
+    interest: ClassVar[Interest] = SESSION_ENDS | _TAKING
 
     def __init__(self, replica: MachineReplica) -> None:
         self._replica = replica

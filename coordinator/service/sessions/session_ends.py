@@ -12,7 +12,7 @@ import asyncio
 from typing import ClassVar
 
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import ACCESS_CHANGES, SESSION_ENDS, Interest
 from coordinator.service.writes.pieces import Pieces
 from coordinator.state.commands import CloseSession, Command, FinishSession
 from coordinator.state.outcomes import AccessChanged, Outcome, SessionEnded, SessionFinished
@@ -26,7 +26,7 @@ _REVOKED_AT_ONCE = 20
 class SessionEnds:
     """Completes the ends of sessions while this member leads, and wakes those who wait for it."""
 
-    interest: ClassVar[Interest] = Interest.REST
+    interest: ClassVar[Interest] = ACCESS_CHANGES | SESSION_ENDS | {FinishSession}
 
     def __init__(self, context: MemberContext) -> None:
         self._replica = context.replica

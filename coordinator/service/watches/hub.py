@@ -34,7 +34,7 @@ from coordinator.node.config import MemberLimits
 from coordinator.service.access import expired
 from coordinator.service.base.context import MemberContext
 from coordinator.service.base.places import SharedPlaces, takes_the_last
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import ALL_OUTCOMES, Interest
 from coordinator.service.base.turns import KEY
 from coordinator.service.base.wakes import Wakes
 from coordinator.service.watches.kept_change import KeptChange
@@ -103,7 +103,7 @@ class WatchRoom:
 class WatchHub:
     """All watches of one member, and the history that lets them resume."""
 
-    interest: ClassVar[Interest] = Interest.ALL
+    interest: ClassVar[Interest] = ALL_OUTCOMES
 
     def __init__(self, context: MemberContext) -> None:
         self._leadership = context.leadership

@@ -54,7 +54,7 @@ class LimitsService:
         rules: those of this release; a test passes those of another one.
     """
 
-    interest: ClassVar[Interest] = Interest.REST
+    interest: ClassVar[Interest] = frozenset({SetLimits})
 
     def __init__(
         self,

@@ -19,12 +19,12 @@ from typing import ClassVar, Final, NamedTuple
 from coordinator.errors import CoordinatorError
 from coordinator.model.events import EventType
 from coordinator.service.base.context import MemberContext
-from coordinator.service.base.replica import Interest
+from coordinator.service.base.replica import ALL_OUTCOMES, Interest
 from coordinator.service.base.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Enter, Reap
 from coordinator.state.large_map import LargeMap
-from coordinator.state.outcomes import Outcome, Reaped
+from coordinator.state.outcomes import Outcome, Reaped, Refusal
 from coordinator.state.paths import parent_of
 from coordinator.waiting import let_go
 
@@ -47,7 +47,8 @@ class _Seen(NamedTuple):
 class Reaper:
     """The idle znodes that this leader has seen, and when they are due."""
 
-    interest: ClassVar[Interest] = Interest.ALL
+    interest: ClassVar[Interest] = ALL_OUTCOMES - {Enter, Refusal}
+    """What an Enter creates is a contender, or has one."""
 
     def __init__(self, context: MemberContext) -> None:
         self._engine = context.engine
@@ -95,10 +96,10 @@ class Reaper:
             self._is_reaping = True
             self._tasks.spawn(self._reap(due), "reap")
 
-    def on_outcome(self, command: Command, outcome: Outcome) -> None:
+    def on_outcome(self, _command: Command, outcome: Outcome) -> None:
         """Note the containers and ttl znodes that this command touched."""
-        if self._term is None or type(command.operation) is Enter:
-            return  # what an attempt creates is a contender, or has one
+        if self._term is None:
+            return
         parent = ""
         for event in outcome.events:
             if event.type is not _DELETED:
