@@ -23,6 +23,7 @@ from coordinator.node.config import Config
 from coordinator.node.garbage import SmallSteps
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
+from coordinator.service.writes.proposals import RequestContext
 
 TURNS = 60
 """Of the pairs of ``InService``, for one round."""
@@ -75,9 +76,7 @@ async def measure(rounds: int, znodes: int) -> None:
     deadline_ms = clock.monotonic_ms() + 600_000
     for number in range(znodes):
         path = f"/n{number // 1000}" + (f"/{number}" if number % 1000 else "")
-        await member.proposer.submit(
-            Create(path, b"x" * 100), request=None, deadline_ms=deadline_ms
-        )
+        await member.proposer.submit(Create(path, b"x" * 100), RequestContext(None, deadline_ms))
     session = await member.open_session(600_000, "bench", None, deadline_ms)
     service = InService(member, session.session_id)
     least: dict[str, float] = {}

@@ -75,7 +75,7 @@ from coordinator.service.sessions.session_reads import SessionReads
 from coordinator.service.watches.hub import WatchHub
 from coordinator.service.writes.limits import LOOK_EVERY_MS as LIMITS_LOOK_EVERY_MS
 from coordinator.service.writes.limits import LimitsService
-from coordinator.service.writes.proposals import Proposer
+from coordinator.service.writes.proposals import Proposer, RequestContext
 from coordinator.service.writes.reaper import LOOK_EVERY_MS as REAP_LOOK_EVERY_MS
 from coordinator.service.writes.reaper import Reaper
 from coordinator.state import paths
@@ -326,10 +326,7 @@ class Member:
             timeout_ms = self.limits.default_timeout_ms()
         committed = await self.proposer.submit(
             self.kept_sessions.opening(timeout_ms, label, request, address=address, by=by),
-            request=request,
-            caller=caller,
-            deadline_ms=deadline_ms,
-            if_held=if_held,
+            RequestContext(request, deadline_ms, caller=caller, if_held=if_held),
         )
         result = committed.outcome.unwrap()
         assert isinstance(result, SessionOpened), "an open comes to a SessionOpened"
@@ -351,10 +348,7 @@ class Member:
         """
         committed = await self.proposer.submit(
             CloseSession(session_id, failure, ENDED_AT_ONCE),
-            request=request,
-            caller=caller,
-            deadline_ms=deadline_ms,
-            if_held=if_held,
+            RequestContext(request, deadline_ms, caller=caller, if_held=if_held),
         )
         result = committed.outcome.unwrap()
         assert isinstance(result, SessionEnded), "a close comes to a SessionEnded"
@@ -427,7 +421,7 @@ class Member:
         """Refuse the sessions of others; let those of another credential go on under this one."""
         for each in await self.sessions.to_be_renewed(session_ids, caller, deadline_ms):
             await self.proposer.submit(
-                RenewCredential(each), request=None, caller=caller, deadline_ms=deadline_ms
+                RenewCredential(each), RequestContext(None, deadline_ms, caller=caller)
             )
 
     def _on_role_change(self, role: Role, term: int) -> None:

@@ -20,6 +20,7 @@ from coordinator.model.access import NOBODY, Rule, Verb
 from coordinator.node.config import AuditConfig, Config, HttpConfig, MemberConfig
 from coordinator.node.server import Server
 from coordinator.service.reporting.audit_trail import LINES
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.access.operations import Change
 from coordinator.state.commands import (
     AddToken,
@@ -213,7 +214,7 @@ async def test_every_change_of_rights_has_a_line_without_its_secrets(tmp_path: P
         async def submit(operation: Any) -> Any:
             deadline_ms = SystemClock().monotonic_ms() + 5_000
             committed = await inside.proposer.submit(
-                operation, request=None, caller=caller, deadline_ms=deadline_ms
+                operation, RequestContext(None, deadline_ms, caller=caller)
             )
             return committed.outcome.unwrap()
 

@@ -21,6 +21,7 @@ from coordinator.clock import SystemClock
 from coordinator.errors import StorageError
 from coordinator.node.config import Config, HttpConfig, MemberConfig, RaftConfig
 from coordinator.node.server import Server
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import Create, CreateMode, OpenSession, RequestId
 from tests.fuzz.budget import Fuzz
 from tests.fuzz.watch import WALL_SECONDS, watching
@@ -94,8 +95,9 @@ async def written(root: Path) -> Kept:
         )
         await server.member.proposer.submit(
             operation,
-            request=RequestId("c", number=number, floor_index=0),
-            deadline_ms=clock.monotonic_ms() + 10_000,
+            RequestContext(
+                RequestId("c", number=number, floor_index=0), clock.monotonic_ms() + 10_000
+            ),
         )
         digests.append(machine.digest())
     async with asyncio.timeout(WALL_SECONDS):

@@ -21,6 +21,7 @@ from coordinator.raft.network.messages import APPEND_ENTRIES_MAX
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.snapshot_store import SnapshotStore
 from coordinator.service.reads.reads import ReadMode
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, SetData
 from tests.loop_meter import HELD_MS_MAX
@@ -178,7 +179,7 @@ def _with_proposals(stage: Stage) -> None:
         deadline_ms = stage.clock.monotonic_ms() + 5_000
         for _ in range(RAFT.proposals_in_flight_max):
             operation = Create(f"/wide/p{next(_NUMBERS)}")
-            waiting = stage.member.proposer.submit(operation, request=None, deadline_ms=deadline_ms)
+            waiting = stage.member.proposer.submit(operation, RequestContext(None, deadline_ms))
             stage.member._tasks.spawn(_given_up(waiting), "a client")
 
     stage.loop.run(ask())

@@ -21,6 +21,7 @@ from coordinator.node.config import RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
 from coordinator.service.comparing.divergence import DIGEST_KIND
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, Delete, SetData
 from coordinator.state.packing import pack
@@ -299,10 +300,10 @@ def test_no_storm_of_clients_deposes_a_leader(stage: Stage, overdue: Overdue) ->
             operations = [SetData("/wide", each) for _ in range(RAFT.proposals_in_flight_max - 1)]
             await asyncio.gather(
                 stage.member.proposer.submit(
-                    Create(f"/wide/storm-{number}"), request=None, deadline_ms=deadline_ms
+                    Create(f"/wide/storm-{number}"), RequestContext(None, deadline_ms)
                 ),
                 *(
-                    stage.member.proposer.submit(operation, request=None, deadline_ms=deadline_ms)
+                    stage.member.proposer.submit(operation, RequestContext(None, deadline_ms))
                     for operation in operations
                 ),
                 return_exceptions=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coordinator.model.access import Caller, Rule, Verb
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import (
     AddToken,
     Operation,
@@ -15,7 +16,7 @@ from tests.service.fake_cluster import World
 
 async def write(world: World, *operations: Operation) -> None:
     for operation in operations:
-        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, RequestContext(None, world.deadline()))
 
 
 async def allowed(world: World, *rules: Rule) -> None:

@@ -233,7 +233,7 @@ class Trace:
         request = request_of(words.text("by"))
         operation = operation_of(words, more)
         words.finish()
-        change = member.proposer.submit(operation, request=request, deadline_ms=deadline_ms)
+        change = member.proposer.submit(operation, RequestContext(request, deadline_ms))
         self._ask(words.verb, change, lambda _done: "")  # its entry has been shown
 
     def _open(self, words: Words) -> None:
@@ -243,7 +243,7 @@ class Trace:
             words.given[0], timeout_ms=words.number("timeout", 10_000), label=""
         )
         request = request_of(words.text("by"))
-        opening = member.proposer.submit(operation, request=request, deadline_ms=deadline_ms)
+        opening = member.proposer.submit(operation, RequestContext(request, deadline_ms))
         self._ask(words.given[0], opening, lambda _done: "")
 
     def _close(self, words: Words) -> None:

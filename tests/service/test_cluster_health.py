@@ -14,6 +14,7 @@ from coordinator.service.reporting.cluster_health import (
     LEADERS_MAX,
     LEADERS_MS,
 )
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import Create
 from tests.service.fake_cluster import STEP_MS, World, cluster, soon
 from tests.service.test_divergence import FOUND_WITHIN_MS, filled, machine_of, znode_data
@@ -68,7 +69,7 @@ async def member_lagging(world: World) -> None:
     world.engines["2"].is_applying = False
     for number in range(LAG_MAX + 1):
         operation = Create(f"/n{number}")
-        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, RequestContext(None, world.deadline()))
 
 
 async def state_differs(world: World) -> None:
@@ -98,7 +99,7 @@ async def many_elections_seen(world: World) -> None:
 async def hold_overdue(world: World) -> None:
     hold = ManualHold(by="ann", note="a long night", alarm_after_ms=1_000).to_bytes()
     for operation in (Create(ROOT), Create(f"{ROOT}/order", hold)):
-        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, RequestContext(None, world.deadline()))
     await world.advance(12_000)
 
 

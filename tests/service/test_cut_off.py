@@ -14,7 +14,7 @@ from coordinator.errors import ConnectionLostError, NoLeaderError
 from coordinator.model.events import Bookmark, Change, WatchSelector
 from coordinator.model.grants import GrantReply
 from coordinator.service.base.leadership import LEADER_WITHIN_MS
-from coordinator.service.writes.proposals import REQUEST_KIND
+from coordinator.service.writes.proposals import REQUEST_KIND, RequestContext
 from coordinator.state.commands import Create, RequestId
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, acquiring, lagging, opened, release
@@ -125,7 +125,7 @@ async def test_watches_end_after_what_was_buffered() -> None:
         busy, idle = (member.watches.watch([WatchSelector("/a")]) for _ in range(2))
         observed = member.elections.observe("boss")
         assert (await soon(anext(observed))).elected is None
-        await world.leader.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
         assert isinstance(await soon(anext(idle)), Change)
         world.elect(None)
         await world.advance(1_000)

@@ -25,6 +25,7 @@ from coordinator.service.comparing.divergence import (
     judge,
 )
 from coordinator.service.reads.reads import LINEARIZABLE, STALE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import (
     Create,
     CreateMode,
@@ -77,7 +78,7 @@ async def filled(world: World) -> None:
     ]
     for number, operation in enumerate(operations, 1):
         request = RequestId("client", number=number, floor_index=0)
-        await leader.proposer.submit(operation, request=request, deadline_ms=deadline)
+        await leader.proposer.submit(operation, RequestContext(request, deadline))
 
 
 async def grown(world: World, numbers: range, folder: str = "/app", *, slices: int = 1) -> None:
@@ -85,8 +86,7 @@ async def grown(world: World, numbers: range, folder: str = "/app", *, slices: i
     for number in numbers:
         await world.leader.proposer.submit(
             Create(f"{folder}/n{number}", bytes(slices * BYTES_MAX)),
-            request=None,
-            deadline_ms=world.deadline(),
+            RequestContext(None, world.deadline()),
         )
 
 
@@ -215,9 +215,7 @@ async def write_if_led(world: World, path: str) -> None:
         world.elect(next(each for each, engine in world.engines.items() if not engine.halted))
     with suppress(CoordinatorError):
         await soon(
-            world.leader.proposer.submit(
-                Create(path), request=None, deadline_ms=world.deadline(1_000)
-            )
+            world.leader.proposer.submit(Create(path), RequestContext(None, world.deadline(1_000)))
         )
 
 
@@ -363,8 +361,7 @@ async def test_a_round_of_small_znodes_takes_its_seven_seconds() -> None:
             paths = [f"/f{folder}", *[f"/f{folder}/{number}" for number in range(999)]]
             await world.leader.proposer.submit(
                 Multi(tuple([Create(path, bytes(100)) for path in paths])),
-                request=None,
-                deadline_ms=world.deadline(),
+                RequestContext(None, world.deadline()),
             )
 
         await world.advance(25_000)
@@ -407,8 +404,7 @@ async def test_members_that_agree_compare_all_the_time_and_write_nothing() -> No
         assert len(world.log) == log_length
         for number in range(10):
             await world.leader.proposer.submit(
-                Create(f"/app/{number}", b""),
-                request=None, deadline_ms=world.deadline(),
+                Create(f"/app/{number}", b""), RequestContext(None, world.deadline())
             )  # fmt: skip
             await world.advance(1_000)
         assert counted(world.leader, "state_rounds_total") - calm >= 8
@@ -430,7 +426,7 @@ async def test_a_member_that_differs_answers_nothing_more_and_says_why() -> None
             with pytest.raises(ShuttingDownError, match="its state differs from that of members"):
                 await soon(member.get("/app", mode, deadline))
         with pytest.raises(ShuttingDownError):
-            await soon(member.proposer.submit(Create("/x"), request=None, deadline_ms=deadline))
+            await soon(member.proposer.submit(Create("/x"), RequestContext(None, deadline)))
         with pytest.raises(ShuttingDownError):
             await soon(member.heartbeat(session.session_id, deadline))
         with pytest.raises(ShuttingDownError):
@@ -453,7 +449,7 @@ async def test_the_others_go_on() -> None:
         assert world.leader_id is None
 
         world.elect("3")
-        await world.leader.proposer.submit(Create("/x"), request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(Create("/x"), RequestContext(None, world.deadline()))
 
         reply = await world.leader.get("/app/config", LINEARIZABLE, world.deadline())
         assert reply.value[0] == b"second"
@@ -523,7 +519,7 @@ async def test_a_member_that_is_behind_answers_for_the_index_it_was_asked() -> N
         slow.is_applying = False
         for number in range(5):
             await world.leader.proposer.submit(
-                Create(f"/n{number}"), request=None, deadline_ms=world.deadline()
+                Create(f"/n{number}"), RequestContext(None, world.deadline())
             )
             await world.advance(1_000)
         slow.is_applying = True

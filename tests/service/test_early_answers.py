@@ -10,7 +10,7 @@ from coordinator.errors import NoAuthError, ThrottledError
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.node.config import Config, RaftConfig
 from coordinator.service.writes.early_answers import PROPOSED_MAX
-from coordinator.service.writes.proposals import Committed
+from coordinator.service.writes.proposals import Committed, RequestContext
 from coordinator.state.commands import Create, RequestId
 from coordinator.state.outcomes import SessionEnded
 from tests.service.fake_cluster import World, cluster, settle, soon
@@ -55,9 +55,9 @@ async def test_writes_without_a_right_fill_no_log(asked: str) -> None:
                     await soon(
                         member.proposer.submit(
                             Create("/theirs"),
-                            request=RequestId("raging", number + 1),
-                            caller=caller,
-                            deadline_ms=world.deadline(),
+                            RequestContext(
+                                RequestId("raging", number + 1), world.deadline(), caller=caller
+                            ),
                         )
                     )
             assert len(world.log) - before == PROPOSED_MAX
@@ -66,7 +66,7 @@ async def test_writes_without_a_right_fill_no_log(asked: str) -> None:
             await allowed(world, Rule("/theirs", (Verb.WRITE,)))
             late = asyncio.create_task(
                 member.proposer.submit(
-                    Create("/theirs"), request=None, caller=caller, deadline_ms=world.deadline()
+                    Create("/theirs"), RequestContext(None, world.deadline(), caller=caller)
                 )
             )
             await settle()
@@ -85,8 +85,7 @@ async def test_a_request_that_came_before_gets_its_first_outcome() -> None:
                 with pytest.raises(NoAuthError):
                     await soon(
                         world.leader.proposer.submit(
-                            Create("/theirs"), request=None, caller=caller,
-                            deadline_ms=world.deadline(),
+                            Create("/theirs"), RequestContext(None, world.deadline(), caller=caller)
                         )
                     )
                 if number == 0:
@@ -131,5 +130,5 @@ def _creating(world: World, path: str, asked: str) -> asyncio.Task[object]:
 
 async def _create_own(world: World, caller: Caller) -> Committed:
     return await world.leader.proposer.submit(
-        Create("/own"), request=RequestId("mine", 1), caller=caller, deadline_ms=world.deadline()
+        Create("/own"), RequestContext(RequestId("mine", 1), world.deadline(), caller=caller)
     )

@@ -19,6 +19,7 @@ from coordinator.raft.engine import Applied
 from coordinator.service.member import Member
 from coordinator.service.reads.reads import STALE
 from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Create, CreateMode, ExpireSession
 from tests.service.fake_cluster import STEP_MS, World, cluster, counted, settle, soon
@@ -40,7 +41,7 @@ async def test_a_silent_session_ends_between_its_timeout_and_one_tick_more() -> 
     async with cluster() as world:
         session_id = await opened(world)
         ephemeral = Create("/e", mode=CreateMode.EPHEMERAL, session_id=session_id)
-        await world.leader.proposer.submit(ephemeral, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(ephemeral, RequestContext(None, world.deadline()))
 
         await world.advance(1_900)
         assert await is_open(world, session_id)

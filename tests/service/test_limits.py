@@ -38,7 +38,7 @@ SMALL = Config(
 async def write(world: World, data: bytes, *, in_ms: int = 1_000) -> None:
     await soon(
         world.leader.proposer.submit(
-            SetData("/", data), request=None, deadline_ms=world.deadline(in_ms)
+            SetData("/", data), RequestContext(None, world.deadline(in_ms))
         )
     )
 
@@ -78,7 +78,7 @@ async def test_a_leader_serves_nothing_before_the_limits_are_set() -> None:
 
         for member in world.members.values():
             create = member.proposer.submit(
-                Create("/a"), request=None, deadline_ms=world.deadline(1_000)
+                Create("/a"), RequestContext(None, world.deadline(1_000))
             )
             writing = asyncio.ensure_future(create)
             await world.advance(1_500)
@@ -142,7 +142,7 @@ async def test_a_limit_raised_while_one_member_was_away_holds_for_it_too() -> No
             try:
                 await soon(
                     world.leader.proposer.submit(
-                        Create(f"/{number}"), request=None, deadline_ms=world.deadline()
+                        Create(f"/{number}"), RequestContext(None, world.deadline())
                     )
                 )
             except QuotaExceededError:

@@ -21,6 +21,7 @@ from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.base.tasks import Tasks
 from coordinator.service.member import Member
 from coordinator.service.reads.reads import LINEARIZABLE, STALE, at_least
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import Create, CreateMode, RequestId
 from tests.service.fake_cluster import cluster, settle, soon
 
@@ -32,7 +33,7 @@ async def test_a_member_runs_on_the_loopback_engine_and_the_real_clock() -> None
     await member.start()
     deadline_ms = clock.monotonic_ms() + 5_000
 
-    await member.proposer.submit(Create("/a", b"x"), request=None, deadline_ms=deadline_ms)
+    await member.proposer.submit(Create("/a", b"x"), RequestContext(None, deadline_ms))
     reply = await member.get("/a", LINEARIZABLE, deadline_ms)
     session = await member.open_session(None, "me", None, deadline_ms)
     ack = await member.heartbeat(session.session_id, deadline_ms)
@@ -45,7 +46,7 @@ async def test_a_member_runs_on_the_loopback_engine_and_the_real_clock() -> None
 async def test_a_healthy_member_says_so() -> None:
     """Role, leader, indexes, members with their URLs, and a sentence."""
     async with cluster() as world:
-        await world.leader.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
         await world.leader.open_session(None, "", None, world.deadline())
 
         status = world.members["2"].status()
@@ -109,9 +110,7 @@ async def test_a_failed_member_is_not_ready_and_tells_its_owner_once() -> None:
         assert notices == [error]
         assert world.leader.not_ready_reason() == "member 1 has failed and stops: the disk is gone"
         with pytest.raises(ShuttingDownError):
-            await world.leader.proposer.submit(
-                Create("/a"), request=None, deadline_ms=world.deadline()
-            )
+            await world.leader.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
 
 
 async def test_nobody_waits_at_a_member_that_has_failed() -> None:
@@ -206,7 +205,7 @@ async def test_sessions_are_listed_and_shown_with_their_ephemerals() -> None:
             for label in ("one", "two")
         ]
         create = Create("/e", mode=CreateMode.EPHEMERAL, session_id=ids[1])
-        await soon(member.proposer.submit(create, request=None, deadline_ms=world.deadline()))
+        await soon(member.proposer.submit(create, RequestContext(None, world.deadline())))
 
         views = (await member.sessions.page(LINEARIZABLE, world.deadline())).value.sessions
         one = (await member.sessions.one(ids[1], LINEARIZABLE, world.deadline())).value
@@ -255,7 +254,7 @@ async def test_each_member_counts_for_itself_in_the_format_of_prometheus() -> No
     """Two members in one process share no counter; the text parses."""
     async with cluster() as world:
         await soon(
-            world.follower.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.follower.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
         )
 
         texts = [each.render_metrics().decode() for each in (world.leader, world.follower)]

@@ -22,6 +22,7 @@ from coordinator.errors import (
 from coordinator.node.config import Config, RaftConfig
 from coordinator.service.base.turns import ALONE_MAX, KEY
 from coordinator.service.reads.reads import LINEARIZABLE, STALE
+from coordinator.service.writes.proposals import RequestContext, SubmitOptions
 from coordinator.state.commands import Create, RequestId, SetData
 from tests.service.fake_cluster import cluster, settle, soon
 
@@ -33,7 +34,7 @@ async def test_a_follower_sends_a_write_to_the_leader_and_then_shows_it() -> Non
     async with cluster() as world:
         committed = await soon(
             world.follower.proposer.submit(
-                Create("/a", b"x"), request=None, deadline_ms=world.deadline()
+                Create("/a", b"x"), RequestContext(None, world.deadline())
             )
         )
 
@@ -51,7 +52,7 @@ async def test_a_write_has_the_time_of_the_leader_whichever_member_was_asked() -
 
         await soon(
             world.follower.proposer.submit(
-                Create("/a", b"x"), request=None, deadline_ms=wrong.monotonic_ms() + 10_000
+                Create("/a", b"x"), RequestContext(None, wrong.monotonic_ms() + 10_000)
             )
         )
 
@@ -64,7 +65,7 @@ async def test_a_write_that_waited_for_its_own_member_to_lead_has_the_time_of_th
     async with cluster(leader_id=None) as world:
         member = world.members["1"]
         writing = asyncio.ensure_future(
-            member.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            member.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
         )
         await settle()
         await world.advance(5_000)
@@ -79,16 +80,16 @@ async def test_a_refusal_reaches_the_caller_of_a_follower_as_itself() -> None:
     """The error of the tree comes back with its class and its facts."""
     async with cluster() as world:
         create = Create("/a")
-        await world.leader.proposer.submit(create, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(create, RequestContext(None, world.deadline()))
 
         with pytest.raises(NodeExistsError):
             await soon(
-                world.follower.proposer.submit(create, request=None, deadline_ms=world.deadline())
+                world.follower.proposer.submit(create, RequestContext(None, world.deadline()))
             )
         wrong = SetData("/a", b"", expected_version=7)
         with pytest.raises(BadVersionError):
             await soon(
-                world.follower.proposer.submit(wrong, request=None, deadline_ms=world.deadline())
+                world.follower.proposer.submit(wrong, RequestContext(None, world.deadline()))
             )
 
 
@@ -99,9 +100,7 @@ async def test_without_a_number_a_lost_reply_is_unknown_and_not_sent_again() -> 
 
         with pytest.raises(ConnectionLostError):
             await soon(
-                world.follower.proposer.submit(
-                    Create("/a"), request=None, deadline_ms=world.deadline()
-                )
+                world.follower.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
             )
         assert len(world.log[1:]) == 1
         assert len(world.requests) == 1
@@ -115,9 +114,7 @@ async def test_with_a_number_a_lost_request_is_sent_again_and_done_once(fault: s
         world.fault = lambda _sender, _receiver, _kind: faults.pop() if faults else None
 
         committed = await soon(
-            world.follower.proposer.submit(
-                Create("/a"), request=REQUEST, deadline_ms=world.deadline()
-            )
+            world.follower.proposer.submit(Create("/a"), RequestContext(REQUEST, world.deadline()))
         )
 
         assert committed.outcome.zxid == 1
@@ -129,9 +126,7 @@ async def test_with_a_number_a_write_survives_a_change_of_leader() -> None:
     async with cluster() as world:
         world.has_quorum = False
         writing = asyncio.create_task(
-            world.follower.proposer.submit(
-                Create("/a"), request=REQUEST, deadline_ms=world.deadline()
-            )
+            world.follower.proposer.submit(Create("/a"), RequestContext(REQUEST, world.deadline()))
         )
         await settle()
         world.elect("2")
@@ -147,7 +142,7 @@ async def test_without_a_number_a_change_of_leader_is_unknown() -> None:
     async with cluster() as world:
         world.has_quorum = False
         writing = asyncio.create_task(
-            world.leader.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.leader.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
         )
         await settle()
         world.elect("2")
@@ -161,9 +156,7 @@ async def test_a_write_sent_to_a_frozen_leader_is_repeated_as_soon_as_there_is_a
     async with cluster() as world:
         world.fault = lambda _sender, receiver, _kind: "frozen" if receiver == "1" else None
         writing = asyncio.create_task(
-            world.follower.proposer.submit(
-                Create("/a"), request=REQUEST, deadline_ms=world.deadline()
-            )
+            world.follower.proposer.submit(Create("/a"), RequestContext(REQUEST, world.deadline()))
         )
         await settle()
         assert world.log[1:] == []
@@ -180,7 +173,7 @@ async def test_a_write_without_a_number_sent_to_a_frozen_leader_is_unknown_at_on
     async with cluster() as world:
         world.fault = lambda _sender, _receiver, _kind: "frozen"
         writing = asyncio.create_task(
-            world.follower.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.follower.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
         )
         await settle()
         world.elect(None)
@@ -207,7 +200,7 @@ async def test_who_waits_for_a_leader_goes_on_when_one_is_known() -> None:
     """Nobody looks again and again: the engine's word wakes the write, with no time passing."""
     async with cluster(leader_id=None) as world:
         writing = asyncio.create_task(
-            world.follower.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.follower.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
         )
         await settle()
         world.elect("1")
@@ -221,7 +214,7 @@ async def test_a_write_waits_for_a_leader_within_its_deadline() -> None:
     async with cluster(leader_id=None) as world:
         writing = asyncio.create_task(
             world.follower.proposer.submit(
-                Create("/a"), request=None, deadline_ms=world.deadline(5_000)
+                Create("/a"), RequestContext(None, world.deadline(5_000))
             )
         )
         await world.advance(1_000)
@@ -235,7 +228,7 @@ async def test_no_leader_until_the_deadline_means_nothing_was_proposed() -> None
     async with cluster(leader_id=None) as world:
         writing = asyncio.create_task(
             world.follower.proposer.submit(
-                Create("/a"), request=None, deadline_ms=world.deadline(1_000)
+                Create("/a"), RequestContext(None, world.deadline(1_000))
             )
         )
         await world.advance(900)
@@ -254,9 +247,8 @@ async def test_who_asks_elsewhere_is_told_in_time_that_no_leader_is_known() -> N
             asyncio.create_task(
                 world.follower.proposer.submit(
                     Create(path),
-                    request=RequestId("client", number),
-                    deadline_ms=world.deadline(60_000),
-                    is_long=is_long,
+                    RequestContext(RequestId("client", number), world.deadline(60_000)),
+                    SubmitOptions(is_long=is_long),
                 )
             )
             for number, (path, is_long) in enumerate((("/a", True), ("/b", False)), 1)
@@ -280,7 +272,7 @@ async def test_a_deadline_under_way_is_unknown(is_follower: bool) -> None:
         world.has_quorum = False
         member = world.follower if is_follower else world.leader
         writing = asyncio.create_task(
-            member.proposer.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000))
+            member.proposer.submit(Create("/a"), RequestContext(REQUEST, world.deadline(1_000)))
         )
         await world.advance(1_000)
 
@@ -294,7 +286,7 @@ async def test_after_an_unknown_attempt_no_definite_error_is_reported() -> None:
         world.fault = lambda _sender, _receiver, _kind: "reply"
         writing = asyncio.create_task(
             world.follower.proposer.submit(
-                Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000)
+                Create("/a"), RequestContext(REQUEST, world.deadline(1_000))
             )
         )
         await settle()
@@ -312,7 +304,7 @@ async def test_a_known_outcome_is_returned_even_if_it_is_not_applied_here_in_tim
         member = world.members["3"]
         world.engines["3"].is_applying = False
         writing = asyncio.create_task(
-            member.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline(1_000))
+            member.proposer.submit(Create("/a"), RequestContext(None, world.deadline(1_000)))
         )
         await world.advance(900)
         assert not writing.done()
@@ -328,9 +320,7 @@ async def test_the_reply_waits_until_the_outcome_is_applied_here() -> None:
         engine = world.engines["3"]
         engine.is_applying = False
         writing = asyncio.create_task(
-            world.members["3"].proposer.submit(
-                Create("/a"), request=None, deadline_ms=world.deadline()
-            )
+            world.members["3"].proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
         )
         await settle()
         assert not writing.done()
@@ -345,14 +335,14 @@ async def test_too_much_under_way_is_throttled_at_once() -> None:
     async with cluster(config=Config(raft=RaftConfig(proposals_in_flight_max=1))) as world:
         world.has_quorum = False
         first = asyncio.create_task(
-            world.follower.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            world.follower.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))
         )
         await settle()
 
         with pytest.raises(ThrottledError):
             await soon(
                 world.follower.proposer.submit(
-                    Create("/b"), request=REQUEST, deadline_ms=world.deadline()
+                    Create("/b"), RequestContext(REQUEST, world.deadline())
                 )
             )
         first.cancel()
@@ -367,9 +357,7 @@ async def test_too_many_bytes_under_way_are_throttled_at_once(asked: str) -> Non
         data, member = b"x" * 1_000, world.members[asked]
         waiting = [
             asyncio.create_task(
-                member.proposer.submit(
-                    Create(path, data), request=None, deadline_ms=world.deadline()
-                )
+                member.proposer.submit(Create(path, data), RequestContext(None, world.deadline()))
             )
             for path in ("/a", "/b")
         ]
@@ -378,7 +366,7 @@ async def test_too_many_bytes_under_way_are_throttled_at_once(asked: str) -> Non
         with pytest.raises(ThrottledError, match="bytes of proposals") as caught:
             await soon(
                 member.proposer.submit(
-                    Create("/c", data), request=REQUEST, deadline_ms=world.deadline()
+                    Create("/c", data), RequestContext(REQUEST, world.deadline())
                 )
             )
         assert caught.value.definite
@@ -387,9 +375,7 @@ async def test_too_many_bytes_under_way_are_throttled_at_once(asked: str) -> Non
         await asyncio.wait(waiting)
         assert member.proposer._bytes.total == 0
         large = asyncio.create_task(
-            member.proposer.submit(
-                Create("/c", data * 5), request=None, deadline_ms=world.deadline()
-            )
+            member.proposer.submit(Create("/c", data * 5), RequestContext(None, world.deadline()))
         )
         await settle()
         assert not large.done()
@@ -407,7 +393,7 @@ async def test_a_write_without_a_turn_at_the_leader_was_certainly_not_proposed(
         mark = world.leader.turns.begin("identity app", ALONE_MAX)
         writing = asyncio.create_task(
             world.follower.proposer.submit(
-                Create("/a"), request=request_id, deadline_ms=world.deadline(10_000)
+                Create("/a"), RequestContext(request_id, world.deadline(10_000))
             )
         )
         await settle()
@@ -432,7 +418,7 @@ async def test_a_missed_turn_says_nothing_of_an_earlier_attempt() -> None:
         world.fault = lambda _sender, _receiver, _kind: faults.pop() if faults else None
         writing = asyncio.create_task(
             world.follower.proposer.submit(
-                Create("/a"), request=REQUEST, deadline_ms=world.deadline(10_000)
+                Create("/a"), RequestContext(REQUEST, world.deadline(10_000))
             )
         )
         await settle()
@@ -455,7 +441,7 @@ async def test_a_leader_with_a_full_disk_refuses_at_once(asked: str) -> None:
         with pytest.raises(NoSpaceError) as caught:
             await soon(
                 world.members[asked].proposer.submit(
-                    Create("/a"), request=REQUEST, deadline_ms=world.deadline()
+                    Create("/a"), RequestContext(REQUEST, world.deadline())
                 )
             )
 
@@ -470,7 +456,7 @@ async def test_no_room_is_not_told_of_a_write_that_may_have_happened() -> None:
         world.fault = lambda _sender, _receiver, _kind: "reply"
         writing = asyncio.create_task(
             world.follower.proposer.submit(
-                Create("/a"), request=REQUEST, deadline_ms=world.deadline(1_000)
+                Create("/a"), RequestContext(REQUEST, world.deadline(1_000))
             )
         )
         await settle()
@@ -487,7 +473,7 @@ async def test_a_stopping_member_refuses_and_tells_those_who_wait() -> None:
     async with cluster(leader_id=None) as world:
         member = world.members["1"]
         writing = asyncio.create_task(
-            member.proposer.submit(Create("/a"), request=REQUEST, deadline_ms=world.deadline())
+            member.proposer.submit(Create("/a"), RequestContext(REQUEST, world.deadline()))
         )
         await settle()
         await member.stop()
@@ -495,4 +481,4 @@ async def test_a_stopping_member_refuses_and_tells_those_who_wait() -> None:
         with pytest.raises(ShuttingDownError):
             await soon(writing)
         with pytest.raises(ShuttingDownError):
-            await member.proposer.submit(Create("/a"), request=None, deadline_ms=world.deadline())
+            await member.proposer.submit(Create("/a"), RequestContext(None, world.deadline()))

@@ -8,14 +8,13 @@ import pytest
 
 from coordinator.errors import BadArgumentsError, NoLeaderError, NoNodeError, ShuttingDownError
 from coordinator.service.reads.reads import LINEARIZABLE, STALE, at_least
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import Create, SetData
 from tests.service.fake_cluster import World, cluster, settle, soon
 
 
 async def write(world: World, path: str, data: bytes = b"") -> None:
-    await world.leader.proposer.submit(
-        Create(path, data), request=None, deadline_ms=world.deadline()
-    )
+    await world.leader.proposer.submit(Create(path, data), RequestContext(None, world.deadline()))
 
 
 async def test_a_read_on_another_member_sees_what_was_written_before() -> None:
@@ -25,7 +24,7 @@ async def test_a_read_on_another_member_sees_what_was_written_before() -> None:
         engine = world.engines["3"]
         engine.is_applying = False
         new = SetData("/a", b"new")
-        await world.leader.proposer.submit(new, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(new, RequestContext(None, world.deadline()))
         reading = asyncio.create_task(world.members["3"].get("/a", LINEARIZABLE, world.deadline()))
         await settle()
         assert not reading.done()
@@ -172,7 +171,7 @@ async def test_a_zxid_that_another_member_told_is_waited_for() -> None:
         engine, member = world.engines["3"], world.members["3"]
         engine.is_applying = False
         new = SetData("/a", b"new")
-        await world.leader.proposer.submit(new, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(new, RequestContext(None, world.deadline()))
         reaching = asyncio.create_task(member.reached(2, world.deadline()))
         await settle()
         assert not reaching.done()

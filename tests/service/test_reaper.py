@@ -10,6 +10,7 @@ from coordinator.errors import NoSpaceError
 from coordinator.node.config import Config, MemberLimits
 from coordinator.raft.engine import Applied
 from coordinator.service.reads.reads import STALE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.service.writes.reaper import LOOK_EVERY_MS
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import Create, CreateMode, Delete, Operation, Reap, SetData
@@ -20,7 +21,7 @@ CONFIG = Config(limits=replace(MemberLimits(), reap_interval_ms=1_000))
 
 async def write(world: World, *operations: Operation) -> None:
     for operation in operations:
-        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, RequestContext(None, world.deadline()))
 
 
 async def names(world: World) -> tuple[str, ...]:

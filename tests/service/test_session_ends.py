@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import CloseSession, Command, Create, CreateMode, FinishSession
 from tests.service.fake_cluster import World, cluster, settle, soon
@@ -18,7 +19,7 @@ async def _session_with_many(world: World) -> str:
         create = Create(
             f"/e{number}", data=b"", mode=CreateMode.EPHEMERAL, session_id=opened.session_id
         )
-        await world.leader.proposer.submit(create, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(create, RequestContext(None, world.deadline()))
     return opened.session_id
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 from coordinator.service.base.replica import MachineReplica
 from coordinator.service.comparing.state_slices import WAITING_MAX, StateSlices
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create
 from coordinator.state.machine import StateMachine
@@ -21,7 +22,7 @@ def slices_of(world: World, member_id: str) -> StateSlices:
 
 
 async def create(world: World, path: str) -> None:
-    await world.leader.proposer.submit(Create(path), request=None, deadline_ms=world.deadline())
+    await world.leader.proposer.submit(Create(path), RequestContext(None, world.deadline()))
 
 
 def at(log: list[tuple[int, bytes, object]], index: int) -> Slice:
@@ -147,7 +148,7 @@ async def large(world: World) -> int:
     for number in range(12):
         data = bytes(BYTES_MAX)
         await world.leader.proposer.submit(
-            Create(f"/large{number:02}", data), request=None, deadline_ms=world.deadline()
+            Create(f"/large{number:02}", data), RequestContext(None, world.deadline())
         )
     return len(world.log)
 

@@ -16,6 +16,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     from_problem,
 )
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import Create
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import acquired, looked
@@ -71,7 +72,7 @@ async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(reply: b
         with pytest.raises(OutcomeUnknownError):
             await soon(
                 world.follower.proposer.submit(
-                    Create("/a", b""), request=None, deadline_ms=world.deadline()
+                    Create("/a", b""), RequestContext(None, world.deadline())
                 )
             )
 

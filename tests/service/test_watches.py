@@ -20,6 +20,7 @@ from coordinator.service.base.wakes import WOKEN_AT_ONCE
 from coordinator.service.reads.reads import STALE
 from coordinator.service.watches.hub import HANDED_AT_ONCE
 from coordinator.service.watches.watch_stream import WatchItem, WatchStream
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import (
     Command,
@@ -40,7 +41,7 @@ def limited(**limits: int) -> Config:
 
 async def write(world: World, *operations: Operation) -> None:
     for operation in operations:
-        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, RequestContext(None, world.deadline()))
 
 
 def watching(world: World, path: str, kind: str = "znode", **options: int | bool) -> WatchStream:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator.errors import CoordinatorError
 from coordinator.model.access import NOBODY, Caller, Rule, Verb
 from coordinator.model.tokens import digest_of, token_of
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import (
     AddToken,
     InitAccess,
@@ -86,9 +87,11 @@ class AccessOperator:
     ) -> bool:
         await member.service.proposer.submit(
             operation,
-            request=RequestId(f"{self._name}-{self._random.randrange(1 << 60)}", 1),
-            caller=caller,
-            deadline_ms=member.clock.monotonic_ms() + ATTEMPT_MS,
+            RequestContext(
+                RequestId(f"{self._name}-{self._random.randrange(1 << 60)}", 1),
+                member.clock.monotonic_ms() + ATTEMPT_MS,
+                caller=caller,
+            ),
         )
         return True
 

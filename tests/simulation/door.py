@@ -312,18 +312,18 @@ class Door:
     async def _done(self, request: Request, operation: commands.Operation, deadline_ms: int) -> Any:
         committed = await self._member.proposer.submit(
             operation,
-            request=_request_id(request),
-            deadline_ms=deadline_ms,
-            if_held=conditions(Query(""), None if request.body is None else _body(request)),
+            RequestContext(
+                _request_id(request),
+                deadline_ms,
+                if_held=conditions(Query(""), None if request.body is None else _body(request)),
+            ),
         )
         return committed.outcome.unwrap()
 
     async def _multi(self, request: Request) -> Any:
         operation = read_multi(_body(request))
         committed = await self._member.proposer.submit(
-            operation,
-            request=_request_id(request),
-            deadline_ms=self._deadline(request),
+            operation, RequestContext(_request_id(request), self._deadline(request))
         )
         done: Any = committed.outcome.unwrap()
         results = [to_body(each, Encoding.MSGPACK) for each in done.results]

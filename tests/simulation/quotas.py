@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from coordinator.errors import QuotaExceededError
 from coordinator.model.access import QUOTA_LIMITS, Caller
 from coordinator.service.reads.reads import LINEARIZABLE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import (
     Command,
     Create,
@@ -118,9 +119,11 @@ class Quotas(AccessOperator):
         try:
             await member.service.proposer.submit(
                 self._drawn(),
-                request=RequestId(f"{name}-{self._random.randrange(1 << 60)}", 1),
-                caller=caller,
-                deadline_ms=deadline_ms,
+                RequestContext(
+                    RequestId(f"{name}-{self._random.randrange(1 << 60)}", 1),
+                    deadline_ms,
+                    caller=caller,
+                ),
             )
         except QuotaExceededError:
             return False

@@ -20,6 +20,7 @@ from coordinator.errors import AuthFailedError, NoAuthError
 from coordinator.model.access import NOBODY, Caller, Rule, Verb
 from coordinator.model.events import WatchKind, WatchSelector
 from coordinator.service.reads.reads import LINEARIZABLE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import (
     AddToken,
     Create,
@@ -136,7 +137,7 @@ class Rights(AccessOperator):
         request = RequestId(f"{caller.identity}-{self._random.randrange(1 << 60)}", 1)
         try:
             done = await member.service.proposer.submit(
-                create, request=request, caller=caller, deadline_ms=deadline_ms
+                create, RequestContext(request, deadline_ms, caller=caller)
             )
         except (AuthFailedError, NoAuthError):
             self._refused.add(value)
@@ -161,7 +162,7 @@ class Rights(AccessOperator):
             opening=OpenSession(session_id, 1_500),
         )
         done = await member.service.proposer.submit(
-            enter, request=None, caller=caller, deadline_ms=deadline_ms
+            enter, RequestContext(None, deadline_ms, caller=caller)
         )
         return done.outcome.zxid
 

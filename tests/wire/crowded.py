@@ -17,6 +17,7 @@ from coordinator.model.limits import NEW_CLUSTER, MachineLimits
 from coordinator.node.config import Config, HttpConfig
 from coordinator.raft.loopback import LoopbackEngine
 from coordinator.service.member import Member
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import (
     Create,
     CreateMode,
@@ -70,7 +71,7 @@ class Crowded:
     async def do(self, operation: Operation, caller: Caller = MEMBER) -> Any:
         deadline_ms = self.clock.monotonic_ms() + 10_000
         done = await self.member.proposer.submit(
-            operation, request=None, deadline_ms=deadline_ms, caller=caller
+            operation, RequestContext(None, deadline_ms, caller=caller)
         )
         return done.outcome.result
 

@@ -30,7 +30,7 @@ from coordinator.service.locks.holder_info import said_in
 from coordinator.service.locks.service import grant_of
 from coordinator.service.locks.sight import Sight
 from coordinator.service.reads.reads import LINEARIZABLE, Reads
-from coordinator.service.writes.proposals import Proposer, RequestContext
+from coordinator.service.writes.proposals import Proposer, RequestContext, SubmitOptions
 from coordinator.state.commands import (
     Command,
     Downgrade,
@@ -76,7 +76,7 @@ class HoldingService:
             LockLostError: it was downgraded, and has ended since.
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
-        await self._proposer.submit_as(context, Downgrade(path, czxid))
+        await self._proposer.submit(Downgrade(path, czxid), context)
         found = find(self._replica.machine, path)
         if found is None or found.czxid != czxid:
             raise LockLostError(
@@ -93,7 +93,7 @@ class HoldingService:
             NotOwnerError: it does not hold (yet, or any more).
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
-        committed = await self._proposer.submit_as(context, Note(path, czxid, note))
+        committed = await self._proposer.submit(Note(path, czxid, note), context)
         return NoteReply(grant_id, committed.outcome.zxid)
 
     async def extend(
@@ -106,7 +106,7 @@ class HoldingService:
             BadArgumentsError: it has no bound; both times, or none; too long in all.
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
-        committed = await self._proposer.submit_as(context, ExtendHold(path, czxid, by_ms, to_ms))
+        committed = await self._proposer.submit(ExtendHold(path, czxid, by_ms, to_ms), context)
         result = committed.outcome.unwrap()
         assert isinstance(result, HoldExtended), "an extension comes to a HoldExtended"
         zxid = committed.outcome.zxid
@@ -119,7 +119,7 @@ class HoldingService:
             NoNodeError: there is no such semaphore.
             DeadlockError: with fewer slots a contender could never be granted.
         """
-        committed = await self._proposer.submit_as(context, Resize(LOCKS.directory(name), size))
+        committed = await self._proposer.submit(Resize(LOCKS.directory(name), size), context)
         try:
             result = committed.outcome.unwrap()
         except DeadlockError as error:
@@ -147,10 +147,10 @@ class HoldingService:
             path, czxid, refusal = self._only_holder(name)
         before = find(self._replica.machine, path)
         try:
-            committed = await self._proposer.submit_as(
-                context,
+            committed = await self._proposer.submit(
                 Revoke(path, czxid, by, reason),
-                check=_check_revokes if grant_id is None else check_answers,
+                context,
+                SubmitOptions(check=_check_revokes if grant_id is None else check_answers),
             )
         except NotOwnerError:
             if refusal is not None:

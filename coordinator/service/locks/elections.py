@@ -35,7 +35,7 @@ from coordinator.service.locks.service import QueueService
 from coordinator.service.locks.sight import Sight
 from coordinator.service.reads.reads import ReadMode, ReadReply, Reads
 from coordinator.service.watches.hub import WatchHub
-from coordinator.service.writes.proposals import Proposer
+from coordinator.service.writes.proposals import Proposer, RequestContext
 from coordinator.state.commands import (
     Check,
     HeldCondition,
@@ -94,10 +94,7 @@ class ElectionService(QueueService):
         try:
             committed = await self._proposer.submit(
                 operation,
-                request=request,
-                caller=caller,
-                deadline_ms=deadline_ms,
-                if_held=(own, *if_held),
+                RequestContext(request, deadline_ms, caller=caller, if_held=(own, *if_held)),
             )
         except LockLostError as error:
             if (error.fields.get("directory"), error.fields.get("fencing_token")) != (

@@ -57,7 +57,7 @@ from coordinator.service.locks.manual_holds import hold_path, is_held_by_hand
 from coordinator.service.locks.positions import Positions
 from coordinator.service.locks.withdrawals import Leave, Leaving
 from coordinator.service.reads.reads import LINEARIZABLE, Reads
-from coordinator.service.writes.proposals import Proposer
+from coordinator.service.writes.proposals import Proposer, RequestContext, SubmitOptions
 from coordinator.state.commands import (
     EXCLUSIVE,
     Command,
@@ -186,12 +186,11 @@ class Queues:
         try:
             committed = await self._proposer.submit(
                 operation,
-                request=request,
-                caller=attempt.caller,
-                deadline_ms=deadline_ms,
-                if_held=attempt.if_held,
-                is_patient=not attempt.is_try and self._will_wait(kind, directories),
-                is_long=True,
+                RequestContext(request, deadline_ms, attempt.caller, attempt.if_held),
+                SubmitOptions(
+                    is_long=True,
+                    is_patient=not attempt.is_try and self._will_wait(kind, directories),
+                ),
             )
         except CoordinatorError as error:
             failed = error

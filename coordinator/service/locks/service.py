@@ -30,7 +30,7 @@ from coordinator.service.locks.holder_info import holder_data
 from coordinator.service.locks.queues import Queues
 from coordinator.service.locks.sight import Sight
 from coordinator.service.locks.views import Seen
-from coordinator.service.writes.proposals import Proposer
+from coordinator.service.writes.proposals import Proposer, RequestContext
 from coordinator.state.commands import Abandon, HeldCondition, Release, RequestId
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Abandoned, Released
@@ -84,11 +84,7 @@ class QueueService:
         refused: NotOwnerError | None = None
         try:
             committed = await self._proposer.submit(
-                release,
-                request=request,
-                caller=caller,
-                deadline_ms=deadline_ms,
-                if_held=if_held,
+                release, RequestContext(request, deadline_ms, caller=caller, if_held=if_held)
             )
         except NotOwnerError as error:
             refused = error
@@ -126,7 +122,7 @@ class QueueService:
         """
         operation = Abandon(client_id, number, floor_index, self._recipe.directory(name))
         committed = await self._proposer.submit(
-            operation, request=None, caller=caller, deadline_ms=deadline_ms
+            operation, RequestContext(None, deadline_ms, caller=caller)
         )
         result = committed.outcome.unwrap()
         assert isinstance(result, Abandoned), "an abandon comes to an Abandoned"

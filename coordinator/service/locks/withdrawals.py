@@ -25,7 +25,7 @@ from coordinator.errors import (
 )
 from coordinator.model.access import NOBODY, Caller
 from coordinator.service.base.context import MemberContext
-from coordinator.service.writes.proposals import Proposer
+from coordinator.service.writes.proposals import Proposer, RequestContext
 from coordinator.state.commands import Abandon, Release
 
 _DEADLINE_MS = 10_000
@@ -103,7 +103,7 @@ class Leaving:
         again: it was not proposed, or its outcome is unknown."""
         try:
             await self._proposer.submit(
-                leave.operation, request=None, caller=leave.caller, deadline_ms=deadline_ms
+                leave.operation, RequestContext(None, deadline_ms, caller=leave.caller)
             )
         except NotOwnerError:
             return True  # it was not there any more

@@ -41,7 +41,7 @@ from coordinator.service.base.context import MemberContext
 from coordinator.service.base.tasks import let_go
 from coordinator.service.sessions.heartbeats import Heartbeats, LeaseRenewal
 from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
-from coordinator.service.writes.proposals import Proposer
+from coordinator.service.writes.proposals import Proposer, RequestContext, SubmitOptions
 from coordinator.state.commands import Abandon, CloseSession, OpenSession, RequestId
 
 _ATTEMPT_MS_MIN = 200
@@ -157,10 +157,8 @@ class KeptSession:
     async def _submit(self, operation: Abandon | CloseSession, deadline_ms: int) -> None:
         await self._parts.proposer.submit(
             operation,
-            request=None,
-            caller=self._caller,
-            deadline_ms=deadline_ms,
-            need_local=False,
+            RequestContext(None, deadline_ms, caller=self._caller),
+            SubmitOptions(need_local=False),
         )
 
     async def kept(self, work: Awaitable[T]) -> T:

@@ -140,7 +140,7 @@ class LimitsService:
         """
         self._refuse_unfit(values)
         operation = SetLimits(values, expected_version, (), by)
-        committed = await self._proposer.submit_as(context, operation)
+        committed = await self._proposer.submit(operation, context)
         result = committed.outcome.unwrap()
         assert isinstance(result, LimitsSet), "a change of limits comes to a LimitsSet"
         return LimitsChanged(

@@ -116,12 +116,37 @@ class _Attempts:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Whose request a write belongs to, and under which conditions it is done."""
+    """Whose request a write belongs to, and under which conditions it is done.
+
+    ``request`` is its number, if it has one; ``deadline_ms`` a time on the member's clock;
+    ``if_held`` the grants it depends on: if one has ended, it is refused with LockLostError.
+    """
 
     request: RequestId | None
     deadline_ms: int
     caller: Caller = NOBODY
     if_held: tuple[HeldCondition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitOptions:
+    """How the answer to a write is waited for, and which is taken.
+
+    Args:
+        check: refuses the outcome of another operation.
+        need_local: wait until it is applied on this member, too.
+        is_long: the deadline may be far, so it is a long wait (``Leadership``): it ends when no
+            leader was known for long, with the same errors, or on a member that lags.
+        is_patient: it need not be fast, so it may share a round with a later command.
+    """
+
+    check: CheckRepeat = check_answers
+    need_local: bool = True
+    is_long: bool = False
+    is_patient: bool = False
+
+
+_USUAL: Final = SubmitOptions()
 
 
 class Proposer:
@@ -153,44 +178,13 @@ class Proposer:
         """Each until it is answered, with those that other members have sent to this one."""
         context.engine.on_request(REQUEST_KIND, self._on_request)
 
-    async def submit_as(
-        self,
-        context: RequestContext,
-        operation: Operation,
-        *,
-        check: CheckRepeat = check_answers,
-    ) -> Committed:
-        """As ``submit``, for the request and under the conditions of ``context``."""
-        return await self.submit(
-            operation,
-            request=context.request,
-            caller=context.caller,
-            deadline_ms=context.deadline_ms,
-            if_held=context.if_held,
-            check=check,
-        )
-
     async def submit(
         self,
         operation: Operation,
-        *,
-        request: RequestId | None,
-        caller: Caller = NOBODY,
-        deadline_ms: int,
-        need_local: bool = True,
-        if_held: tuple[HeldCondition, ...] = (),
-        check: CheckRepeat = check_answers,
-        is_patient: bool = False,
-        is_long: bool = False,
+        context: RequestContext,
+        options: SubmitOptions = _USUAL,
     ) -> Committed:
         """Propose ``operation``; return its result, or raise its refusal as its error.
-
-        Args:
-            is_patient: nobody waits for the answer, so it may share a round with a later command.
-            if_held: the grants it depends on; if one has ended, apply refuses with LockLostError.
-            check: refuses the outcome of another operation.
-            is_long: the deadline may be far, so it is a long wait (``Leadership``): it ends when no
-                leader was known for long, with the same errors, or on a member that lags.
 
         Raises:
             BadArgumentsError: the request number was used for another operation.
@@ -198,29 +192,30 @@ class Proposer:
                 proposed.
             ProposalTimeoutError, LeaderChangedError, ConnectionLostError: the outcome is unknown.
         """
+        request, deadline_ms, if_held = context.request, context.deadline_ms, context.if_held
         if self._leadership.is_stopping:
             raise self._leadership.stopping_error()
         stamp_ms = self._clock.wall_ms()
-        whole = Command(operation, stamp_ms, request, caller, if_held)
+        whole = Command(operation, stamp_ms, request, context.caller, if_held)
         early = await self._early.answer(whole, deadline_ms)
         if early is not None:
             return Committed(early, self._replica.machine.applied_index, is_local=True)
         command = encode_command(whole)
         # With a condition a repeat may be refused although the first attempt succeeded.
         is_repeatable = request is not None or (type(operation) in _IDEMPOTENT and not if_held)
-        attempts = _Attempts(is_repeatable, is_patient, stamp_ms)
+        attempts = _Attempts(is_repeatable, options.is_patient, stamp_ms)
         started_ms = self._clock.monotonic_ms()
         key = KEY.get()
         self._begin(key, len(command), is_undoing=_is_undoing(whole))
         deadline = self._timers.deadline(deadline_ms)
-        if is_long:
+        if options.is_long:
             self._leadership.stay(deadline)
         try:
             async with deadline:
                 await self._until_known(command, attempts, deadline_ms)
                 committed = attempts.committed
                 assert committed is not None, "the loop ends with an outcome"
-                if need_local and not committed.is_local:
+                if options.need_local and not committed.is_local:
                     await self._engine.wait_applied(committed.index)
                     attempts.committed = replace(committed, is_local=True)
         except TimeoutError:
@@ -232,7 +227,7 @@ class Proposer:
                 self._come_to("unanswered").inc()
                 raise
         finally:
-            if is_long:
+            if options.is_long:
                 self._leadership.leave(deadline)
             self._end(key, len(command))
         committed = attempts.committed
@@ -242,7 +237,7 @@ class Proposer:
             self._come_to("refused").inc()
             raise _refusal(committed.outcome, attempts, is_numbered=request is not None)
         self._done.inc()
-        check(operation, committed.outcome)
+        options.check(operation, committed.outcome)
         return committed
 
     def _begin(self, key: str, size: int, *, is_undoing: bool) -> None:

@@ -256,7 +256,7 @@ class AccessRoutes:
         )
 
     async def _submit(self, operation: Operation, context: RequestContext) -> Committed:
-        return await self._door.member.proposer.submit_as(context, operation)
+        return await self._door.member.proposer.submit(operation, context)
 
     def _token(self, request: IncomingRequest, token_id: str, digest: bytes) -> Drawn:
         """Return the token that is brought by its digest, or a new one."""

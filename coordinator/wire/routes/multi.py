@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from coordinator.model.operations import Guarded, Multi, ReadDone, ZnodeResult
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import HeldCondition
 from coordinator.wire.codec import to_body
 from coordinator.wire.encoding import Encoding
@@ -41,10 +42,12 @@ class MultiRoutes:
             operation = replace(operation, by=attributed(request, operation.by))
         committed = await door.member.proposer.submit(
             operation,
-            request=door.request_id(request),
-            caller=request.caller,
-            if_held=if_held,
-            deadline_ms=door.deadline_ms(request),
+            RequestContext(
+                door.request_id(request),
+                door.deadline_ms(request),
+                caller=request.caller,
+                if_held=if_held,
+            ),
         )
         done: Any = committed.outcome.unwrap()
         encoding = door.reply_encoding(request)

@@ -9,7 +9,7 @@ from coordinator.model.fields import ANY_VERSION
 from coordinator.model.operations import Check, Create, Delete, Guarded, SetData
 from coordinator.model.znodes import Child, Children, Subtree, Written, Znode
 from coordinator.service.reads.subtree_reads import PAGE_MAX as SUBTREE_PAGE_MAX
-from coordinator.service.writes.proposals import Committed
+from coordinator.service.writes.proposals import Committed, RequestContext
 from coordinator.state.commands import HeldCondition, Operation, Put
 from coordinator.state.outcomes import GuardedDone
 from coordinator.wire import messages
@@ -217,10 +217,12 @@ class TreeRoutes:
         door = self._door
         return await door.member.proposer.submit(
             operation,
-            request=door.request_id(request),
-            caller=request.caller,
-            deadline_ms=door.deadline_ms(request),
-            if_held=if_held,
+            RequestContext(
+                door.request_id(request),
+                door.deadline_ms(request),
+                caller=request.caller,
+                if_held=if_held,
+            ),
         )
 
     def _written(

@@ -120,7 +120,7 @@ async def test_a_grant_deleted_over_the_tree_is_told_as_well() -> None:
         session_id = await opened(world)
         held = await soon(acquired(world, session_id))
         await world.leader.proposer.submit(
-            Delete(held.path), request=None, deadline_ms=world.deadline()
+            Delete(held.path), RequestContext(None, world.deadline())
         )
 
         ack = await soon(world.follower.heartbeat(session_id, world.deadline()))
@@ -135,7 +135,7 @@ async def test_every_holder_is_told_however_short_the_history_is(limits: dict[st
         sessions = [await opened(world) for _ in range(3)]
         held = [await soon(acquired(world, each, f"l{each}")) for each in sessions]
         deletes = Multi(tuple([Delete(each.path) for each in held]))
-        await world.leader.proposer.submit(deletes, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(deletes, RequestContext(None, world.deadline()))
 
         for session_id, grant in zip(sessions, held, strict=True):
             for member in (world.leader, world.follower):
@@ -186,7 +186,7 @@ async def test_the_latest_hundred_are_told_in_order_and_after_a_snapshot_the_sam
         session_id = await opened(world)
         held = [await soon(acquired(world, session_id, f"l{n:03}")) for n in range(LOST_MAX + 20)]
         everything = Delete("/locks", is_recursive=True)
-        await world.leader.proposer.submit(everything, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(everything, RequestContext(None, world.deadline()))
         told = (await soon(world.leader.heartbeat(session_id, world.deadline()))).lost
         replica = world.engines["1"].replica
         assert replica is not None
@@ -244,7 +244,7 @@ async def test_a_holder_that_queued_by_hand_can_be_forced_out_and_told_of() -> N
             session_id=session_id,
             parents=CreateMode.CONTAINER,
         )
-        await world.leader.proposer.submit(create, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(create, RequestContext(None, world.deadline()))
         (holder,) = (await looked(world)).holders
 
         gone = await soon(

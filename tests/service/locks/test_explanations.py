@@ -13,6 +13,7 @@ from coordinator.model.acquire import AcquireRequest
 from coordinator.model.diagnosis import Diagnosis, LockDiagnosis, LockWhy
 from coordinator.model.manual_holds import ROOT, ManualHold
 from coordinator.service.reads.reads import LINEARIZABLE, STALE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import AddToken, Create, InitAccess, PutIdentity, PutRole
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import (
@@ -61,9 +62,7 @@ async def held_by_hand(world: World, name: str, **more: Any) -> None:
 
 
 async def created(world: World, path: str, data: bytes = b"") -> None:
-    await world.leader.proposer.submit(
-        Create(path, data), request=None, deadline_ms=world.deadline()
-    )
+    await world.leader.proposer.submit(Create(path, data), RequestContext(None, world.deadline()))
 
 
 async def with_rights(world: World, *rules: Rule) -> Caller:
@@ -74,7 +73,7 @@ async def with_rights(world: World, *rules: Rule) -> Caller:
         AddToken("one", token_id="tokenone1", digest=b"d" * 32),
         InitAccess("ops", token_id="opstoken1", digest=b"e" * 32),
     ):
-        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, RequestContext(None, world.deadline()))
     token = world.leader._replica.machine.access.token("tokenone1")
     assert token is not None
     return token.caller

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from coordinator.model.limits import NEW_CLUSTER
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import Command, Enter, FinishGrants, Kind, Release
 from tests.service.fake_cluster import World, cluster, settle, soon
@@ -19,7 +20,7 @@ async def _readers(world: World, session_id: str) -> None:
         entry = Enter(
             ("/locks/daily",), prefix="read-", kind=Kind.SHARED, session_id=session_id, data=b"{}"
         )
-        await world.leader.proposer.submit(entry, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(entry, RequestContext(None, world.deadline()))
 
 
 def _holders(world: World, *, at_leader: bool = True) -> int:

@@ -25,6 +25,7 @@ from coordinator.model.grants import GrantReply
 from coordinator.node.config import Config, MemberLimits
 from coordinator.service.base.leadership import LEADER_WITHIN_MS
 from coordinator.service.reads.reads import LINEARIZABLE, STALE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import Create, CreateMode, Delete, RequestId
 from tests.service.fake_cluster import World, cluster, counted, settle, soon
 from tests.service.locks.lock_scenes import (
@@ -466,9 +467,7 @@ async def test_contenders_made_over_the_plain_tree_stand_in_the_same_queue() -> 
             session_id=session_id,
             parents=CreateMode.CONTAINER,
         )
-        created = await world.leader.proposer.submit(
-            create, request=None, deadline_ms=world.deadline()
-        )
+        created = await world.leader.proposer.submit(create, RequestContext(None, world.deadline()))
         by_hand: Any = created.outcome.unwrap()
         second = acquiring(world, session_id)
         await settle()
@@ -477,7 +476,7 @@ async def test_contenders_made_over_the_plain_tree_stand_in_the_same_queue() -> 
         assert contention.holder(names) == by_hand.path.rpartition("/")[2]
         assert not second.done()
         await world.leader.proposer.submit(
-            Delete(by_hand.path), request=None, deadline_ms=world.deadline()
+            Delete(by_hand.path), RequestContext(None, world.deadline())
         )
         assert (await soon(second)).session_id == session_id
 

@@ -10,6 +10,7 @@ import pytest
 from coordinator.errors import NoAuthError
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.service.locks.upkeep import LOOKED_AT_ONCE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import (
     AddToken,
@@ -35,7 +36,7 @@ TAKEN_AWAY: dict[str, Operation] = {
 
 async def submitted(world: World, operation: Operation, caller: Caller | None = None) -> Any:
     committed = await world.leader.proposer.submit(
-        operation, request=None, caller=caller or ops(world), deadline_ms=world.deadline()
+        operation, RequestContext(None, world.deadline(), caller=caller or ops(world))
     )
     return committed.outcome.unwrap()
 

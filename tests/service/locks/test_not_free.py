@@ -9,6 +9,7 @@ from coordinator.model.acquire import AcquireRequest
 from coordinator.model.manual_holds import ROOT, ManualHold
 from coordinator.model.views import LockSummary
 from coordinator.service.reads.reads import STALE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import AddToken, Create, InitAccess, PutIdentity, PutRole
 from tests.service.fake_cluster import World, cluster, settle, soon
 from tests.service.locks.lock_scenes import WITHOUT_LEASES, acquired, opened
@@ -39,7 +40,7 @@ async def hold(world: World, name: str, **more: Any) -> None:
     for path, value in paths:
         if world.leader._replica.machine.stat(path) is None:
             await world.leader.proposer.submit(
-                Create(path, value), request=None, deadline_ms=world.deadline()
+                Create(path, value), RequestContext(None, world.deadline())
             )
 
 
@@ -85,9 +86,7 @@ async def test_nobody_sees_a_hold_of_a_lock_that_it_may_not_look_at() -> None:
             AddToken("one", token_id="tokenone1", digest=b"d" * 32),
             InitAccess("ops", token_id="opstoken1", digest=b"e" * 32),
         ):
-            await world.leader.proposer.submit(
-                operation, request=None, deadline_ms=world.deadline()
-            )
+            await world.leader.proposer.submit(operation, RequestContext(None, world.deadline()))
         token = world.follower._replica.machine.access.token("tokenone1")
         assert token is not None
         found = await listed(world, token.caller)

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from coordinator.service.sessions import revocations as taken
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import (
     Abandon,
     AddToken,
@@ -109,7 +110,7 @@ async def test_a_holder_is_told_whatever_deleted_its_znode(
         session_id = await opened(world)
         held = await soon(acquired(world, session_id, names))
         operation = by(held.path, held.fencing_token)[how]
-        await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(operation, RequestContext(None, world.deadline()))
 
         for member in world.members.values():
             ack = await soon(member.heartbeat(session_id, world.deadline()))
@@ -126,7 +127,7 @@ async def test_two_that_are_taken_in_one_command_are_both_told() -> None:
         first = await soon(acquired(world, one, "a"))
         second = await soon(acquired(world, other, "b"))
         both = Guarded((), then=(Delete(first.path), Delete(second.path)))
-        await world.leader.proposer.submit(both, request=None, deadline_ms=world.deadline())
+        await world.leader.proposer.submit(both, RequestContext(None, world.deadline()))
 
         for session_id, held in ((one, first), (other, second)):
             assert await told(world, session_id) == [held.path]
@@ -139,9 +140,7 @@ async def test_a_leader_that_still_reads_a_long_history_tells_nobody_that_all_is
         held = await soon(acquired(world, session_id, "held"))
         everything = Delete("/locks", is_recursive=True)
         for _ in range(40):  # first that grant, then 64 others each time
-            await world.leader.proposer.submit(
-                everything, request=None, deadline_ms=world.deadline()
-            )
+            await world.leader.proposer.submit(everything, RequestContext(None, world.deadline()))
             await soon(acquired(world, other, tuple(f"l{place:02}" for place in range(64))))
         replica = world.engines["1"].replica
         assert replica is not None

@@ -26,6 +26,7 @@ from coordinator.node.config import Config, MemberLimits, SessionConfig
 from coordinator.raft.engine import Applied
 from coordinator.service.locks.withdrawals import Leave
 from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.access.guard import BY_MEMBERS
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import (
@@ -94,7 +95,7 @@ def enter(session_id: str, directories: tuple[str, ...] = (A,), **more: Any) -> 
 
 
 async def submit(world: World, operation: Any) -> Any:
-    done = await world.leader.proposer.submit(operation, request=None, deadline_ms=world.deadline())
+    done = await world.leader.proposer.submit(operation, RequestContext(None, world.deadline()))
     return done.outcome.unwrap()
 
 

@@ -22,7 +22,7 @@ from coordinator.errors import (
 from coordinator.model.grants import GrantReply
 from coordinator.node.config import Config, RaftConfig
 from coordinator.service.locks.withdrawals import Leave
-from coordinator.service.writes.proposals import Committed, Proposer
+from coordinator.service.writes.proposals import Committed, Proposer, RequestContext
 from coordinator.state.commands import Abandon, Create, RequestId
 from tests.service.fake_cluster import STEP_MS, World, cluster, settle, soon
 from tests.service.locks.lock_scenes import (
@@ -111,7 +111,7 @@ async def test_leaving_is_not_refused_for_want_of_room() -> None:
         writing = [
             asyncio.create_task(
                 world.leader.proposer.submit(
-                    Create(path, b"x" * 1_400), request=None, deadline_ms=world.deadline()
+                    Create(path, b"x" * 1_400), RequestContext(None, world.deadline())
                 )
             )
             for path in ("/a", "/b")
@@ -120,7 +120,7 @@ async def test_leaving_is_not_refused_for_want_of_room() -> None:
         with pytest.raises(ThrottledError):
             await soon(
                 world.leader.proposer.submit(
-                    Create("/c", b"x" * 1_400), request=None, deadline_ms=world.deadline()
+                    Create("/c", b"x" * 1_400), RequestContext(None, world.deadline())
                 )
             )
 

@@ -14,6 +14,7 @@ from coordinator.errors import (
 )
 from coordinator.service.locks.contenders import ELECTIONS, LOCKS
 from coordinator.service.reads.reads import LINEARIZABLE
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import (
     Create,
     Delete,
@@ -36,15 +37,13 @@ async def test_a_write_under_a_grant_is_done_only_while_it_holds() -> None:
     """Decided in its own entry: the late write of a former holder is refused and does nothing."""
     async with cluster(config=WITHOUT_LEASES) as world:
         session_id = await opened(world)
-        await world.leader.proposer.submit(
-            Create("/data"), request=None, deadline_ms=world.deadline()
-        )
+        await world.leader.proposer.submit(Create("/data"), RequestContext(None, world.deadline()))
         held = await soon(acquired(world, session_id))
         own = (HeldCondition(LOCKS.directory("daily"), held.fencing_token),)
 
         async def write(data: bytes) -> None:
             await world.follower.proposer.submit(
-                SetData("/data", data), request=None, deadline_ms=world.deadline(), if_held=own
+                SetData("/data", data), RequestContext(None, world.deadline(), if_held=own)
             )
 
         await soon(write(b"1"))
@@ -75,10 +74,7 @@ async def test_a_late_write_is_in_the_audit_log_of_the_leader_once(
                 with pytest.raises(CoordinatorError):
                     await soon(
                         world.follower.proposer.submit(
-                            operation,
-                            request=None,
-                            deadline_ms=world.deadline(),
-                            if_held=if_held,
+                            operation, RequestContext(None, world.deadline(), if_held=if_held)
                         )
                     )
 
@@ -101,7 +97,7 @@ async def test_a_conditional_write_whose_answer_was_lost_is_not_said_to_have_fai
         )
         task = asyncio.create_task(
             world.follower.proposer.submit(
-                Create("/once"), request=request, deadline_ms=world.deadline(), if_held=own
+                Create("/once"), RequestContext(request, world.deadline(), if_held=own)
             )
         )
         await settle()
@@ -166,11 +162,11 @@ async def test_a_write_may_depend_on_being_elected() -> None:
         )
         own = (HeldCondition(ELECTIONS.directory("primary"), won.fencing_token),)
         await world.leader.proposer.submit(
-            Create("/a"), request=None, deadline_ms=world.deadline(), if_held=own
+            Create("/a"), RequestContext(None, world.deadline(), if_held=own)
         )
         await soon(world.leader.elections.release("primary", won.grant_id, None, world.deadline()))
 
         with pytest.raises(LockLostError):
             await world.leader.proposer.submit(
-                Create("/b"), request=None, deadline_ms=world.deadline(), if_held=own
+                Create("/b"), RequestContext(None, world.deadline(), if_held=own)
             )
