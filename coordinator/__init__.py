@@ -63,8 +63,8 @@ coordinator           what programs import: this file               client, reci
 ``tests/test_house.py`` holds this table as data and parses the source against it.
 
 Reading order: ``errors`` → ``model`` → ``state/commands``, ``state/outcomes``, ``state/machine`` →
-``raft/engine`` → ``service/member`` → ``wire/routes`` → ``client/delivery``, ``client/session`` →
-``model/queue_order``, ``recipes/lock``.
+``raft/engine`` → ``service/member`` → ``wire/routes`` → ``client/calling/delivery``,
+``client/sessions/session`` → ``model/queue_order``, ``recipes/lock``.
 
 The names below are loaded when they are first used, so importing the package stays cheap for the
 server and the command line, which import rooms by their full names.
@@ -269,7 +269,7 @@ def _not_here(name: str) -> Exception:
     message = f"module 'coordinator' has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(message)
-    line = import_module("coordinator.client.hints").line_to_import(name)
+    line = import_module("coordinator.client.verbs.hints").line_to_import(name)
     if line is None:
         return AttributeError(message)
     # Of an AttributeError a ``from coordinator import`` keeps the name alone.

@@ -11,7 +11,7 @@ import os
 
 import pytest
 
-from coordinator.client import deadline
+from coordinator.client.calling import deadline
 from coordinator.client.locks import attempt, lock_queue
 from coordinator.recipes import tree_lock
 

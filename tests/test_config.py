@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.client.lines import SILENCE_MS_MAX
+from coordinator.client.watches.lines import SILENCE_MS_MAX
 from coordinator.errors import ConfigError
 from coordinator.node.config import SETTINGS, Config
 from coordinator.node.config_file import load

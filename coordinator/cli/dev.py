@@ -39,7 +39,7 @@ from coordinator.cli.ending_signals import ending_signals
 from coordinator.cli.output import failing_well, note
 from coordinator.cli.parent_death import dying_with_parent
 from coordinator.client import HttpTransport, Request
-from coordinator.client.securing import ClientTls
+from coordinator.client.calling.securing import ClientTls
 from coordinator.errors import CoordinatorError
 from coordinator.node.config_file import load
 from coordinator.tls.files import TlsFiles

@@ -25,7 +25,7 @@ from coordinator.cli.seconds import Seconds
 from coordinator.cli.supervisor import Patience, SafeTime
 from coordinator.client import AsyncClient
 from coordinator.client.locks import Acquired
-from coordinator.client.probing import FAILURES_MAX, SECONDS_MAX, HealthProbe, Prober
+from coordinator.client.sessions.probing import FAILURES_MAX, SECONDS_MAX, HealthProbe, Prober
 from coordinator.clock import Clock
 
 _TAIL_BYTES = 4_096

@@ -1,11 +1,13 @@
 """ROOM 6: the client: one core on asyncio, and a sync client that runs it in a thread.
 
-``connect`` is the way in. Inside, from the network upwards: ``transport`` (one request, one
-response), ``request_ids`` (what makes a retry safe), ``delivery`` (one call answered, by any
-member, before its deadline), ``lease``, ``probing`` and ``session`` (alive and well, in time),
-``locks`` (places in queues that the server runs; public, for recipes), ``watching`` (changes, never
-missed), ``znode_verbs``, ``async_client``, ``sync_client``, and ``sync_and_async`` (one method for
-both).
+``connect`` (``connecting``) is the way in. Inside, from below:
+
+- ``running``: processes, loops, threads and callbacks; ``calling``: one call answered, by any
+  member, before its deadline; ``sessions``: alive and well, in time.
+- ``watches``: changes, never missed; ``verbs``: what a client is asked for; ``locks``: places in
+  queues that the server runs (public, for recipes).
+- ``stream``, ``http`` and ``in_process``: the ways to a member.
+- ``async_client``, ``loop_thread``, ``sync``, and ``sync_and_async``: one method for both clients.
 
 The names below are loaded when they are first used: a verb of the command line needs a few of them.
 """
@@ -17,30 +19,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from coordinator.client.async_client import AsyncClient as AsyncClient
-    from coordinator.client.callables import expect_result as expect_result
-    from coordinator.client.callables import kind_of as kind_of
-    from coordinator.client.callbacks import Callback as Callback
-    from coordinator.client.callbacks import answered as answered
-    from coordinator.client.callbacks import contained as contained
-    from coordinator.client.conditions import Conditions as Conditions
-    from coordinator.client.conditions import HoldsLock as HoldsLock
-    from coordinator.client.conditions import IfHeld as IfHeld
+    from coordinator.client.calling.deadline import LAST_MS as LAST_MS
+    from coordinator.client.calling.deadline import TRY_MS as TRY_MS
+    from coordinator.client.calling.deadline import limit_ms_of as limit_ms_of
+    from coordinator.client.calling.deadline import within as within
+    from coordinator.client.calling.retry import RetryPolicy as RetryPolicy
+    from coordinator.client.calling.transport import Request as Request
+    from coordinator.client.calling.transport import Response as Response
+    from coordinator.client.calling.transport import Transport as Transport
     from coordinator.client.connecting import Connector as Connector
     from coordinator.client.connecting import connect as connect
-    from coordinator.client.deadline import LAST_MS as LAST_MS
-    from coordinator.client.deadline import TRY_MS as TRY_MS
-    from coordinator.client.deadline import limit_ms_of as limit_ms_of
-    from coordinator.client.deadline import within as within
-    from coordinator.client.http_transport import HttpTransport as HttpTransport
+    from coordinator.client.http import HttpTransport as HttpTransport
     from coordinator.client.in_process import InProcessTransport as InProcessTransport
     from coordinator.client.locks.observing import ElectionStream as ElectionStream
-    from coordinator.client.probing import HealthProbe as HealthProbe
-    from coordinator.client.process import OfOneProcess as OfOneProcess
-    from coordinator.client.retry import RetryPolicy as RetryPolicy
-    from coordinator.client.session import Session as Session
-    from coordinator.client.session_state import SessionState as SessionState
-    from coordinator.client.settling import StoppedIteration as StoppedIteration
-    from coordinator.client.settling import settled as settled
+    from coordinator.client.running.callables import expect_result as expect_result
+    from coordinator.client.running.callables import kind_of as kind_of
+    from coordinator.client.running.callbacks import Callback as Callback
+    from coordinator.client.running.callbacks import answered as answered
+    from coordinator.client.running.callbacks import contained as contained
+    from coordinator.client.running.process import OfOneProcess as OfOneProcess
+    from coordinator.client.running.settling import StoppedIteration as StoppedIteration
+    from coordinator.client.running.settling import settled as settled
+    from coordinator.client.sessions.probing import HealthProbe as HealthProbe
+    from coordinator.client.sessions.session import Session as Session
+    from coordinator.client.sessions.session_state import SessionState as SessionState
+    from coordinator.client.sync import BlockingStream as BlockingStream
+    from coordinator.client.sync import Client as Client
     from coordinator.client.sync_and_async import AnyClientT as AnyClientT
     from coordinator.client.sync_and_async import ClientT as ClientT
     from coordinator.client.sync_and_async import both as both
@@ -49,12 +53,10 @@ if TYPE_CHECKING:
     from coordinator.client.sync_and_async import expect_function as expect_function
     from coordinator.client.sync_and_async import returned as returned
     from coordinator.client.sync_and_async import run_either as run_either
-    from coordinator.client.sync_client import BlockingStream as BlockingStream
-    from coordinator.client.sync_client import Client as Client
-    from coordinator.client.transport import Request as Request
-    from coordinator.client.transport import Response as Response
-    from coordinator.client.transport import Transport as Transport
-    from coordinator.client.watching import ChangeStream as ChangeStream
+    from coordinator.client.verbs.conditions import Conditions as Conditions
+    from coordinator.client.verbs.conditions import HoldsLock as HoldsLock
+    from coordinator.client.verbs.conditions import IfHeld as IfHeld
+    from coordinator.client.watches.watching import ChangeStream as ChangeStream
     from coordinator.model.access import IdentityView as IdentityView
     from coordinator.model.access import RoleView as RoleView
     from coordinator.model.access import Rule as Rule
@@ -108,20 +110,20 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "coordinator.client.async_client": ("AsyncClient",),
-    "coordinator.client.callables": ("expect_result", "kind_of"),
-    "coordinator.client.callbacks": ("Callback", "answered", "contained"),
-    "coordinator.client.conditions": ("Conditions", "HoldsLock", "IfHeld"),
+    "coordinator.client.running.callables": ("expect_result", "kind_of"),
+    "coordinator.client.running.callbacks": ("Callback", "answered", "contained"),
+    "coordinator.client.verbs.conditions": ("Conditions", "HoldsLock", "IfHeld"),
     "coordinator.client.connecting": ("Connector", "connect"),
-    "coordinator.client.deadline": ("LAST_MS", "TRY_MS", "limit_ms_of", "within"),
-    "coordinator.client.http_transport": ("HttpTransport",),
+    "coordinator.client.calling.deadline": ("LAST_MS", "TRY_MS", "limit_ms_of", "within"),
+    "coordinator.client.http": ("HttpTransport",),
     "coordinator.client.in_process": ("InProcessTransport",),
     "coordinator.client.locks.observing": ("ElectionStream",),
-    "coordinator.client.probing": ("HealthProbe",),
-    "coordinator.client.process": ("OfOneProcess",),
-    "coordinator.client.retry": ("RetryPolicy",),
-    "coordinator.client.session": ("Session",),
-    "coordinator.client.session_state": ("SessionState",),
-    "coordinator.client.settling": ("StoppedIteration", "settled"),
+    "coordinator.client.sessions.probing": ("HealthProbe",),
+    "coordinator.client.running.process": ("OfOneProcess",),
+    "coordinator.client.calling.retry": ("RetryPolicy",),
+    "coordinator.client.sessions.session": ("Session",),
+    "coordinator.client.sessions.session_state": ("SessionState",),
+    "coordinator.client.running.settling": ("StoppedIteration", "settled"),
     "coordinator.client.sync_and_async": (
         "AnyClientT",
         "ClientT",
@@ -132,9 +134,9 @@ _HOMES = {
         "returned",
         "run_either",
     ),
-    "coordinator.client.sync_client": ("BlockingStream", "Client"),
-    "coordinator.client.transport": ("Request", "Response", "Transport"),
-    "coordinator.client.watching": ("ChangeStream",),
+    "coordinator.client.sync": ("BlockingStream", "Client"),
+    "coordinator.client.calling.transport": ("Request", "Response", "Transport"),
+    "coordinator.client.watches.watching": ("ChangeStream",),
     "coordinator.model.diagnosis": ("Diagnosis", "LockDiagnosis", "LockWhy"),
     "coordinator.model.history": ("GrantRecord", "GrantStory", "Previous"),
     "coordinator.model.grants": ("RevokeReply", "SizeReply"),

@@ -6,30 +6,30 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from coordinator.client.access import AccessVerbs
-from coordinator.client.callables import expect_function
-from coordinator.client.calls import Call
-from coordinator.client.chores import Chores
-from coordinator.client.conditions import Conditions
-from coordinator.client.current_session import CurrentSession
-from coordinator.client.deadline import limited, within
-from coordinator.client.delivery import CallDelivery
-from coordinator.client.hints import missing_verb
-from coordinator.client.home import Home
+from coordinator.client.calling.background import Chores
+from coordinator.client.calling.calls import Call
+from coordinator.client.calling.deadline import limited, within
+from coordinator.client.calling.delivery import CallDelivery
+from coordinator.client.calling.transport import client_closed
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.lock_queue import LockQueue
 from coordinator.client.locks.observing import ElectionStream
 from coordinator.client.locks.verbs import LockVerbs
-from coordinator.client.modes import EventWord as EventWord
-from coordinator.client.modes import Mode as Mode
-from coordinator.client.modes import WatchKind as WatchKind
-from coordinator.client.operating import OperatorVerbs
-from coordinator.client.session import Session
-from coordinator.client.settings import ClientSettings
-from coordinator.client.transport import client_closed
-from coordinator.client.updating import updated
-from coordinator.client.watching import ChangeStream
-from coordinator.client.znode_verbs import ZnodeVerbs
+from coordinator.client.running.callables import expect_function
+from coordinator.client.running.home import Home
+from coordinator.client.sessions.current_session import CurrentSession
+from coordinator.client.sessions.session import Session
+from coordinator.client.sessions.settings import ClientSettings
+from coordinator.client.verbs.access import AccessVerbs
+from coordinator.client.verbs.conditions import Conditions
+from coordinator.client.verbs.hints import missing_verb
+from coordinator.client.verbs.modes import EventWord as EventWord
+from coordinator.client.verbs.modes import Mode as Mode
+from coordinator.client.verbs.modes import WatchKind as WatchKind
+from coordinator.client.verbs.operating import OperatorVerbs
+from coordinator.client.verbs.updating import updated
+from coordinator.client.verbs.znodes import ZnodeVerbs
+from coordinator.client.watches.watching import ChangeStream
 from coordinator.clock import Clock
 from coordinator.model.events import WatchKind as EventKind
 from coordinator.model.events import WatchSelector

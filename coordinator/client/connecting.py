@@ -13,19 +13,19 @@ from typing import Any, Literal, TypeAlias
 from yarl import URL
 
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.credentials import Credentials, credentials_of
-from coordinator.client.delivery import CallDelivery
-from coordinator.client.endpoints import USUAL_MS
-from coordinator.client.hints import answering
-from coordinator.client.lease import MARGIN_RATIO
-from coordinator.client.probing import HealthProbe
-from coordinator.client.retry import RetryPolicy
-from coordinator.client.securing import ClientTls
-from coordinator.client.settings import ClientSettings
-from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.calling.credentials import Credentials, credentials_of
+from coordinator.client.calling.delivery import CallDelivery
+from coordinator.client.calling.endpoints import USUAL_MS
+from coordinator.client.calling.leader import KnownLeader
+from coordinator.client.calling.retry import RetryPolicy
+from coordinator.client.calling.securing import ClientTls
+from coordinator.client.calling.transport import LateTransport, Transport
+from coordinator.client.sessions.lease import MARGIN_RATIO
+from coordinator.client.sessions.probing import HealthProbe
+from coordinator.client.sessions.settings import ClientSettings
 from coordinator.client.stream.transport import StreamTransport
-from coordinator.client.sync_client import Client
-from coordinator.client.transport import LateTransport, Transport
+from coordinator.client.sync import Client
+from coordinator.client.verbs.hints import answering
 from coordinator.clock import Clock, SystemClock
 from coordinator.errors import BadArgumentsError, ConfigError
 from coordinator.tls.files import TlsFiles
@@ -173,7 +173,7 @@ def _opened(name: TransportName, settings: ClientSettings) -> Transport:
     tls = settings.tls
 
     def over_http() -> Transport:
-        from coordinator.client.http_transport import HttpTransport
+        from coordinator.client.http import HttpTransport
 
         return HttpTransport(tls=tls)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.calls import Call, queried, target_of
+from coordinator.client.calling.calls import Call, queried, target_of
 from coordinator.model.sessions import SessionClosed
 from coordinator.wire.codec import reader
 

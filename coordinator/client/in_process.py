@@ -18,11 +18,11 @@ import aiohttp
 from aiohttp import web
 from aiohttp.client_proto import ResponseHandler
 
-from coordinator.client.http_transport import HttpTransport
+from coordinator.client.calling.leader import KnownLeader
+from coordinator.client.calling.transport import Request, Response, ResponseStream
+from coordinator.client.http import HttpTransport
 from coordinator.client.memory_pipe import PipeEnd, joined
-from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
-from coordinator.client.transport import Request, Response, ResponseStream
 from coordinator.wire.http.keys import STREAM, Speaking
 
 

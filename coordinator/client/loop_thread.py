@@ -25,10 +25,10 @@ from contextvars import Context
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from coordinator.client.callbacks import call_in_threads
-from coordinator.client.locks.owner import context_of_caller
-from coordinator.client.process import Process
-from coordinator.client.transport import client_closed
+from coordinator.client.calling.transport import client_closed
+from coordinator.client.running.callbacks import call_in_threads
+from coordinator.client.running.owner import context_of_caller
+from coordinator.client.running.process import Process
 from coordinator.clock import loop_seconds
 from coordinator.errors import (
     BadArgumentsError,

@@ -25,11 +25,11 @@ from contextlib import asynccontextmanager
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from coordinator.client import callables
 from coordinator.client.async_client import AsyncClient
-from coordinator.client.deadline import limit_ms_of, within
-from coordinator.client.settling import called, run_here, settled
-from coordinator.client.sync_client import Client
+from coordinator.client.calling.deadline import limit_ms_of, within
+from coordinator.client.running import callables
+from coordinator.client.running.settling import called, run_here, settled
+from coordinator.client.sync import Client
 from coordinator.errors import BadArgumentsError
 
 if TYPE_CHECKING:

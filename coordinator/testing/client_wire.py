@@ -17,12 +17,12 @@ from functools import partial
 from typing import Any, Literal
 
 from coordinator.client import Request, Response, Transport
-from coordinator.client.answers import encoding_of
+from coordinator.client.calling.answers import encoding_of
+from coordinator.client.calling.leader import KnownLeader
+from coordinator.client.calling.securing import ClientTls
+from coordinator.client.calling.transport import ResponseStream
 from coordinator.client.connecting import TransportName
-from coordinator.client.securing import ClientTls
-from coordinator.client.stream.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
-from coordinator.client.transport import ResponseStream
 from coordinator.errors import BadArgumentsError, ConnectionLostError
 from coordinator.testing import held
 from coordinator.testing.clocks import AdjustableClock

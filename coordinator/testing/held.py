@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any
 
 from coordinator.client import HttpTransport, Request, Response
-from coordinator.client.securing import ClientTls, connect_secured
-from coordinator.client.stream.endpoints import address_of
-from coordinator.client.transport import ResponseStream
+from coordinator.client.calling.endpoints import address_of
+from coordinator.client.calling.securing import ClientTls, connect_secured
+from coordinator.client.calling.transport import ResponseStream
 from coordinator.errors import ConnectionLostError
 
 LOOK_S = 0.005

@@ -115,7 +115,7 @@ def test_ctrl_c_while_it_loads_prints_nothing(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["coordinator.cli.znodes", "coordinator.client.calls", "yarl"]
+    "module", ["coordinator.cli.znodes", "coordinator.client.calling.calls", "yarl"]
 )
 def test_ctrl_c_while_a_verb_loads_prints_nothing_either(module: str) -> None:
     """Its code is that of an interruption: 1 would say that the request was refused for good."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator.client import RetryPolicy
-from coordinator.client.endpoints import Endpoints
+from coordinator.client.calling.endpoints import Endpoints
 
 
 def beginning_at(url: str, urls: Sequence[str]) -> RetryPolicy:

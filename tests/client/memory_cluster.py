@@ -23,7 +23,7 @@ from coordinator.client import (
     RetryPolicy,
     connect,
 )
-from coordinator.client.transport import ResponseStream
+from coordinator.client.calling.transport import ResponseStream
 from coordinator.clock import Clock
 from coordinator.errors import ConnectionLostError, UnavailableError
 from coordinator.node.config import Config

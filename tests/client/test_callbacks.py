@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from coordinator.client.callbacks import THREADS_MAX, Callback, answered, call_in_threads
-from coordinator.client.home import Home
+from coordinator.client.running.callbacks import THREADS_MAX, Callback, answered, call_in_threads
+from coordinator.client.running.home import Home
 from tests.patience import patient
 
 ENDS = [StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError]

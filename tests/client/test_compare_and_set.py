@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.calls import Call
-from coordinator.client.znode_verbs import ZnodeVerbs
+from coordinator.client.calling.calls import Call
+from coordinator.client.verbs.znodes import ZnodeVerbs
 from coordinator.errors import BadVersionError
 from coordinator.model.fields import ANY_VERSION
 from coordinator.model.operations import SetData

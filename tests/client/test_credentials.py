@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.client.calls import Call
+from coordinator.client.calling.calls import Call
+from coordinator.client.calling.credentials import TOKEN_FILE_VARIABLE, Credentials, credentials_of
+from coordinator.client.calling.transport import Request
 from coordinator.client.connecting import connect
-from coordinator.client.credentials import TOKEN_FILE_VARIABLE, Credentials, credentials_of
 from coordinator.client.stream.conversation import Conversation
-from coordinator.client.transport import Request
 from coordinator.errors import BadArgumentsError
 from coordinator.model.tokens import digest_of, token_id_in, token_of
 from coordinator.wire.encoding import Encoding

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.client import Request, Response
-from coordinator.client.calls import Call
-from coordinator.client.delivery import CallDelivery
-from coordinator.client.retry import RetryPolicy
+from coordinator.client.calling.calls import Call
+from coordinator.client.calling.delivery import CallDelivery
+from coordinator.client.calling.retry import RetryPolicy
 from coordinator.errors import (
     AuthFailedError,
     BadArgumentsError,

@@ -12,8 +12,8 @@ import pytest
 
 from coordinator import Election, Lock
 from coordinator.client import connect
-from coordinator.client.endpoints import FIRST_CONTACT_MS
-from coordinator.client.securing import cannot_connect, is_nobody_there
+from coordinator.client.calling.endpoints import FIRST_CONTACT_MS
+from coordinator.client.calling.securing import cannot_connect, is_nobody_there
 from coordinator.errors import CoordinatorError, NoLeaderError, NoNodeError, UnavailableError
 from tests.client.fake_members import A, B, C, FakeMembers, Happening, Seen, refusal
 from tests.client.virtual_time import LoopClock, run

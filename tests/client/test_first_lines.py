@@ -19,7 +19,8 @@ import pytest
 
 import coordinator
 from coordinator import Client, Lock, connect
-from coordinator.client import Create, Delete, Read, RetryPolicy, SetData, hints, peer_names
+from coordinator.client import Create, Delete, Read, RetryPolicy, SetData
+from coordinator.client.verbs import hints, peer_names
 from coordinator.errors import BadArgumentsError, ClientClosedError, NoNodeError
 from coordinator.model.views import HOLD_LINE
 from tests.client.server_thread import serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.client.lease import Lease, margin_ms
+from coordinator.client.sessions.lease import Lease, margin_ms
 
 
 def test_the_lease_counts_from_when_the_heartbeat_was_sent() -> None:

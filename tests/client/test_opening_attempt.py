@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from coordinator.client import Request, RetryPolicy
+from coordinator.client.calling.turns import TURNS_MAX, AttemptTurns
 from coordinator.client.in_process import _MemoryConnector
-from coordinator.client.turns import TURNS_MAX, AttemptTurns
 from coordinator.errors import LockTimeoutError, OutcomeUnknownError, UnavailableError
 from coordinator.recipes import FOREVER, Lock, WorkQueue
 from tests.client.memory_cluster import MemoryCluster, in_memory

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.client import AsyncClient, Client
-from coordinator.client.hints import line_to_import
-from coordinator.client.peer_names import FAMILIES, HINTS, hint_for
+from coordinator.client.verbs.hints import line_to_import
+from coordinator.client.verbs.peer_names import FAMILIES, HINTS, hint_for
 
 
 def _names() -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import HealthProbe, SessionState
-from coordinator.client.probing import Prober
+from coordinator.client.sessions.probing import Prober
 from coordinator.errors import (
     BadArgumentsError,
     LockLostError,

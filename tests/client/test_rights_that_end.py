@@ -11,9 +11,9 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import AsyncClient, Request, Rule, Verb
-from coordinator.client.access import new_token
-from coordinator.client.credentials import Acceptance
-from coordinator.client.transport import Headers
+from coordinator.client.calling.credentials import Acceptance
+from coordinator.client.calling.transport import Headers
+from coordinator.client.verbs.access import new_token
 from coordinator.errors import (
     GONE_FIELD,
     AuthFailedError,

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator.client import Response, RetryPolicy, Session, SessionState
-from coordinator.client.calls import Call
-from coordinator.client.delivery import CallDelivery
-from coordinator.client.session import open_session
+from coordinator.client.calling.calls import Call
+from coordinator.client.calling.delivery import CallDelivery
+from coordinator.client.sessions.session import open_session
 from coordinator.errors import (
     ConnectionLostError,
     CoordinatorError,

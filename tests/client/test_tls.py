@@ -17,7 +17,7 @@ import pytest
 
 from coordinator import AsyncClient, Client, Lock, connect
 from coordinator.client import Connector, RetryPolicy
-from coordinator.client.http_transport import HttpTransport
+from coordinator.client.http import HttpTransport
 from coordinator.client.stream import transport
 from coordinator.clock import ManualClock, SystemClock
 from coordinator.errors import BadArgumentsError, ConfigError, CoordinatorError, UnavailableError

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from coordinator.client import HttpTransport, InProcessTransport, Request
-from coordinator.client.transport import LateTransport, Transport
+from coordinator.client.calling.transport import LateTransport, Transport
 from coordinator.errors import ClientClosedError, ConnectionLostError, UnavailableError
 from tests.client.memory_cluster import LEFT, MemoryCluster, in_memory
 

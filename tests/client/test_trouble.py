@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from coordinator.client import RetryPolicy, connect
-from coordinator.client.lease import Lease, margin_ms
+from coordinator.client.sessions.lease import Lease, margin_ms
 from coordinator.recipes import Lock
 from tests.client.memory_cluster import LEFT, RIGHT, cluster
 from tests.client.virtual_time import run

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.client import ChangeStream, Create, RetryPolicy
-from coordinator.client.delivery import CallDelivery
+from coordinator.client.calling.delivery import CallDelivery
 from coordinator.errors import CompactedError, UnavailableError
 from coordinator.model.events import WatchSelector
 from coordinator.recipes import Election

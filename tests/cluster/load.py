@@ -29,7 +29,7 @@ import aiohttp
 
 from coordinator import connect
 from coordinator.client import AsyncClient, Session
-from coordinator.client.retry import RetryPolicy
+from coordinator.client.calling.retry import RetryPolicy
 from coordinator.errors import CoordinatorError
 from coordinator.recipes import Grant, Lock, MultiLock, RWLock, Semaphore
 from tests.cluster.wire import NEVER_SENT, Answer, Wire

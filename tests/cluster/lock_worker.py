@@ -23,7 +23,7 @@ from typing import Any
 
 from coordinator import connect
 from coordinator.client import AsyncClient, Client
-from coordinator.client.retry import RetryPolicy
+from coordinator.client.calling.retry import RetryPolicy
 from coordinator.client.sync_and_async import ClientT
 from coordinator.clock import SystemClock
 from coordinator.errors import CoordinatorError

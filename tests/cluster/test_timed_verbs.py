@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from coordinator import connect
 from coordinator.cli.main import cli
 from coordinator.client import AsyncClient, settled
-from coordinator.client.deadline import MARGIN_MS
-from coordinator.client.settling import run_here
+from coordinator.client.calling.deadline import MARGIN_MS
+from coordinator.client.running.settling import run_here
 from coordinator.errors import LockTimeoutError, OutcomeUnknownError, UnavailableError
 from tests.cluster.faults.shim_rows import ShimmedCluster
 from tests.cluster.faults.world import Skipped

@@ -13,7 +13,7 @@ from typing import Any
 
 from coordinator import recipes
 from coordinator.client import AsyncClient, Check, Create, SetData, settled
-from coordinator.client.deadline import TRY_MS
+from coordinator.client.calling.deadline import TRY_MS
 
 T = 1.0
 """The timeout of the calls that are given one."""

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from coordinator.cli.advise import QUESTIONS
-from coordinator.client.lease import Lease, margin_ms
+from coordinator.client.sessions.lease import Lease, margin_ms
 from tests.docs.pages import ROOT
 from tests.examples.test_stories import SAID
 

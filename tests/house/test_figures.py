@@ -65,7 +65,7 @@ def test_a_circle_for_type_checking_is_a_circle() -> None:
         ("coordinator.wire.routes.locks", "coordinator.service.member", False),
         ("coordinator.recipes.lock", "coordinator.client", False),
         ("coordinator.recipes.lock", "coordinator", True),
-        ("coordinator.client.session", "coordinator", True),
+        ("coordinator.client.sessions.session", "coordinator", True),
     ],
 )
 def test_imports_of_a_higher_room_run_up(importer: str, imported: str, is_up: bool) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from coordinator import connect
-from coordinator.client import Client, callbacks
+from coordinator.client import Client
+from coordinator.client.running import callbacks
 from coordinator.errors import BadArgumentsError
 from coordinator.recipes import Configuration, Grant, Jobs, Lock, MultiLock, Revoker, TreeLock
 from tests.client.memory_cluster import MemoryCluster, in_memory

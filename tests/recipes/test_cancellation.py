@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator.client import AsyncClient
-from coordinator.client.transport import Request
+from coordinator.client.calling.transport import Request
 from coordinator.errors import LeaderChangedError
 from coordinator.recipes import Election, Lock
 from tests.client.memory_cluster import MemoryCluster

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coordinator.client import AsyncClient, connect
-from coordinator.client.transport import Request
+from coordinator.client.calling.transport import Request
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.client import Client, RetryPolicy
-from coordinator.client.deadline import MARGIN_MS
+from coordinator.client.calling.deadline import MARGIN_MS
 from coordinator.errors import (
     LockTimeoutError,
     OutcomeUnknownError,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.client import AsyncClient, Create, RetryPolicy, connect
-from coordinator.client.transport import Request
+from coordinator.client.calling.transport import Request
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,

@@ -20,7 +20,7 @@ import pytest
 import coordinator.recipes
 from coordinator import connect
 from coordinator.client import Client, Session, loop_thread
-from coordinator.client.transport import Request
+from coordinator.client.calling.transport import Request
 from coordinator.errors import ClientClosedError, SessionExpiredError
 from coordinator.recipes import (
     Election,

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from coordinator.client import AsyncClient
-from coordinator.client.transport import Request
+from coordinator.client.calling.transport import Request
 from coordinator.errors import BadArgumentsError, LockTimeoutError, NotOwnerError
 from coordinator.recipes import Election, Grant
 from coordinator.recipes.elections.succession import read_request

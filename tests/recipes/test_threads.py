@@ -16,9 +16,9 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import Client
+from coordinator.client.calling.transport import Request
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.stream.transport import StreamTransport
-from coordinator.client.transport import Request
 from coordinator.errors import (
     ClientClosedError,
     ConnectionLostError,

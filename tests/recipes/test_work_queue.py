@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import pytest
 
 from coordinator.client import AsyncClient, Create, IfHeld, connect
-from coordinator.client.transport import Request
+from coordinator.client.calling.transport import Request
 from coordinator.errors import (
     BadArgumentsError,
     CoordinatorError,

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from coordinator.client import RetryPolicy, connect
 from coordinator.client.async_client import AsyncClient
 from coordinator.client.locks import Acquired
-from coordinator.client.session import Session, SessionState
-from coordinator.client.watching import ChangeStream
+from coordinator.client.sessions.session import Session, SessionState
+from coordinator.client.watches.watching import ChangeStream
 from coordinator.errors import (
     BadArgumentsError,
     CompactedError,

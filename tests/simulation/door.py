@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 import coordinator.state.commands as commands
-from coordinator.client.transport import Request, Response
+from coordinator.client.calling.transport import Request, Response
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, UnknownRouteError, to_problem
 from coordinator.model.acquire import AcquireSeveral

@@ -12,8 +12,8 @@ import json
 import random
 from typing import TYPE_CHECKING, Any
 
-from coordinator.client.answers import encoding_of
-from coordinator.client.transport import Request
+from coordinator.client.calling.answers import encoding_of
+from coordinator.client.calling.transport import Request
 from coordinator.errors import CoordinatorError
 from coordinator.model.sessions import margin_ms
 from coordinator.wire.encoding import decode

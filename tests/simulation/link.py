@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from coordinator.client.transport import Request, Response
+from coordinator.client.calling.transport import Request, Response
 from coordinator.errors import ConnectionLostError, UnavailableError
 from coordinator.wire import messages
 from tests.simulation.door import Door, session_renewed_by

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from coordinator.client.answers import encoding_of
-from coordinator.client.transport import Request, Response
+from coordinator.client.calling.answers import encoding_of
+from coordinator.client.calling.transport import Request, Response
 from coordinator.errors import ThrottledError
 from coordinator.model.sessions import SessionLease, SessionLeases
 from coordinator.node.config import Config

@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Iterator
 from urllib.parse import parse_qs
 
-from coordinator.client.transport import Request, Response
+from coordinator.client.calling.transport import Request, Response
 from coordinator.wire import messages
 
 Found = Iterator[tuple[str, str]]

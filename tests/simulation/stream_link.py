@@ -14,9 +14,9 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.calling.leader import KnownLeader
+from coordinator.client.calling.transport import Request, Response
 from coordinator.client.stream.transport import StreamTransport
-from coordinator.client.transport import Request, Response
 from coordinator.wire.messages import NDJSON_TYPE
 from coordinator.wire.stream import frames
 from tests.simulation.door import Door, session_renewed_by

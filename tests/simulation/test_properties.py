@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from coordinator.client.transport import Request, Response
+from coordinator.client.calling.transport import Request, Response
 from coordinator.model import events as watches
 from coordinator.model.events import Event
 from coordinator.model.limits import MachineLimits

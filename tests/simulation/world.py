@@ -6,8 +6,8 @@ import asyncio
 import random
 from dataclasses import dataclass, field, replace
 
-from coordinator.client.answers import encoding_of
-from coordinator.client.transport import Request, Response
+from coordinator.client.calling.answers import encoding_of
+from coordinator.client.calling.transport import Request, Response
 from coordinator.model.grants import AcquireLine, Granted
 from coordinator.model.sessions import SessionLease, SessionLeases
 from coordinator.model.views import LockView

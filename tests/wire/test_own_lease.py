@@ -18,7 +18,7 @@ import msgpack
 import pytest
 
 from coordinator.client import Request, Response
-from coordinator.client.answers import encoding_of
+from coordinator.client.calling.answers import encoding_of
 from coordinator.errors import CoordinatorError, NoLeaderError
 from coordinator.model.sessions import margin_ms
 from coordinator.wire.encoding import decode

@@ -7,8 +7,8 @@ from typing import Any
 import msgpack
 import pytest
 
+from coordinator.client.calling.transport import Request
 from coordinator.client.in_process import InProcessTransport
-from coordinator.client.transport import Request
 from coordinator.clock import Clock
 from coordinator.model.sessions import margin_ms
 from coordinator.node.config import Config

@@ -46,11 +46,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from coordinator.client.hints import Contending as Contending
     from coordinator.client.locks.acquired import Acquired as Acquired
-    from coordinator.client.locks.grant_watch import GrantWatch as GrantWatch
     from coordinator.client.locks.lock_queue import LockQueue as LockQueue
-    from coordinator.client.locks.owner import current_owner as current_owner
+    from coordinator.client.running.owner import current_owner as current_owner
+    from coordinator.client.sessions.grant_watch import GrantWatch as GrantWatch
+    from coordinator.client.verbs.hints import Contending as Contending
     from coordinator.model.acquire import AcquireRequest as AcquireRequest
     from coordinator.model.grants import GrantReply as GrantReply
     from coordinator.model.names import refuse_path as refuse_path
@@ -63,13 +63,13 @@ _HOMES = {
     "AcquireRequest": "coordinator.model.acquire",
     "Acquired": "coordinator.client.locks.acquired",
     "GrantReply": "coordinator.model.grants",
-    "GrantWatch": "coordinator.client.locks.grant_watch",
-    "current_owner": "coordinator.client.locks.owner",
+    "GrantWatch": "coordinator.client.sessions.grant_watch",
+    "current_owner": "coordinator.client.running.owner",
     "refuse_path": "coordinator.model.names",
     "holder": "coordinator.model.queue_order",
     "place_of": "coordinator.model.queue_order",
     "sequence_of": "coordinator.model.queue_order",
-    "Contending": "coordinator.client.hints",
+    "Contending": "coordinator.client.verbs.hints",
 }
 
 __all__ = list(_HOMES)

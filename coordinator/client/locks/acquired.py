@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from coordinator.client.session import Session
+from coordinator.client.sessions.session import Session
 from coordinator.errors import OutcomeUnknownError, UnavailableError
 from coordinator.model.grants import GrantReply
 

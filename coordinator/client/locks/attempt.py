@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from coordinator.client.answers import encoding_of
-from coordinator.client.current_session import OpeningSession
-from coordinator.client.deadline import MARGIN_MS, TRY_MS
-from coordinator.client.delivery import CallDelivery
-from coordinator.client.request_ids import RequestIds
-from coordinator.client.session import Session
-from coordinator.client.transport import ResponseStream
+from coordinator.client.calling.answers import encoding_of
+from coordinator.client.calling.deadline import MARGIN_MS, TRY_MS
+from coordinator.client.calling.delivery import CallDelivery
+from coordinator.client.calling.request_ids import RequestIds
+from coordinator.client.calling.transport import ResponseStream
+from coordinator.client.sessions.current_session import OpeningSession
+from coordinator.client.sessions.session import Session
 from coordinator.clock import Clock
 from coordinator.errors import BadArgumentsError, ConnectionLostError, caused
 from coordinator.model.contention import WAIT_MS_MAX

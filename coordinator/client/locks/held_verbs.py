@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.client.calls import Call, quoted
-from coordinator.client.delivery import CallDelivery
+from coordinator.client.calling.calls import Call, quoted
+from coordinator.client.calling.delivery import CallDelivery
 from coordinator.errors import BadArgumentsError
 from coordinator.model.grants import (
     AcquireReply,

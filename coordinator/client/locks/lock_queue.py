@@ -19,13 +19,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from coordinator.client.calls import Call, quoted
-from coordinator.client.chores import Chores
-from coordinator.client.current_session import CurrentSession, OpeningSession
-from coordinator.client.deadline import LAST_MS, TRY_MS, limited
-from coordinator.client.delivery import CallDelivery
-from coordinator.client.failures import CallFailures
-from coordinator.client.lifetime import Lifetime
+from coordinator.client.calling.background import Chores
+from coordinator.client.calling.calls import Call, quoted
+from coordinator.client.calling.deadline import LAST_MS, TRY_MS, limited
+from coordinator.client.calling.delivery import CallDelivery
+from coordinator.client.calling.failures import CallFailures
 from coordinator.client.locks.acquired import Acquired, give_back
 from coordinator.client.locks.attempt import (
     POSITIONS,
@@ -36,8 +34,10 @@ from coordinator.client.locks.attempt import (
 from coordinator.client.locks.held_verbs import HeldVerbs
 from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
-from coordinator.client.process import OfOneProcess
-from coordinator.client.session import Session
+from coordinator.client.running.process import OfOneProcess
+from coordinator.client.sessions.current_session import CurrentSession, OpeningSession
+from coordinator.client.sessions.lifetime import Lifetime
+from coordinator.client.sessions.session import Session
 from coordinator.errors import (
     AuthFailedError,
     LockLostError,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.client.calls import Call, target_of
-from coordinator.client.delivery import CallDelivery
-from coordinator.client.lines import Lines
+from coordinator.client.calling.calls import Call, target_of
+from coordinator.client.calling.delivery import CallDelivery
+from coordinator.client.watches.lines import Lines
 from coordinator.model.events import StreamError
 from coordinator.model.views import Elected
 from coordinator.wire.codec import union_from_body

@@ -6,9 +6,9 @@ became of it, and they refuse every copy that is still under way, so what is que
 
 from __future__ import annotations
 
-from coordinator.client.calls import Call
-from coordinator.client.delivery import CallDelivery
-from coordinator.client.session import Session
+from coordinator.client.calling.calls import Call
+from coordinator.client.calling.delivery import CallDelivery
+from coordinator.client.sessions.session import Session
 from coordinator.model.views import Candidate, Contender, ElectionView, LockView
 from coordinator.wire.codec import reader
 

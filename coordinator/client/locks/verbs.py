@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from coordinator.client.calls import PACKED, Call, packed, target_of
-from coordinator.client.conditions import Conditions, conditions_of
-from coordinator.client.hints import LockQuestion, answering
-from coordinator.client.verb_group import VerbGroup
+from coordinator.client.calling.calls import PACKED, Call, packed, target_of
+from coordinator.client.verbs.conditions import Conditions, conditions_of
+from coordinator.client.verbs.hints import LockQuestion, answering
+from coordinator.client.verbs.verb_group import VerbGroup
 from coordinator.model.diagnosis import Diagnosis, LockWhy
 from coordinator.model.grants import (
     ProclaimRequest,

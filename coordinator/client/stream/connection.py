@@ -17,13 +17,13 @@ import ssl
 from collections.abc import Callable, Generator, Hashable, Mapping
 from typing import Any, cast
 
-from coordinator.client.securing import cannot_connect, reason_of
+from coordinator.client.calling.securing import cannot_connect, reason_of
+from coordinator.client.calling.transport import Request, Response
 from coordinator.client.stream.conversation import Conversation, Waiter
 from coordinator.client.stream.liveness import Liveness, has_begun
 from coordinator.client.stream.shared_lines import SharedLines
 from coordinator.client.stream.task_wait import TaskWait, let_go_on
 from coordinator.client.stream.waiters import LinesRead, LinesSource, not_lines
-from coordinator.client.transport import Request, Response
 from coordinator.errors import BadArgumentsError, ConnectionLostError, CoordinatorError
 from coordinator.wire.stream.frames import PREFACE
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from coordinator.client.transport import Headers, Request, Response
+from coordinator.client.calling.transport import Headers, Request, Response
 from coordinator.errors import (
     BadArgumentsError,
     ConnectionLostError,

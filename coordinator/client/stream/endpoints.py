@@ -1,23 +1,14 @@
-"""The address of an endpoint, and why it cannot be reached."""
+"""The reasons why an endpoint cannot be reached."""
 
 from __future__ import annotations
 
 import errno
 import os
 import ssl
-from urllib.parse import urlsplit
 
-from coordinator.client.securing import reason_of
+from coordinator.client.calling.securing import reason_of
 from coordinator.client.stream.patience import WELCOME_MS_MAX
 from coordinator.errors import UnavailableError
-
-_PORTS = {"http": 80, "https": 443}
-
-
-def address_of(endpoint: str) -> tuple[str, int]:
-    """Return host and port of the URL of a member."""
-    parts = urlsplit(endpoint)
-    return parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
 
 
 def not_welcomed(endpoint: str) -> UnavailableError:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Protocol
 
+from coordinator.client.calling.transport import Response, Sharing
 from coordinator.client.stream.waiters import LinesRead, LinesSource
-from coordinator.client.transport import Response, Sharing
 from coordinator.errors import CoordinatorError
 from coordinator.wire.stream.frames import WINDOW_BYTES
 

@@ -19,10 +19,18 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, TypeAlias
 
-from coordinator.client.securing import ClientTls, cannot_connect, connect_secured
+from coordinator.client.calling.endpoints import address_of
+from coordinator.client.calling.leader import KnownLeader
+from coordinator.client.calling.securing import ClientTls, cannot_connect, connect_secured
+from coordinator.client.calling.transport import (
+    Request,
+    Response,
+    ResponseStream,
+    Transport,
+    client_closed,
+)
 from coordinator.client.stream.connection import Connection, ResponseLines
-from coordinator.client.stream.endpoints import address_of, not_welcomed, why_not
-from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.stream.endpoints import not_welcomed, why_not
 from coordinator.client.stream.patience import (
     CONNECT_MS_MAX,
     FULL_MS,
@@ -30,13 +38,6 @@ from coordinator.client.stream.patience import (
     LEADER_AGAIN_MS,
     MAYBE_HTTP_MS,
     WELCOME_MS_MAX,
-)
-from coordinator.client.transport import (
-    Request,
-    Response,
-    ResponseStream,
-    Transport,
-    client_closed,
 )
 from coordinator.errors import ConnectionLostError, ThrottledError, UnavailableError, caused
 from coordinator.wire.encoding import Encoding

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
-from coordinator.client.transport import Response
+from coordinator.client.calling.transport import Response
 from coordinator.errors import ConnectionLostError, CoordinatorError
 from coordinator.wire.stream.frames import WINDOW_BYTES
 

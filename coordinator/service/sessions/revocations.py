@@ -7,7 +7,7 @@ heartbeat reports it, until the session ends. Kept by every member, from the his
 After a snapshot the history is read in slices; until all of it was, no heartbeat is answered
 (``is_starting``). The latest hundred are reported, in the order of their ends, the same by each
 member. A client that finds none of those it knew may have missed some
-(``coordinator.client.locks.grant_watch``).
+(``coordinator.client.sessions.grant_watch``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.client.locks.grant_watch import GrantWatch
+from coordinator.client.sessions.grant_watch import GrantWatch
 from coordinator.model.sessions import LOST_MAX, LostGrant, SessionLease
 
 PATH, OTHER = "/locks/a/lock-0000000001", "/locks/b/lock-0000000007"

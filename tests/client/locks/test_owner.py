@@ -7,7 +7,7 @@ import threading
 
 from coordinator import connect
 from coordinator.client import Client
-from coordinator.client.locks.owner import current_owner
+from coordinator.client.running.owner import current_owner
 from tests.client.server_thread import serving
 
 

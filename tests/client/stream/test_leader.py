@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.calling.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.errors import (
     ThrottledError,

@@ -7,7 +7,7 @@ from collections import deque
 
 from coordinator import connect
 from coordinator.client import AsyncClient, ChangeStream
-from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.calling.leader import KnownLeader
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.wire.encoding import Encoding, encode
 from coordinator.wire.stream import frames

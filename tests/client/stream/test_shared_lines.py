@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from coordinator.client import ChangeStream, RetryPolicy
-from coordinator.client.calls import packed
-from coordinator.client.credentials import Credentials
-from coordinator.client.delivery import CallDelivery
+from coordinator.client.calling.calls import packed
+from coordinator.client.calling.credentials import Credentials
+from coordinator.client.calling.delivery import CallDelivery
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.model.events import (
     Bookmark,

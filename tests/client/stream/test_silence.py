@@ -12,7 +12,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.client import AsyncClient
-from coordinator.client.stream.leader import KnownLeader
+from coordinator.client.calling.leader import KnownLeader
 from coordinator.client.stream.patience import ANSWER_MS, ASK_MS, PROOF_MS
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.errors import ConnectionLostError, CoordinatorError

@@ -1,0 +1,1 @@
+"""One call answered by any member before its deadline: requests, retries, credentials, TLS."""

@@ -1,0 +1,1 @@
+"""The places where code runs: process, event loop, threads, and the functions of a program."""
