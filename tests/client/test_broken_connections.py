@@ -162,7 +162,9 @@ VERBS = {
         withdraws=True,
     ),
     "acquire by znodes": Verb(
-        lambda client, key, _: TreeLock(client, key).acquire(), tree_holders, withdraws=True
+        lambda client, key, _: TreeLock(client, key, timeout=1).acquire(),
+        tree_holders,
+        withdraws=True,
     ),
     "release": Verb(lambda client, key, grant: grant.release(), is_free, held, returns=True),
     "downgrade": Verb(lambda client, key, grant: grant.downgrade(), is_shared, held_for_writing),
