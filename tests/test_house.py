@@ -435,13 +435,19 @@ def modules() -> list[source.Module]:
 
 
 @cache
+def own_imports() -> list[imports.Import]:
+    """Return every import of ours by ours."""
+    return imports.imports(modules())
+
+
+@cache
 def imports_of(module: source.Module) -> tuple[tuple[str, str], ...]:
     """Return what a file imports, and where: for each of the rules about imports."""
     return tuple(_imports_of(module))
 
 
 def _imports_of(module: source.Module) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(module.tree):
+    for node in source.nodes(module):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, f"{module.path}:{node.lineno}"
@@ -454,16 +460,14 @@ def _imports_of(module: source.Module) -> Iterator[tuple[str, str]]:
 
 def calls_of(module: source.Module) -> Iterator[tuple[str, str]]:
     """Return which names a file calls, and where."""
-    for node in ast.walk(module.tree):
+    for node in source.nodes(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id, f"{module.path}:{node.lineno}"
 
 
 def test_rooms_import_only_what_the_table_allows() -> None:
     """A module imports only the rooms that its row of the table names."""
-    found = imports.imports(modules())
-
-    assert list(map(str, imports.forbidden(found, MAY_IMPORT))) == []
+    assert list(map(str, imports.forbidden(own_imports(), MAY_IMPORT))) == []
 
 
 @pytest.mark.parametrize("package", ["coordinator.client", "coordinator.client.locks"])
@@ -472,7 +476,7 @@ def test_recipes_import_only_exported_names(package: str) -> None:
     exported = set(import_module(package).__all__)
     for module in modules():
         if is_within(module.name, "coordinator.recipes"):
-            for node in ast.walk(module.tree):
+            for node in source.nodes(module):
                 if isinstance(node, ast.ImportFrom) and node.module == package:
                     names = {alias.name for alias in node.names}
                     assert names <= exported, f"{module.path}:{node.lineno}: {names - exported}"
@@ -514,7 +518,7 @@ def _check_that_it_is_pure(module: source.Module) -> None:
             assert module.name == "coordinator.state.packing", f"{place}: msgpack: only there"
     for name, place in calls_of(module):
         assert name not in {"hash", "id", "open"}, place
-    for node in ast.walk(module.tree):
+    for node in source.nodes(module):
         if isinstance(node, ast.Constant):
             assert not isinstance(node.value, float), f"{module.path}:{node.lineno}: a float"
         assert not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)), (
@@ -588,12 +592,12 @@ def test_the_first_line_of_a_module_names_it() -> None:
 
 def test_no_modules_import_each_other() -> None:
     """Neither directly nor by way of others, nor for type checking alone."""
-    assert imports.circles(imports.imports(modules())) == []
+    assert imports.circles(own_imports()) == []
 
 
 def test_no_import_runs_up() -> None:
     """The rooms have an order (tests/house/imports.py): each imports its own level or below."""
-    assert list(map(str, imports.running_up(imports.imports(modules())))) == []
+    assert list(map(str, imports.running_up(own_imports()))) == []
 
 
 def test_public_functions_say_what_they_do() -> None:

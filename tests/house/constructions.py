@@ -34,7 +34,6 @@ def by_position(root: Path, modules: list[Module]) -> list[Construction]:
         each
         for path in sorted((root / "tests").rglob("*.py"))
         for each in _constructions(str(path.relative_to(root)), path.read_text("utf-8"), names)
-        if each.values > VALUES_MAX
     ]
 
 

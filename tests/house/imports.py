@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cache
 
-from tests.house.source import Module
+from tests.house.source import Module, nodes
 
 # The rooms, lowest first: what a module imports lies on its own level or below.
 LEVELS = (
@@ -50,7 +51,7 @@ def imports(modules: list[Module]) -> list[Import]:
     known = {module.name for module in modules}
     found = []
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in nodes(module):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -78,7 +79,8 @@ def running_up(found: list[Import]) -> list[Import]:
 
 def circles(found: list[Import]) -> list[list[str]]:
     """Return the groups of modules that import each other, directly or by way of others."""
-    reached = {name: _reach(name, _graph(found)) for name in {each.importer for each in found}}
+    graph = _graph(found)
+    reached = {name: _reach(name, graph) for name in graph}
     groups = {
         tuple(sorted(other for other in far if name in reached.get(other, ())))
         for name, far in reached.items()
@@ -91,7 +93,7 @@ def _graph(found: list[Import]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = defaultdict(set)
     for each in found:
         graph[each.importer].add(each.imported)
-    return graph
+    return dict(graph)
 
 
 def _reach(start: str, graph: dict[str, set[str]]) -> set[str]:
@@ -104,6 +106,7 @@ def _reach(start: str, graph: dict[str, set[str]]) -> set[str]:
     return reached
 
 
+@cache
 def _level(module: str) -> int:
     return max(
         (len(room), level)

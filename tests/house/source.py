@@ -34,7 +34,7 @@ _CITING = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Module:
     """One file of the product, parsed."""
 
@@ -78,9 +78,16 @@ def product(root: Path) -> list[Module]:
     ]
 
 
-def functions(module: Module) -> Iterator[Function]:
-    """Yield each function and method of a module, also those inside others."""
-    yield from _functions(module.name, module.tree, "", is_public=True)
+@cache
+def nodes(module: Module) -> tuple[ast.AST, ...]:
+    """Return every node of a module, walked once for all rules."""
+    return tuple(ast.walk(module.tree))
+
+
+@cache
+def functions(module: Module) -> tuple[Function, ...]:
+    """Return each function and method of a module, also those inside others."""
+    return tuple(_functions(module.name, module.tree, "", is_public=True))
 
 
 def shared_class_names(modules: list[Module]) -> dict[str, list[str]]:

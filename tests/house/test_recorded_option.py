@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from pathlib import Path
 
 from tests.house import source
@@ -13,10 +12,10 @@ RECORDED = "purpose"
 """An option that is recorded with a grant, and shown."""
 
 
-def names_in(path: Path) -> set[str]:
+def names_in(module: source.Module) -> set[str]:
     """Return what is named in a module: attributes, arguments, fields, constants of text."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in source.nodes(module):
         for name in ("id", "attr", "arg", "value"):
             if isinstance(named := getattr(node, name, None), str):
                 found.add(named)
@@ -25,7 +24,11 @@ def names_in(path: Path) -> set[str]:
 
 def test_a_recorded_option_is_named_in_few_files() -> None:
     """Once in the model, and where callers of the recipes say it; the rest has it from there."""
-    named = {module for module, path in source.files(ROOT) if RECORDED in names_in(path)}
+    named = {
+        module.name
+        for module in source.product(ROOT)
+        if RECORDED in module.text and RECORDED in names_in(module)
+    }
 
     assert named == {
         "coordinator.model.contention",  # its name, kind, bounds and description
