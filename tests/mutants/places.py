@@ -8,7 +8,9 @@ brackets or comments move it; what the code says does.
 from __future__ import annotations
 
 import ast
+import os
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,18 +53,19 @@ def files_with(root: Path, scope: str, piece: Piece) -> Iterator[tuple[Path, str
         for node in ast.walk(each):
             names |= {str(getattr(node, field)) for field in _NAMES if hasattr(node, field)}
     names.discard("None")
-    for path in sorted((root / "coordinator").rglob("*.py")):
-        text = _read(path, path.stat().st_mtime_ns)
-        if all(name in text for name in names):
-            yield path, text
+    for folder, _, files in sorted(os.walk(root / "coordinator")):
+        for path in [f"{folder}/{file}" for file in sorted(files) if file.endswith(".py")]:
+            text = _read(path, os.stat(path).st_mtime_ns)
+            if all(name in text for name in names):
+                yield Path(path), text
 
 
 _NAMES = ("id", "attr", "arg")
 
 
 @lru_cache(2_000)
-def _read(path: Path, _mtime_ns: int) -> str:
-    return path.read_text(encoding="utf-8")
+def _read(path: str, _mtime_ns: int) -> str:
+    return Path(path).read_text(encoding="utf-8")
 
 
 @lru_cache(500)
@@ -89,7 +92,7 @@ def places(text: str, scope: str, piece: Piece) -> list[Place]:
     wanted = meaning(piece)
     lines = _Lines(text)
     found: dict[Place, None] = {}
-    for owner in _scopes(_tree(text), scope):
+    for owner in _scopes(text, scope):
         if isinstance(piece, list):
             for block in blocks(owner, is_top=scope == TOP):
                 for at in range(len(block) - len(piece) + 1):
@@ -143,28 +146,26 @@ _TARGETS = (ast.Store, ast.Del)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def _scopes(tree: ast.Module, scope: str) -> Sequence[ast.AST]:
+def _scopes(text: str, scope: str) -> Sequence[ast.AST]:
     """Return all functions and classes of this name."""
-    found: list[ast.AST] = [tree]
-    for name in () if scope == TOP else scope.split("."):
-        found = [
-            each
-            for owner in found
-            for block in blocks(owner)
-            for each in block
-            if isinstance(each, _SCOPES) and each.name == name and _is_next(owner, each)
-        ]
+    return [_tree(text)] if scope == TOP else _named(text).get(scope, ())
+
+
+@lru_cache(500)
+def _named(text: str) -> dict[str, list[ast.AST]]:
+    """Return the functions and classes of a file, by their names with those around them."""
+    found: dict[str, list[ast.AST]] = defaultdict(list)
+
+    def look(owner: ast.AST, prefix: str) -> None:
+        for each in ast.iter_child_nodes(owner):
+            if isinstance(each, _SCOPES):
+                found[prefix + each.name].append(each)
+                look(each, f"{prefix}{each.name}.")
+            elif not isinstance(each, ast.expr):
+                look(each, prefix)
+
+    look(_tree(text), "")
     return found
-
-
-def _is_next(owner: ast.AST, scope: ast.AST) -> bool:
-    """Whether no other function or class is between the two."""
-    for each in ast.iter_child_nodes(owner):
-        if each is scope:
-            return True
-        if not isinstance(each, _SCOPES) and _is_next(each, scope):
-            return True
-    return False
 
 
 class _Lines:
