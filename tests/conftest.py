@@ -22,7 +22,7 @@ from coordinator.testing.plugin import (
 from coordinator.testing.plugin import coordinator_client as coordinator_client
 from coordinator.testing.plugin import coordinator_cluster as coordinator_cluster
 from coordinator.testing.plugin import shared_coordinator_cluster as shared_coordinator_cluster
-from tests import put_aside
+from tests import amount, put_aside
 from tests.patience import patient
 from tests.patience import unhurried_tries as unhurried_tries
 
@@ -50,12 +50,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     fuzz.addoption("--fuzz-seed", type=int, default=1, help="the seed of everything drawn")
 
 
-def pytest_configure() -> None:
-    """Hear SIGINT even where whoever started us ignores it, as shells do for background jobs.
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw few histories in the fast suite (``tests/amount.py``).
+
+    Hear SIGINT even where whoever started us ignores it, as shells do for background jobs.
 
     Keep compiled files even where containers forbid it: every worker, and each of the hundreds of
     processes that tests start, would compile everything by itself, and rewrite every assertion.
     """
+    amount.is_quick = "not check" in config.option.markexpr
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -107,7 +110,9 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 SERVERS = {"postgresql", "mariadb", "redis_server", "object_store"}
 """The fixtures that start servers of others; what uses one belongs to ``make check``."""
-CHECKED = re.compile("|".join((r"mark\.check\b", r"\bfuzz: Fuzz\b", *sorted(SERVERS))))
+CHECKED = re.compile(
+    "|".join((r"mark\.(?:check|histories)\b", r"\bfuzz: Fuzz\b", *sorted(SERVERS)))
+)
 """What a file has in it of which some test belongs to ``make check``."""
 
 
@@ -126,12 +131,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if is_asked_for or _may_be_checked(collection_path) else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, else as it was; mark what needs servers of others."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, else as it was; mark what needs servers of others, and for
+    ``make check`` what draws more histories there."""
+    is_check = config.option.markexpr.startswith("check")
     for item in items:
         params = item.callspec.params.values() if hasattr(item, "callspec") else ()
         words = {each for each in params if type(each) is str}
         if SERVERS & words.union(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.check)
+        if is_check and item.get_closest_marker("histories"):
             item.add_marker(pytest.mark.check)
         if item.get_closest_marker("check") and not _may_be_checked(item.path):
             raise pytest.UsageError(f"{item.nodeid}: `make check` would not find it (CHECKED)")

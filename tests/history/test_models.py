@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.amount import histories
 from tests.history.checker import check
 from tests.history.models import MODELS, GrowingSet, NumberSequence
 from tests.history.operations import Operation
@@ -216,7 +217,7 @@ def _compare(model: Model, history: list[Operation]) -> None:
     assert (verdict is Verdict.OK) == expected, "\n".join(map(str, history))
 
 
-_EXAMPLES = settings(max_examples=250, deadline=None, derandomize=True)
+_EXAMPLES = histories(250, derandomize=True)
 
 
 @_EXAMPLES

@@ -7,9 +7,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.amount import drawn, histories, least
 from tests.history.checker import check
 from tests.history.generation import Facts, Shape, generate
 from tests.history.held import held
@@ -19,12 +20,7 @@ from tests.history.register import Register
 from tests.history.search import Verdict
 from tests.met import Met
 
-_EXAMPLES = settings(
-    max_examples=400,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+_EXAMPLES = histories(400, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _judge(history: list[Operation]) -> Met:
@@ -74,6 +70,7 @@ def _operations(draw: st.DrawFn) -> Operation:
     return Operation("c", "/k", kind, asked, told, called_at, called_at + draw(st.integers(0, 4)))
 
 
+@pytest.mark.histories
 def test_agrees_on_arbitrary_operations() -> None:
     """Whatever five operations say, the verdict is the brute-force one."""
     met = Met()
@@ -85,9 +82,12 @@ def test_agrees_on_arbitrary_operations() -> None:
 
     judged()
 
-    met.check(linearizable=60, not_linearizable=60, overlapping=100, unknown=100, conditional=60)
+    met.check(
+        **least(linearizable=60, not_linearizable=60, overlapping=100, unknown=100, conditional=60)
+    )
 
 
+@pytest.mark.histories
 def test_agrees_on_damaged_histories_of_a_store() -> None:
     """A correct history in which up to two answers were falsified gets the brute-force verdict."""
     met = Met()
@@ -115,13 +115,16 @@ def test_agrees_on_damaged_histories_of_a_store() -> None:
 
     judged()
 
-    met.check(linearizable=100, not_linearizable=40, overlapping=300, unknown=100, set_done=60)
+    met.check(
+        **least(linearizable=100, not_linearizable=40, overlapping=300, unknown=100, set_done=60)
+    )
 
 
 _BLOCK = 1_500
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.histories
+@pytest.mark.parametrize("block", range(drawn(8)))
 def test_agrees_on_thousands_with_few_facts(block: int) -> None:
     """Damaged histories whose answers tell only now and then a fact get the brute-force verdict.
 

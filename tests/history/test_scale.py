@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.amount import drawn
 from tests.history.checker import check
 from tests.history.generation import Facts, Shape, generate
 from tests.history.operations import Operation
 from tests.history.register import Register
 from tests.history.search import Budget, Verdict
 
-OPERATIONS = 20_000
+OPERATIONS = drawn(20_000)
 CLIENTS = 16
 _STEPS_MAX = 2_000_000
 
@@ -27,6 +28,7 @@ def _report(name: str, history: list[Operation], seconds: float, steps: int) -> 
     )
 
 
+@pytest.mark.histories
 @pytest.mark.parametrize(
     ("key_count", "unknown_ratio"),
     [
@@ -50,6 +52,7 @@ def test_a_long_good_history_is_accepted(key_count: int, unknown_ratio: float) -
     assert result.verdict is Verdict.OK
 
 
+@pytest.mark.histories
 @pytest.mark.parametrize("facts", [Facts.ALL, Facts.STAT])
 def test_one_stale_read_in_a_long_history_is_found(facts: Facts) -> None:
     """One read in 20 000 operations that shows the past is found, beside 3 000 unknown writes."""
@@ -79,7 +82,8 @@ def _make_one_read_stale(history: list[Operation]) -> str:
     raise AssertionError("the history has no two reads of one key")
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.histories
+@pytest.mark.parametrize("seed", range(drawn(60)))
 def test_no_good_history_is_refused(seed: int) -> None:
     """Histories of a correct store are accepted, whatever their shape and what answers tell."""
     facts = list(Facts)[seed % 4]

@@ -46,6 +46,7 @@ from coordinator.state.outcomes import (
     SessionEnded,
     SessionFinished,
 )
+from tests import amount
 from tests.met import Met
 from tests.state.drawn_history import TERM
 from tests.state.locks.lock_histories import lock_history
@@ -231,10 +232,11 @@ def about(**least: int) -> Callable[[Callable[[], None]], Callable[[], None]]:
         def judged() -> None:
             EXERCISED.clear()
             test()
-            EXERCISED.facts.check(**least)
+            EXERCISED.facts.check(**amount.least(**least))
 
         judged.__name__, judged.__doc__ = test.__name__, test.__doc__
         judged.__module__, judged.__qualname__ = test.__module__, test.__qualname__
+        vars(judged)["pytestmark"] = getattr(test, "pytestmark", [])
         return judged
 
     return decorate

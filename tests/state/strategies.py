@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import fields
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
 from coordinator.model.access import NOBODY, Caller
@@ -38,14 +38,14 @@ from coordinator.state.commands import (
 )
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
+from tests.amount import histories as histories_of
 from tests.state.access_history import access_history
 from tests.state.locks.lock_histories import lock_history
 from tests.state.locks.lock_strategies import conditions, lock_operations
 from tests.state.znode_histories import mixed_history, znode_history
 
-thorough = settings(
-    max_examples=80,
-    deadline=None,
+thorough = histories_of(
+    80,
     suppress_health_check=list(HealthCheck),
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )

@@ -11,6 +11,7 @@ import pytest
 from coordinator.model.limits import MachineLimits
 from coordinator.state.commands import Check, Command, Create, RequestId
 from coordinator.state.machine import StateMachine
+from tests.amount import drawn
 from tests.state.locks.lock_histories import lock_history
 from tests.state.strategies import SMALL_LIMITS
 from tests.state.znode_histories import mixed_history
@@ -18,7 +19,8 @@ from tests.state.znode_histories import mixed_history
 ROOMY = replace(SMALL_LIMITS, znodes_max=60, children_max=30, state_bytes_max=100_000)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.histories
+@pytest.mark.parametrize("seed", range(drawn(60)))
 def test_what_is_applied_while_it_is_drawn_is_not_in_it(seed: int) -> None:
     """Captured in the middle and drawn at the end, as one that was drawn at once; and the state
     that went on meanwhile is the one that was never captured, in its order, too."""

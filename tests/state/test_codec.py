@@ -7,7 +7,7 @@ from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.model.events import Event, EventType
@@ -45,6 +45,7 @@ from coordinator.state.outcomes import (
     Stat,
 )
 from coordinator.state.packing import check_in_pieces, pack, stamped
+from tests.amount import histories as histories_of
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 from tests.state.values import changed
 
@@ -75,14 +76,14 @@ primitives = st.recursive(
 )
 
 
-@settings(deadline=None)
+@histories_of(100)
 @given(commands)
 def test_commands_round_trip(command: Command) -> None:
     """A command decodes to what was encoded."""
     assert decode_command(encode_command(command)) == command
 
 
-@settings(deadline=None)
+@histories_of(100)
 @given(commands, st.data())
 def test_damaged_bytes_are_refused_or_say_something_else(
     command: Command, data: st.DataObject
@@ -96,14 +97,14 @@ def test_damaged_bytes_are_refused_or_say_something_else(
         assert encode_command(decode_command(bytes(written))) == written
 
 
-@settings(deadline=None)
+@histories_of(100)
 @given(primitives)
 def test_values_are_packed_as_by_the_reference(value: Any) -> None:
     """Every member writes the same bytes, whichever library packs them."""
     assert pack(value) == msgpack.packb(value, use_bin_type=True)
 
 
-@settings(deadline=None, max_examples=50)
+@histories_of(50)
 @given(commands, st.integers(0, 2**62))
 def test_a_stamp_changes_the_wall_time_and_nothing_else(command: Command, wall_ms: int) -> None:
     """What a leader proposes for another member is that member's command at the leader's time."""
@@ -112,7 +113,7 @@ def test_a_stamp_changes_the_wall_time_and_nothing_else(command: Command, wall_m
     assert again == changed(command, wall_ms=wall_ms)
 
 
-@settings(deadline=None, max_examples=50)
+@histories_of(50)
 @given(histories)
 def test_outcomes_round_trip(history: list[Command]) -> None:
     """An outcome decodes to what was encoded, with its events and facts."""
@@ -215,7 +216,7 @@ def test_a_wrong_shape_is_a_value_error(row: Any) -> None:
         decode_command(msgpack.packb(row))
 
 
-@settings(deadline=None, max_examples=500)
+@histories_of(500)
 @given(
     st.one_of(st.binary(max_size=60), st.binary(max_size=20).map(lambda tail: b"\x96\x01" + tail))
 )
@@ -228,7 +229,7 @@ def test_any_bytes_decode_or_are_a_value_error(data: bytes) -> None:
             pass
 
 
-@settings(deadline=None)
+@histories_of(100)
 @given(commands, st.data())
 def test_a_cut_or_longer_command_is_a_value_error(command: Command, chance: st.DataObject) -> None:
     """A command is exactly its bytes: none missing, none more."""

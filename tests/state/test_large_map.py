@@ -9,9 +9,11 @@ import pytest
 
 from coordinator.state.emptying import emptied
 from coordinator.state.large_map import PART_MAX, LargeMap
+from tests.amount import drawn
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.histories
+@pytest.mark.parametrize("seed", range(drawn(60)))
 def test_it_is_a_plain_dict(seed: int) -> None:
     """Values, lengths and order, with parts that fill, shrink, are joined and go."""
     chance = random.Random(seed)

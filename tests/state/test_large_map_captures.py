@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from coordinator.state.large_map import LargeMap, Parts
+from tests.amount import drawn
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.histories
+@pytest.mark.parametrize("seed", range(drawn(60)))
 @pytest.mark.parametrize("part_max", [5, 1_000])
 def test_it_is_a_plain_dict_with_captures(seed: int, part_max: int) -> None:
     """Values, lengths and order, whatever is held meanwhile; and no capture ever changes.

@@ -9,7 +9,8 @@ import sys
 from copy import deepcopy
 from pathlib import Path
 
-from hypothesis import HealthCheck, assume, given, settings
+import pytest
+from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 
 from coordinator.model.access import MEMBER
@@ -34,6 +35,7 @@ from coordinator.state.outcomes import Created, Entered, GuardedDone, MultiDone,
 from coordinator.state.paths import split
 from coordinator.state.tree import Tree
 from coordinator.state.znode_changes import with_child
+from tests.amount import histories as histories_of
 from tests.state.exercised import Observed, about
 from tests.state.strategies import SMALL_LIMITS, apply_all, commands, histories
 from tests.state.values import changed
@@ -42,9 +44,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DELAY_BYTES = 64
 """What closes a queue stands where a contender stood, and its name may be this much longer."""
 
-thorough = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+thorough = histories_of(60, derandomize=True, suppress_health_check=list(HealthCheck))
 """The same histories in each run: what they must have held (``about``) is no matter of luck. Those
 of ``tests/fuzz/test_machine.py`` are others each time."""
 
@@ -150,13 +150,12 @@ def test_law_2_all_or_nothing(history: list[Command], command: Command) -> None:
         assert machine.digest() == digest_before
 
 
+@pytest.mark.histories
 def test_law_3_deterministic_in_other_processes() -> None:
     """Processes with other hash seeds come to the same outcomes, digests and snapshot bytes."""
     collected: list[list[Command]] = []
 
-    @settings(
-        max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-    )
+    @histories_of(40, database=None, suppress_health_check=list(HealthCheck))
     @given(histories)
     def collect(history: list[Command]) -> None:
         collected.append(history)

@@ -26,6 +26,7 @@ from coordinator.state.commands import (
 )
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome
+from tests.amount import drawn
 
 OPS = Caller("ops", credential="token:opstoken1", since=1)
 DIGEST = b"d" * 32
@@ -66,9 +67,10 @@ class Shared:
 
     def is_known(self, client_id: str, caller: Caller) -> bool:
         """Whether the first request of a client would be answered again."""
-        return self.machine._requests.has_seen(RequestId(client_id, 1)) and self.do(
-            SetData("/big", b""), caller, client_id
-        ).is_repeat
+        return (
+            self.machine._requests.has_seen(RequestId(client_id, 1))
+            and self.do(SetData("/big", b""), caller, client_id).is_repeat
+        )
 
 
 def test_one_identity_with_very_many_clients_loses_its_own() -> None:
@@ -157,7 +159,8 @@ def test_nobody_loses_more_than_before_when_all_have_their_share() -> None:
     assert [shared.is_known(f"c{each}", callers[each % 14]) for each in (29, 30)] == [False, True]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.histories
+@pytest.mark.parametrize("seed", range(drawn(8)))
 def test_a_restored_state_lets_go_of_the_same(seed: int) -> None:
     """What follows from the table is the same on a member that has read a snapshot."""
     chance = random.Random(seed)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from coordinator.state.recency_map import RecencyMap
+from tests.amount import drawn
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.histories
+@pytest.mark.parametrize("seed", range(drawn(60)))
 @pytest.mark.parametrize("key_count", [8, 60])
 def test_it_is_an_ordered_dict_with_captures(seed: int, key_count: int) -> None:
     """Values, lengths and order after each step, whatever is held; and no capture ever changes."""

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import msgpack  # type: ignore[import-untyped]
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import fields, replace
@@ -45,6 +45,7 @@ from coordinator.state.outcomes import (
 from coordinator.state.remembered import SIZE_BYTES, check_kept, kept_of, recalled
 from coordinator.state.snapshot import encode_snapshot
 from coordinator.state.znode import DataChanges
+from tests.amount import histories as histories_of
 from tests.state.strategies import SMALL_LIMITS, histories
 from tests.state.values import changed, names_of
 
@@ -185,7 +186,7 @@ def test_a_set_beyond_the_greatest_version_is_said_again() -> None:
     assert [each.stat.version for each in swapped] == [2**31 + 1] * 2
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@histories_of(100, suppress_health_check=list(HealthCheck))
 @given(histories, st.sampled_from([None, None, -5, 2**63]))
 def test_whatever_comes_about_is_recalled(history: list[Command], wall_ms: int | None) -> None:
     """But for its events and grants, which were delivered the first time."""

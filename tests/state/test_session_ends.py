@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 import pytest
 
@@ -29,6 +28,8 @@ from coordinator.state.locks.grant_history import GrantQuery
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome, SessionEnded, SessionFinished
 from coordinator.state.sessions import SessionRecord
+from tests.amount import drawn, least
+from tests.met import Met
 from tests.state.strategies import SMALL_LIMITS
 from tests.state.test_laws import check_ephemerals
 from tests.state.znode_histories import mixed_history
@@ -248,10 +249,11 @@ def test_few_go_in_the_command_that_ends_their_session(at_once: int) -> None:
     assert room.machine.leaving_sessions() == ()
 
 
+@pytest.mark.histories
 def test_whatever_comes_in_between_a_session_goes_whole() -> None:
     """In many histories: who is leaving owns something, until nothing of it is left (law 7)."""
-    met: Counter[str] = Counter()
-    for seed in range(250):
+    met = Met()
+    for seed in range(drawn(250)):
         machine = StateMachine(SMALL_LIMITS)
         for command in mixed_history(random.Random(seed), SMALL_LIMITS, 40):
             before, zxid = machine.leaving_sessions(), machine.zxid
@@ -275,10 +277,7 @@ def test_whatever_comes_in_between_a_session_goes_whole() -> None:
             else:
                 assert after == before
 
-    assert met["in pieces"] > 25
-    assert met["went on"] > 25
-    assert met["through"] > 25
-    assert met["nothing was left"] > 0
+    met.check(**least(in_pieces=26, went_on=26, through=26, nothing_was_left=1))
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7])

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -34,11 +34,12 @@ from coordinator.state.outcomes import Kept, Refusal, Remembered, ZnodeResult
 from coordinator.state.slice_room import CUT_BYTES, Cursor
 from coordinator.state.slices import Slice, slice_at
 from coordinator.state.tree_walk import RUN_MAX
+from tests.amount import histories as histories_of
 from tests.state.alterations import alterations, nth_alteration
 from tests.state.rich_state import rich_machine, rich_machine_with_rights
 from tests.state.strategies import SMALL_LIMITS, apply_all, histories
 
-thorough = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = histories_of(100, suppress_health_check=list(HealthCheck))
 
 NOT_DIGESTED = {
     r".*\.(_sessions|_access)\.is_changed": "of the last command; set before each",

@@ -20,6 +20,7 @@ import pytest
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.journal import Journal, SyncToken
 from coordinator.raft.storage.reserve import Reservation
+from tests.amount import drawn
 from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
 
 Entry = tuple[bytes, int, int]
@@ -256,7 +257,8 @@ UNNEEDED_GONE = 1485
 """A start removes a segment, and the term file that says it may is not stable under its name."""
 
 
-@pytest.mark.parametrize("seed", [*range(60), UNNEEDED_GONE])
+@pytest.mark.histories
+@pytest.mark.parametrize("seed", [*range(drawn(60)), UNNEEDED_GONE])
 def test_a_crash_leaves_a_state_not_before_the_last_sync(seed: int) -> None:
     """Random operations, the power going off and the disk filling up at random steps: nothing
     synced is ever lost, cut entries stay cut, term and vote are those last stored, and the log
@@ -264,7 +266,8 @@ def test_a_crash_leaves_a_state_not_before_the_last_sync(seed: int) -> None:
     assert run(seed, 300) > 0
 
 
-@pytest.mark.parametrize("seed", range(5000, 5060))
+@pytest.mark.histories
+@pytest.mark.parametrize("seed", range(5000, 5000 + drawn(60)))
 def test_a_crash_leaves_the_same_with_zeros_behind_the_log(seed: int) -> None:
     """The same where zeros are written ahead, or find no room, at random steps."""
     assert run(seed, 300, has_reserve=True) > 0

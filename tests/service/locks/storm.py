@@ -15,13 +15,14 @@ from coordinator.errors import CoordinatorError, SessionError
 from coordinator.model.grants import GrantReply
 from coordinator.node.config import Config, SessionConfig
 from coordinator.service.member import Member
+from tests.amount import drawn
 from tests.met import Met
 from tests.service.fake_cluster import World, settle, soon
 from tests.state.exercised import Exercised
 
 CONFIG = Config(sessions=SessionConfig(timeout_ms_default=600_000))
 """Without heartbeats a session would not last; those that are to, last longer than a storm."""
-SEEDS = range(20)
+SEEDS = range(drawn(20))
 
 
 class Storm:

@@ -24,6 +24,7 @@ from coordinator.service.reads.reads import LINEARIZABLE, STALE
 from coordinator.state.codec import decode_command
 from coordinator.state.commands import RequestId
 from coordinator.state.machine import StateMachine
+from tests.amount import least
 from tests.met import Met
 from tests.service.fake_cluster import World, cluster, soon
 from tests.service.locks.storm import CONFIG, SEEDS, Passed, Storm, commands_met
@@ -188,20 +189,22 @@ async def storm_of(seed: int) -> Met:
 PASSED = Passed(storm_of)
 
 
+@pytest.mark.histories
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_storm_leaves_one_holder_at_a_time_and_nothing_behind(seed: int) -> None:
     """Twenty seeds of 300 steps; the name of a failed run is its seed."""
     await PASSED.one(seed)
 
 
+@pytest.mark.histories
 async def test_the_storms_held_what_they_are_about() -> None:
     """All of them together: what each judgement is asked of was there often enough."""
     met = await PASSED.all()
 
-    met.check(
+    met.check(**least(
         answered=200, granted_again=10, compared=150, compared_before_others=100, cancelled=200,
         ended_unknown=300, elected_while_somebody_waits=80, released_where_it_lags=40,
         Enter_repeat=300, Enter_not_entered=150, Release_hands_over=150, Release_waiter=200,
         Abandon_holder=35, Abandon_waiter=80, Abandon_hands_over=25, CloseSession_holder=6,
         CloseSession_hands_over=5,
-    )  # fmt: skip
+    ))  # fmt: skip

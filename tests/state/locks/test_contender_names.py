@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator.model import queue_order as contention
 from coordinator.state.commands import Kind
 from coordinator.state.locks.contender import DELAY_PREFIX, is_queue, kind_of, number_of, recorded
+from tests.amount import histories
 
 words = st.sampled_from(["", "lock-", "read-", "slot-", "delay-", "read", "Read-", "x", "-"])
 digits = st.one_of(
@@ -19,7 +20,7 @@ digits = st.one_of(
 names = st.builds(lambda *parts: "".join(parts), words, words, digits)
 
 
-@settings(max_examples=2_000, deadline=None)
+@histories(2_000)
 @given(names)
 @example("lock-" + "\u0663" * 10)
 @example("lock-" + "\u00b2" * 10)

@@ -34,6 +34,7 @@ from coordinator.state.commands import (
 from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, Outcome
+from tests import amount
 from tests.met import Met
 from tests.state.locks.deadlock_scenes import PREFIX, Locks, cycle_of
 from tests.state.locks.test_deadlock_search import (
@@ -298,11 +299,12 @@ def is_worth_a_look(machine: StateMachine, operation: Enter) -> bool:
     return any(map(stands_elsewhere, behind)) and any(map(stands_elsewhere, ahead))
 
 
+@pytest.mark.histories
 @pytest.mark.skipif(is_compiled(), reason="it counts calls as Python sees them")
 def test_a_deadlock_is_looked_for_only_where_both_ends_of_one_are() -> None:
     """Who stands nowhere else, or before nobody who does, costs no reduction of the queues."""
     met = Met()
-    for seed in range(250):
+    for seed in range(amount.drawn(250)):
         drawn = Drawn(seed)
         for _ in range(30):
             operation = drawn.operation()
@@ -318,7 +320,7 @@ def test_a_deadlock_is_looked_for_only_where_both_ends_of_one_are() -> None:
             met["looked"] += found
             met["not looked"] += not found and not is_granted
 
-    met.check(looked=250, not_looked=1_200)
+    met.check(**amount.least(looked=250, not_looked=1_200))
 
 
 # --- what it is told by

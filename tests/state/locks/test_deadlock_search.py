@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from coordinator.state.commands import (
@@ -15,6 +15,7 @@ from coordinator.state.commands import (
     Resize,
 )
 from coordinator.state.machine import StateMachine
+from tests.amount import histories
 from tests.state.locks.deadlock_scenes import SESSIONS, Locks, cycle_of, enter
 
 DIRECTORIES = ("/locks/a", "/locks/b", "/locks/c", "/locks/d")
@@ -148,7 +149,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@histories(250, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=4, max_size=18))
 def test_refused_exactly_when_brute_force_finds_no_way_out(history: list[object]) -> None:
     """Every attempt and every size: refused if and only if somebody would wait for ever."""

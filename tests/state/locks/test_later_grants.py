@@ -27,6 +27,7 @@ from coordinator.state.commands import (
 )
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Entered, GrantsFinished, Outcome
+from tests import amount
 from tests.met import Met
 from tests.state.locks.lock_histories import lock_history
 from tests.state.locks.test_lock_laws import check_next
@@ -213,10 +214,11 @@ def test_a_log_of_before_is_granted_at_once() -> None:
     assert len(outcome.granted) == 1_200
 
 
+@pytest.mark.histories
 def test_drawn_histories_end_with_nobody_forgotten() -> None:
     """Pieces and snapshots between: after each command all that may hold do, or will."""
     met = Met()
-    for seed in range(60):
+    for seed in range(amount.drawn(60)):
         chance = random.Random(seed)
         machine = StateMachine(ROOMY)
         for index, drawn in enumerate(lock_history(random.Random(seed), ROOMY, 80), 1):
@@ -233,13 +235,14 @@ def test_drawn_histories_end_with_nobody_forgotten() -> None:
             piece(machine)
         assert not any(check_next(machine, each) for each in machine.locks.directories())
 
-    met.check(pieces=12, to_be_granted_later=18)
+    met.check(**amount.least(pieces=12, to_be_granted_later=18))
 
 
+@pytest.mark.histories
 def test_pieces_come_to_what_one_command_would_have_granted() -> None:
     """In the order of each queue; each piece grants, or is done with a queue: so it ends."""
     met = Met()
-    for seed in range(120):
+    for seed in range(amount.drawn(120)):
         machine = StateMachine(ROOMY)
         for index, drawn in enumerate(lock_history(random.Random(seed), ROOMY, 80), 1):
             outcome = machine.apply(drawn, index, 1)
@@ -261,7 +264,7 @@ def test_pieces_come_to_what_one_command_would_have_granted() -> None:
             met["several"] += any(_group(at_once, path) for path in every)
             met["nothing was left"] += not every
 
-    met.check(compared=75, in_several_pieces=28, several=1)
+    met.check(**amount.least(compared=75, in_several_pieces=28, several=1))
 
 
 def copy_of(machine: StateMachine) -> StateMachine:
