@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.node.log_lines import FORMATTERS, FloodFilter, configure
+from coordinator.node.log_lines import FORMATTERS, FloodFilter, add_fields, configure
 
 FORGED = "bye\n2026-11-22T10:00:00.000Z WARNING coordinator.audit: x\r\x1b]0;x\x07\u202e\u2028\x85"
 
@@ -85,6 +85,25 @@ def test_json_lines_are_objects(root: logging.Logger) -> None:
     assert failed["level"] == "error"
     assert failed["exception"].endswith("ValueError: no")
     assert fine.keys() == {"time", "level", "logger", "message"}
+
+
+def test_a_json_line_says_which_member_and_about_which_other(root: logging.Logger) -> None:
+    """The fields of the member as they are then; ``peer`` only where a line is about one."""
+    stream = io.StringIO()
+    configure("info", "json", stream)
+    now = {"cluster": "locks", "member": "1", "term": 3, "zxid": 41}
+    add_fields(lambda: now)
+
+    root.info("member %s connected", "2", extra={"peer": "2"})
+    now["zxid"] = 42
+    root.info("fine")
+
+    connected, fine = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert connected | {"time": ""} == {
+        "time": "", "level": "info", "logger": "root", "message": "member 2 connected",
+        "cluster": "locks", "member": "1", "term": 3, "zxid": 41, "peer": "2",
+    }  # fmt: skip
+    assert (fine["zxid"], "peer" in fine) == (42, False)
 
 
 def test_less_than_the_level_is_not_said(root: logging.Logger) -> None:

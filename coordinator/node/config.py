@@ -180,6 +180,8 @@ class LogConfig:
     """The least that is said: debug, info, warning or error."""
     format: str = "text"
     """``text`` for people, ``json`` for programs: one object a line."""
+    slow_ms: int = 1_000
+    """A write that takes so long is logged, with its parts; 0 logs none."""
 
 
 @dataclass(frozen=True, slots=True)

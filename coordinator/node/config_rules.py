@@ -53,6 +53,7 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
     ("limits", "watch_values_bytes"): (0, _TIB),
     ("oidc", "clock_skew_ms"): (0, 300_000),
     ("audit", "file_bytes_max"): (65_536, _TIB),
+    ("log", "slow_ms"): (0, _DAY_MS),
     ("audit", "files_max"): (1, 10_000),
     ("audit", "queue_events_max"): (16, 1_000_000),
     ("audit", "refusals_per_second_max"): (1, 10_000),

@@ -18,10 +18,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+PEER = "peer"
+"""The attribute of a record that names the other member it is about: ``extra={"peer": id}``."""
 _INDENT = "    "
 FLOODED = "coordinator.raft"
 """The loggers of events that other members cause."""
@@ -68,16 +71,22 @@ class LineFormatter(logging.Formatter):
 
 class JsonFormatter(logging.Formatter):
     """Formats an event as one JSON object, in ASCII: ``time``, ``level``, ``logger``, ``message``,
-    and ``exception`` where there is one."""
+    what ``fields`` says of the member now, ``peer`` if it is about another member, and
+    ``exception`` where there is one."""
+
+    fields: Callable[[], Mapping[str, object]] = staticmethod(dict)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one JSON object."""
-        fields = {
+        fields: dict[str, object] = {
             "time": _moment(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
+            **self.fields(),
         }
+        if (peer := getattr(record, PEER, None)) is not None:
+            fields[PEER] = peer
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
         return json.dumps(fields)
@@ -132,6 +141,13 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(level.upper())
+
+
+def add_fields(fields: Callable[[], Mapping[str, object]]) -> None:
+    """Let each JSON line that ``configure`` set up have these fields, as they are then."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, JsonFormatter):
+            handler.formatter.fields = fields
 
 
 def _moment(record: logging.LogRecord) -> str:

@@ -116,6 +116,16 @@ class Server:
         """What the member says of itself, in one line."""
         return log_lines.escaped(self.member.status().summary)
 
+    def log_fields(self) -> dict[str, object]:
+        """Return what each JSON line of the log says of this member."""
+        member_id, zxid, _ = self.member.labels()
+        return {
+            "cluster": self._config.cluster.name,
+            "member": member_id,
+            "term": self._engine.status().term,
+            "zxid": zxid,
+        }
+
     @property
     def failure(self) -> BaseException | None:
         """Why the member must stop; None while it runs well."""
@@ -251,6 +261,7 @@ async def _serve(config: Config) -> None:
     asked_to_stop = asyncio.Event()
     collector = SmallSteps()
     server = Server(config)
+    log_lines.add_fields(server.log_fields)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, number, asked_to_stop)

@@ -53,7 +53,7 @@ class Disagreements:
         logged, logged_ms = self._logged.get(member_id, ("", 0))
         if logged != why or now_ms - logged_ms >= DISAGREEMENT_LOG_INTERVAL_MS:
             self._logged[member_id] = (why, now_ms)
-            logger.error("member %s refused: %s", member_id, why)
+            logger.error("member %s refused: %s", member_id, why, extra={"peer": member_id})
 
     def end(self, member_id: str) -> None:
         """Note that this member agrees now."""

@@ -345,7 +345,7 @@ class TcpTransport:
         peer.lanes.clear()
         if old is not None:
             old.close()
-        logger.info("member %s connected", peer.member_id)
+        logger.info("member %s connected", peer.member_id, extra={"peer": peer.member_id})
         if self._listener is not None:
             self._listener.on_connected(peer.member_id)
 
@@ -376,7 +376,12 @@ class TcpTransport:
             peer.has_lost_link.set()
             if self._is_stopped:
                 return
-            logger.info("member %s disconnected%s", peer.member_id, reason and f": {reason}")
+            logger.info(
+                "member %s disconnected%s",
+                peer.member_id,
+                reason and f": {reason}",
+                extra={"peer": peer.member_id},
+            )
             if self._listener is not None:
                 self._listener.on_disconnected(peer.member_id)
 

@@ -60,7 +60,12 @@ class Alarms:
         logged_ms = self._logged_ms.get(member_id)
         if logged_ms is None or now_ms - logged_ms >= LOG_INTERVAL_MS:
             self._logged_ms[member_id] = now_ms
-            logger.error("ALARM: member %s %s; its connection was dropped", member_id, why)
+            logger.error(
+                "ALARM: member %s %s; its connection was dropped",
+                member_id,
+                why,
+                extra={"peer": member_id},
+            )
 
     def all(self) -> Mapping[str, str]:
         """Return the last alarm about each member, of the last ten minutes."""

@@ -50,6 +50,7 @@ from coordinator.service.base.places import SharedPlaces
 from coordinator.service.base.turns import KEY, cost_of
 from coordinator.service.reads.reads import Reads
 from coordinator.service.writes.early_answers import EarlyAnswers
+from coordinator.service.writes.slow_writes import SlowWrites
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     Abandon,
@@ -101,7 +102,8 @@ class _Attempts:
     """The attempts to send one command."""
 
     __slots__ = (
-        "committed", "is_patient", "is_repeatable", "is_under_way", "may_have_happened", "stamp_ms",
+        "committed", "is_patient", "is_repeatable", "is_under_way", "may_have_happened",
+        "ordered_ms", "proposed_ms", "stamp_ms",
     )  # fmt: skip
 
     def __init__(self, is_repeatable: bool, is_patient: bool, stamp_ms: int) -> None:
@@ -112,6 +114,10 @@ class _Attempts:
         self.is_under_way = False
         self.may_have_happened = False
         self.committed: Committed | None = None
+        self.proposed_ms = 0
+        """When it was first sent to a leader that was known; 0 before."""
+        self.ordered_ms = 0
+        """When its outcome was known; 0 before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +169,7 @@ class Proposer:
         self._replica = context.replica
         self._turns = context.turns
         self._early = EarlyAnswers(context, reads)
+        self._slow = SlowWrites(context.clock, context.config.log.slow_ms)
         raft = context.config.raft
         self._count = SharedPlaces(
             raft.proposals_in_flight_max,
@@ -213,6 +220,7 @@ class Proposer:
         try:
             async with deadline:
                 await self._until_known(command, attempts, deadline_ms)
+                attempts.ordered_ms = self._clock.monotonic_ms()
                 committed = attempts.committed
                 assert committed is not None, "the loop ends with an outcome"
                 if options.need_local and not committed.is_local:
@@ -230,9 +238,11 @@ class Proposer:
             if options.is_long:
                 self._leadership.leave(deadline)
             self._end(key, len(command))
+            end_ms = self._clock.monotonic_ms()
+            self._slow.look(whole, started_ms, attempts.proposed_ms, attempts.ordered_ms, end_ms)
         committed = attempts.committed
         assert committed is not None, "an unknown outcome was raised"
-        self._metrics.proposal_seconds.observe((self._clock.monotonic_ms() - started_ms) / 1000)
+        self._metrics.proposal_seconds.observe((end_ms - started_ms) / 1000)
         if committed.outcome.refusal is not None:
             self._come_to("refused").inc()
             raise _refusal(committed.outcome, attempts, is_numbered=request is not None)
@@ -267,6 +277,7 @@ class Proposer:
             try:
                 leader_id = me if self._leadership.is_leader else await self._leadership.leader()
                 attempts.is_under_way = True
+                attempts.proposed_ms = attempts.proposed_ms or self._clock.monotonic_ms()
                 if leader_id == me:
                     now_ms = self._clock.wall_ms()
                     if abs(now_ms - attempts.stamp_ms) > _STAMP_MS_MAX:  # nobody led until now
