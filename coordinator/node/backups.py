@@ -26,7 +26,6 @@ from coordinator.raft.storage.backup_file import BackupFile
 from coordinator.raft.storage.backup_file import Header as Header
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.service.base.replica import MachineReplica
-from coordinator.service.reporting.backups import FORMATS
 from coordinator.service.reporting.status import product_version
 from coordinator.state.machine import StateMachine
 
@@ -142,7 +141,7 @@ def write_from_data(data_dir: str, path: str) -> Header:
         reader = held.snapshot()
         facts = BackupFacts(
             backup_id=os.urandom(8).hex(), cluster=held.owner.cluster, release=product_version(),
-            formats=FORMATS, time=time_now(), zxid=machine.zxid,
+            formats={"level": machine.level}, time=time_now(), zxid=machine.zxid,
         )  # fmt: skip
         entries = entries_behind(reader, held.entries(), at.index)
         owner = held.owner

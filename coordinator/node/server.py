@@ -31,11 +31,12 @@ from coordinator.node.service_manager import ServiceManager
 from coordinator.oidc.opening import check_issuer, open_issuer
 from coordinator.raft.engine import Engine
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.raft.network.agreement import Fact
+from coordinator.raft.network.agreement import Fact, Levels
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.rejoin.refounding import read_note
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.service.member import Member
+from coordinator.service.reporting.status import product_version
 from coordinator.state import levels
 from coordinator.state.rules import digest_at
 from coordinator.tls.certificates import Certificates
@@ -75,6 +76,8 @@ class Server:
             config.raft,
             clock=self._clock,
             facts=facts_to_agree_on(),
+            levels=lambda: Levels(levels.OLDEST, levels.NEWEST, self.member.level),
+            release=product_version(),
             tls=self._certificates.member,
         )
         self._audit = open_audit(config, self._clock)

@@ -37,7 +37,14 @@ from coordinator.raft.entries import Entries, Proposals
 from coordinator.raft.handover import Handovers
 from coordinator.raft.listeners import Listeners
 from coordinator.raft.membership import check_members, check_timing
-from coordinator.raft.network.agreement import Fact, fact_of_id, facts_of_cluster, facts_of_raft
+from coordinator.raft.network.agreement import (
+    Fact,
+    Levels,
+    ReadLevels,
+    fact_of_id,
+    facts_of_cluster,
+    facts_of_raft,
+)
 from coordinator.raft.network.inbox import Inbox
 from coordinator.raft.network.rpc import RequestDesk
 from coordinator.raft.network.transport import MemberTransport, TcpTransport
@@ -75,6 +82,8 @@ class PySyncObjEngine:
         run_blocking: where a simulation, which has no threads, syncs snapshots and a slow log.
         start_sync: how it syncs the log of a fast disk; by default in place.
         facts: what must be equal on all members, beside the list of them (``agreement``).
+        levels: those that this release reads, and that of the state.
+        release: of the software, for people.
         sync_in_place_ms_max: the log of a disk that is slower than this on average is synced there.
     """
 
@@ -90,6 +99,8 @@ class PySyncObjEngine:
         transport: MemberTransport | None = None,
         tls: Reloaded[MemberTls] | None = None,
         facts: Sequence[Fact] = (),
+        levels: ReadLevels = Levels,
+        release: str = "",
         run_blocking: RunBlocking | None = None,
         start_sync: StartSync = start_in_place,
         sync_in_place_ms_max: float = 5.0,
@@ -110,6 +121,7 @@ class PySyncObjEngine:
             cluster, member, raft, clock=clock, random=self._random, tls=tls
         )
         self._transport.agree_on((*facts_of_cluster(cluster), *facts_of_raft(raft), *facts))
+        self._transport.show_levels(levels, release)
         self._sync_in_place_seconds_max = sync_in_place_ms_max / 1000
         self._run_blocking: RunBlocking = run_blocking or run_in_thread
         self._syncs, self._is_simulated = Syncs(), run_blocking is not None

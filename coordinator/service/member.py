@@ -243,6 +243,11 @@ class Member:
         if self._failure is not None:
             listener(self._failure)
 
+    @property
+    def level(self) -> int:
+        """The level of the state as far as it is applied here (``coordinator.state.levels``)."""
+        return self._replica.machine.level
+
     # --- reads
 
     async def get(

@@ -1,6 +1,8 @@
-"""The codec of commands: bytes with a format number, strictly decoded.
+"""The codec of commands: bytes that begin with a level, strictly decoded.
 
-1. The first element of every encoded command is its format number; another number is refused.
+1. The first element of every encoded command is the level that added its operation, so an operation
+   is always written alike. It is proposed only in a state of this level or a later one
+   (``levels``). A field that is added makes another operation, with another tag.
 2. Decoding checks every type, and that nothing is missing or added. It raises only ValueError.
    Bytes from another member are checked here; bytes of the log were checked before they were
    proposed.
@@ -14,9 +16,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.msgpack import Decoder, Encoder
 from msgspec.structs import astuple
 
@@ -38,8 +40,10 @@ from coordinator.state.commands import (
     RequestId,
     SetData,
 )
+from coordinator.state.levels import NEWEST, OLDEST, UnreadLevelError, check_level
 
-COMMAND_FORMAT: Final = 1
+SINCE: Final[dict[type, int]] = {}
+"""The operations that a later level than 1 added (``levels``), with that level."""
 
 
 class CreateLogged(Struct, frozen=True, gc=False, array_like=True, tag=1):
@@ -99,9 +103,10 @@ class PutRoleLogged(Struct, frozen=True, gc=False, array_like=True, tag=29):
     rules: tuple[tuple[str, tuple[Verb, ...]], ...]
 
 
-class _Written(Struct, frozen=True, gc=False, array_like=True, tag=COMMAND_FORMAT):
+class _Written(Struct, frozen=True, gc=False, array_like=True):
     """A command as it is written; ``caller`` is None for nobody."""
 
+    level: Annotated[int, Meta(ge=OLDEST, le=NEWEST)]
     operation: LoneLogged | MultiLogged | GuardedLogged | PutRoleLogged | Logged
     wall_ms: int
     request: RequestId | None
@@ -110,7 +115,7 @@ class _Written(Struct, frozen=True, gc=False, array_like=True, tag=COMMAND_FORMA
 
 
 class _Head(Struct, array_like=True):
-    format: int
+    level: int
 
 
 def _logged_all(operations: Iterable[Any]) -> tuple[Any, ...]:
@@ -149,12 +154,18 @@ _decode: Final = Decoder(_Written).decode
 _decode_head: Final = Decoder(_Head).decode
 
 
+def level_of(operation: Any) -> int:
+    """Return the level from which on there may be this operation in a log."""
+    return SINCE.get(type(operation), 1)
+
+
 def encode_command(command: Command) -> bytes:
     """Encode a command; raises ValueError for text or numbers that have no encoding."""
     operation: Any = command.operation
     caller = command.caller
     logged = _LOGGED.get(type(operation))
     written = _Written(
+        level_of(operation),
         operation if logged is None else logged(operation),
         command.wall_ms,
         command.request,
@@ -171,7 +182,7 @@ def decode_command(data: bytes) -> Command:
     """Decode a command; raises ValueError unless it is one, of this format, and nothing else."""
     try:
         written = _decode(data)
-        is_whole = _encode(written) == data
+        is_whole = _encode(written) == data and level_of(written.operation) == written.level
     except (ValueError, RecursionError) as error:
         raise ValueError(_explained(data, error)) from None
     if not is_whole:
@@ -189,9 +200,9 @@ def decode_command(data: bytes) -> Command:
 
 def _explained(data: bytes, error: Exception) -> str:
     try:
-        found = _decode_head(data).format
+        check_level(_decode_head(data).level)
+    except UnreadLevelError as unread:
+        return f"expected a command that can be read: {unread}"
     except (ValueError, RecursionError):
-        return f"expected a command: {error}"
-    if found != COMMAND_FORMAT:
-        return f"expected a command of format {COMMAND_FORMAT}, found {found}"
+        pass
     return f"expected a command: {error}"

@@ -305,6 +305,16 @@ class SetLimits(Struct, frozen=True, gc=False, array_like=True, tag=21):
     by: str = ""
 
 
+class SetLevel(Struct, frozen=True, gc=False, array_like=True, tag=40):
+    """Raise the level of the state (``levels``), by one; ``by`` names who does, for people.
+
+    Idempotent. Proposed only once every member runs a release that reads this level.
+    """
+
+    level: int
+    by: str = ""
+
+
 # --- operations on access rights
 
 
@@ -389,7 +399,7 @@ Logged = (
     Put | OpenSession | CloseSession | ExpireSession | FinishSession | Release | Abandon | Reap
     | Enter | Downgrade | Resize | Note | ExtendHold | Revoke | EndHold | Reopen | FinishGrants
     | TakeOut | SetLimits | RenewCredential | InitAccess | SetAccess | DropRole | PutIdentity
-    | DropIdentity | AddToken | DropToken
+    | DropIdentity | AddToken | DropToken | SetLevel
 )  # fmt: skip
 """Operations that a log holds as they are."""
 

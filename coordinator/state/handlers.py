@@ -37,6 +37,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
     SetData,
+    SetLevel,
     SetLimits,
     TakeOut,
 )
@@ -65,7 +66,12 @@ from coordinator.state.slices import Whole
 class Handlers:
     """Runs commands in the transaction that has begun."""
 
-    def __init__(self, whole: Whole, set_limits: Callable[[SetLimits], Result]) -> None:
+    def __init__(
+        self,
+        whole: Whole,
+        set_limits: Callable[[SetLimits], Result],
+        set_level: Callable[[SetLevel], Result],
+    ) -> None:
         self._command: Command | None = None
         self._index = 0
         self._term = 0
@@ -100,13 +106,13 @@ class Handlers:
             lock_operations=self._lock_operations,
             quotas=quotas,
         )
-        self._rows = self._rows_of(operations, several, set_limits)
+        self._rows = self._rows_of(operations, several)
+        self._rows |= {SetLimits: set_limits, SetLevel: set_level}
 
     def _rows_of(
         self,
         operations: ZnodeOperations,
         several: MultiOperations,
-        set_limits: Callable[[SetLimits], Result],
     ) -> dict[type, Callable[..., Result]]:
         """Return which function runs each operation."""
         return {
@@ -135,7 +141,6 @@ class Handlers:
             Reopen: lambda each: self._lock_operations.reopen(each, self._term),
             FinishGrants: self._finish_grants,
             TakeOut: self._take_out,
-            SetLimits: set_limits,
             **dict.fromkeys(CHANGES, self._change_access),
         }
 

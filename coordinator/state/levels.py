@@ -20,12 +20,15 @@ NEWEST: Final = 1
 """The levels that this release reads."""
 
 
-def unread(level: int) -> str:
-    """Return why this release cannot read what is written at a level; "" if it can."""
-    if OLDEST <= level <= NEWEST:
-        return ""
-    what = "a newer" if level > NEWEST else "an older"
-    return (
-        f"this is of level {level}, and this release reads levels {OLDEST} to {NEWEST}: start"
-        f" this member with {what} release (docs/upgrading.md)"
-    )
+class UnreadLevelError(ValueError):
+    """What is to be read is of a level that this release does not read."""
+
+
+def check_level(level: int) -> None:
+    """Raise UnreadLevelError unless this release reads what is written at a level."""
+    if not OLDEST <= level <= NEWEST:
+        what = "a newer" if level > NEWEST else "an older"
+        raise UnreadLevelError(
+            f"the data are of level {level}, and this release reads levels {OLDEST} to {NEWEST}:"
+            f" start this member with {what} release (docs/upgrading.md)"
+        )

@@ -1,4 +1,4 @@
-"""The limits of the state machine: they decide outcomes, so they are part of the state.
+"""The limits of the state machine, and its level: they decide outcomes, so they are part of it.
 
 1. A limit is what the last ``SetLimits`` command set, at its place in the log. A snapshot carries
    all limits. No file, flag or release changes a limit of an existing state.
@@ -19,17 +19,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from coordinator.errors import BadArgumentsError, BadVersionError
 from coordinator.model.limits import UNSET, MachineLimits
-from coordinator.state.commands import ANY_VERSION, SetLimits
+from coordinator.state.commands import ANY_VERSION, SetLevel, SetLimits
 
 DROPPED_AT_ONCE: Final = 2_048
 """Remembered items dropped by one command, so that a lowered limit makes no command long."""
 BY_CHARACTERS_MAX: Final = 256
 RULES_MAX: Final = 256
+
+
+def check_by(by: str) -> None:
+    """Raise BadArgumentsError if who does it has too long a name."""
+    if len(by) > BY_CHARACTERS_MAX:
+        raise BadArgumentsError(
+            f"by: expected at most {BY_CHARACTERS_MAX} characters, found {len(by)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,8 @@ class LimitsRecord:
     changed_ms: int = 0
     rules: tuple[tuple[str, str], ...] = ()
     """The rules of the release that began this state, as its first command said (``rules``)."""
+    level: int = 1
+    """Which formats are written, and how is decided (``levels``)."""
 
     def after(self, operation: SetLimits, wall_ms: int) -> LimitsRecord:
         """Return the limits after ``operation``; this same record if it changes nothing.
@@ -64,15 +74,28 @@ class LimitsRecord:
             raise BadArgumentsError(
                 f"set limits: expected at most {RULES_MAX} rules, found {len(operation.rules)}"
             )
-        if len(operation.by) > BY_CHARACTERS_MAX:
-            raise BadArgumentsError(
-                f"by: expected at most {BY_CHARACTERS_MAX} characters, found {len(operation.by)}"
-            )
+        check_by(operation.by)
         limits = self.limits.changed(operation.values)
         if self.version and limits == self.limits:
             return self
         rules = self.rules if self.version else operation.rules
-        return LimitsRecord(limits, self.version + 1, operation.by, wall_ms, rules)
+        return LimitsRecord(limits, self.version + 1, operation.by, wall_ms, rules, self.level)
+
+    def at_level(self, operation: SetLevel) -> LimitsRecord:
+        """Return the record with the level raised; this same record if it is so already.
+
+        Raises:
+            BadArgumentsError: it is another level than the next one.
+        """
+        if operation.level == self.level:
+            return self
+        if operation.level != self.level + 1:
+            raise BadArgumentsError(
+                f"set level: expected {self.level + 1}, the one after the present one, found "
+                f"{operation.level}"
+            )
+        check_by(operation.by)
+        return replace(self, level=operation.level)
 
     def changes_since(self, before: LimitsRecord) -> tuple[tuple[str, int, int], ...]:
         """Return (name, before, now) of each limit that differs, in the order of the fields."""

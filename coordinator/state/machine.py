@@ -38,7 +38,14 @@ from coordinator.model.limits import UNSET, MachineLimits
 from coordinator.state.access.guard import BY_MEMBERS
 from coordinator.state.access.quotas import Quotas, creator_of
 from coordinator.state.access.table import AccessTable
-from coordinator.state.commands import Caller, CloseSession, Command, RequestId, SetLimits
+from coordinator.state.commands import (
+    Caller,
+    CloseSession,
+    Command,
+    RequestId,
+    SetLevel,
+    SetLimits,
+)
 from coordinator.state.dedup import ReleasedTable, RequestTable
 from coordinator.state.former import freed
 from coordinator.state.handlers import Handlers
@@ -48,6 +55,7 @@ from coordinator.state.locks.reads import LockReads
 from coordinator.state.outcomes import (
     Entered,
     GrantsFinished,
+    LevelSet,
     LimitsSet,
     Outcome,
     Refusal,
@@ -95,7 +103,7 @@ class StateMachine:
         """Who may do what."""
         self.locks = LockReads(whole.locks)
         """The queues of locks and elections, and the history of their grants."""
-        self._handlers = Handlers(whole, self._set_limits)
+        self._handlers = Handlers(whole, self._set_limits, self._set_level)
 
     # --- apply
 
@@ -216,6 +224,11 @@ class StateMachine:
             self._adopt(replace(self._whole(), limits=changed))
         return LimitsSet(changed.version, changed.changes_since(record))
 
+    def _set_level(self, operation: SetLevel) -> LevelSet:
+        before = self._limits_record
+        self._limits_record = before.at_level(operation)
+        return LevelSet(operation.level, self._limits_record is not before)
+
     def continue_from(self, index: int, zxid: int, sequence: int) -> None:
         """Continue with higher numbers: the entry ``index`` was the last, the next zxid is above
         ``zxid``, and no sequence number is below ``sequence``. No command does; only a cluster that
@@ -253,6 +266,11 @@ class StateMachine:
     def limits_record(self) -> LimitsRecord:
         """The limits, how often they were set, and the rules this state began with."""
         return self._limits_record
+
+    @property
+    def level(self) -> int:
+        """The level of the state (``levels``)."""
+        return self._limits_record.level
 
     @property
     def quotas(self) -> Quotas:

@@ -152,6 +152,13 @@ class LimitsSet(Struct, frozen=True, gc=False, tag_field="op", tag="set_limits")
     changes: tuple[tuple[str, int, int], ...]
 
 
+class LevelSet(Struct, frozen=True, gc=False, tag_field="op", tag="set_level"):
+    """``level`` is that of the state now; ``was_changed`` is False if it was so already."""
+
+    level: int
+    was_changed: bool
+
+
 class CredentialRenewed(Struct, frozen=True, gc=False, tag_field="op", tag="renew_credential"):
     session_id: str
 
@@ -190,6 +197,7 @@ Result = (
     | Reopened
     | GrantsFinished
     | LimitsSet
+    | LevelSet
     | CredentialRenewed
     | AccessChanged
 )
@@ -256,7 +264,7 @@ Kept = (
     CreatedKept | DataSetKept | DeletedKept | Checked | ManyKept | BranchKept | SessionOpened
     | SessionEnded | SessionFinished | Released | Abandoned | Reaped | EnteredKept | Downgraded
     | Resized | Noted | HoldExtended | Revoked | HoldEnded | Reopened | GrantsFinished | LimitsSet
-    | CredentialRenewed | AccessChanged
+    | LevelSet | CredentialRenewed | AccessChanged
 )  # fmt: skip
 """As ``Result``, but for what has bounds or holds many results."""
 

@@ -30,6 +30,7 @@ from coordinator.state.commands import (
     Resize,
     Revoke,
     SetData,
+    SetLevel,
     SetLimits,
     ZnodeOperation,
 )
@@ -45,6 +46,7 @@ from coordinator.state.outcomes import (
     Entered,
     GuardedDone,
     HoldExtended,
+    LevelSet,
     LimitsSet,
     MultiDone,
     Noted,
@@ -105,6 +107,8 @@ def _answers(operation: Operation, result: Result) -> bool:
             return (path, size) == (found, found_size)
         case SetLimits(values), LimitsSet(_, changes):
             return {(name, now) for name, _, now in changes} <= set(values)
+        case SetLevel(level), LevelSet(found):
+            return level == found
         case ((Create() | SetData() | Delete() | Check()), _):
             return _one_answers(operation, result)
     return False

@@ -51,8 +51,6 @@ from coordinator.state.slice_room import (
 from coordinator.state.tree import Tree
 from coordinator.state.znode import ZnodeRecord
 
-FORMAT: Final = 1
-"""Raise it when a slice's content or end changes: only slices of one format are compared."""
 ITEMS_MAX: Final = 8_000
 """What the items of a slice may count."""
 _ZNODE_ITEMS: Final = 4
@@ -166,7 +164,7 @@ def _read_counters(whole: Whole, _cursor: Cursor, room: SliceRoom) -> Cursor | N
     room.take(
         (
             _counters(whole), limits.version, limits.changed_by, limits.changed_ms, limits.rules,
-            limits.limits.items(), sessions.limits.items(), requests.limits.items(),
+            limits.level, limits.limits.items(), sessions.limits.items(), requests.limits.items(),
             whole.released.count_max, tuple(sessions.leaving.items()),
             tuple(sessions.revoked.items()),
         ),

@@ -37,6 +37,7 @@ from coordinator.state.access.encoding import (
 from coordinator.state.access.table import AccessCapture
 from coordinator.state.capture_hold import CaptureHold
 from coordinator.state.dedup import ClientRecord, RequestsCapture
+from coordinator.state.levels import check_level
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.locks.contender import (
     Closing,
@@ -74,7 +75,6 @@ from coordinator.state.znode import ZnodeRecord
 from coordinator.state.znode_rows import rows_of, znodes_of
 
 MAGIC: Final = "coordinator-snapshot"
-FORMAT: Final = 1
 PIECE_BYTES: Final = 64 * 1024
 LONG_BYTES: Final = 256 * 1024
 """A piece that is longer, because one row is, is cut: a value may have 128 MiB, and the store takes
@@ -146,7 +146,7 @@ def _rows(
 ) -> Iterator[Row]:
     requests, locks, access = capture.requests, capture.locks, capture.access
     yield (
-        MAGIC, FORMAT, applied_index, capture.zxid, capture.sequence_floor,
+        MAGIC, capture.limits.level, applied_index, capture.zxid, capture.sequence_floor,
         requests.dropped_index, len(capture.znodes), len(capture.sessions),
         len(requests.free), len(requests.bound), len(requests.ended), len(capture.released),
         len(locks.contenders), len(locks.sizes), len(locks.closings), len(locks.ended),
@@ -239,15 +239,16 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     """
     rows = unpack_rows(_verified(pieces))
     header = next(rows, ())
-    if header[:2] != (MAGIC, FORMAT):
+    if header[:1] != (MAGIC,) or type(header[1]) is not int:
         found = ", ".join([described(each) for each in header[:2]]) or "nothing"
-        raise ValueError(f"snapshot: expected {MAGIC!r} of format {FORMAT}, found {found}")
+        raise ValueError(f"snapshot: expected {MAGIC!r} and its level, found {found}")
+    check_level(header[1])
     (
         _, _, applied_index, zxid, sequence_floor, dropped_index, znode_count, session_count,
         free_count, bound_count, ended_count, released_count, *lock_counts, leaving_count,
         ungranted_count, revoked_count, role_count, identity_count, least_sequence,
     ) = _header_shape(header)  # fmt: skip
-    limits = _limits_of(next_row(rows))
+    limits = _limits_of(next_row(rows), header[1])
     znodes = znodes_of(rows, znode_count)
     sessions = tuple([_session_of(next_row(rows)) for _ in range(session_count)])
     leaving = tuple([_leaving_of(next_row(rows)) for _ in range(leaving_count)])
@@ -291,13 +292,15 @@ def _verified(pieces: Iterable[bytes]) -> Iterator[bytes]:
         raise ValueError("snapshot: its digest does not match; it is damaged or cut off")
 
 
-def _limits_of(row: Row) -> LimitsRecord:
+def _limits_of(row: Row, level: int) -> LimitsRecord:
     version, changed_by, changed_ms, values, rules = _limits_shape(row)
     found = dict(limit_values_of(values))
     if any(name not in NAMES or value < 1 for name, value in found.items()):
         raise ValueError(f"snapshot: expected known limits of 1 or more, found {found}")
     # A limit that was not known then has its default: see ``limits``.
-    return LimitsRecord(MachineLimits(**found), version, changed_by, changed_ms, rules_of(rules))
+    return LimitsRecord(
+        MachineLimits(**found), version, changed_by, changed_ms, rules_of(rules), level
+    )
 
 
 def _session_of(row: Row) -> SessionRecord:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from coordinator.raft.network.agreement import Fact, Levels
+from coordinator.raft.network.agreement import Fact, ReadLevels
 from coordinator.raft.network.messages import Message
 from coordinator.raft.network.transport import MemberTransport, TransportListener
 
@@ -69,9 +69,9 @@ class LinkEnd:
         """Compare ``facts`` with every member that connects."""
         self._transport.agree_on(facts)
 
-    def show_levels(self, levels: Levels, release: str) -> None:
+    def show_levels(self, read: ReadLevels, release: str) -> None:
         """Show the levels of this member to those that connect."""
-        self._transport.show_levels(levels, release)
+        self._transport.show_levels(read, release)
 
     def drop(self, member_id: str) -> None:
         """End the connection to a member; it is made again."""

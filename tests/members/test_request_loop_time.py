@@ -17,6 +17,7 @@ import pytest
 from coordinator.raft.read_index import READ_INDEX
 from coordinator.service.base.active_clients import REQUEST_KIND as ASKING
 from coordinator.service.base.turns import ASKING_SHOWN_MAX
+from coordinator.service.comparing.digest_messages import FORMAT
 from coordinator.service.comparing.divergence import DIGEST_KIND, VERDICT_KIND
 from coordinator.service.reporting.members import HANDOVER_KIND
 from coordinator.service.reporting.members import REQUEST_KIND as FACTS
@@ -27,7 +28,6 @@ from coordinator.service.writes.proposals import REQUEST_KIND as PROPOSE
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, Multi, SetData
 from coordinator.state.packing import pack
-from coordinator.state.slices import FORMAT
 from tests.loop_meter import HELD_MS_MAX
 from tests.members.crowd import HOLDERS, LOSERS, SESSIONS, fill
 from tests.members.stage import RAFT, Stage, staged, uncollected

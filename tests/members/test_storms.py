@@ -20,12 +20,12 @@ import pytest
 from coordinator.node.config import RaftConfig
 from coordinator.raft.engine import Role
 from coordinator.raft.network import messages as say
+from coordinator.service.comparing.digest_messages import FORMAT
 from coordinator.service.comparing.divergence import DIGEST_KIND
 from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Create, Delete, SetData
 from coordinator.state.packing import pack
-from coordinator.state.slices import FORMAT
 from tests.loop_meter import HELD_MS_MAX
 from tests.members.crowd import fill
 from tests.members.stage import RAFT, Stage, entry_of, staged, uncollected

@@ -59,6 +59,8 @@ def shown_operation(operation: do.Operation | do.ZnodeOperation) -> str:
             return f"guarded: {', '.join(shown_operation(each) for each in then)}"
         case do.SetLimits(values):
             return f"set limits {', '.join(f'{name}={value}' for name, value in values)}"
+        case do.SetLevel(level):
+            return f"set level {level}"
         case do.SetData() | do.Delete() | do.Check() | do.Read() | do.Reap():
             return f"{type(operation).__name__.lower().removesuffix('data')} {operation.path}"
     raise AssertionError(f"no words for {operation}")

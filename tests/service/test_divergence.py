@@ -13,6 +13,7 @@ from msgspec import structs
 from coordinator.errors import CoordinatorError, NoLeaderError, ShuttingDownError
 from coordinator.model.events import WatchSelector
 from coordinator.service.comparing.digest_messages import (
+    FORMAT,
     SLICES_AT_ONCE_MAX,
     decode_digests,
     decode_question,
@@ -38,7 +39,7 @@ from coordinator.state.commands import (
 from coordinator.state.machine import StateMachine
 from coordinator.state.packing import pack, unpack
 from coordinator.state.remembered import kept_of, recalled
-from coordinator.state.slices import BYTES_MAX, FORMAT
+from coordinator.state.slices import BYTES_MAX
 from tests.service.fake_cluster import STEP_MS, World, cluster, counted, soon
 from tests.state.values import changed
 

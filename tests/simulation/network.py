@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 
 from coordinator.raft.network.agreement import (
     NOTHING_AGREED,
+    Agreement,
     Fact,
     Levels,
+    ReadLevels,
     ShownAgreement,
     difference,
 )
@@ -182,14 +184,20 @@ class NetworkEnd:
         self.member_id = member_id
         self.owner = owner
         self.is_up = False
-        self.agreement = NOTHING_AGREED
+        self._agreement = NOTHING_AGREED
+        self.read_levels: ReadLevels = Levels
         self._on_send = on_send
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
-        self.agreement = self.agreement.with_facts(facts)
+        self._agreement = self._agreement.with_facts(facts)
 
-    def show_levels(self, levels: Levels, release: str) -> None:
-        self.agreement = replace(self.agreement, levels=levels, release=release)
+    def show_levels(self, read: ReadLevels, release: str) -> None:
+        self.read_levels = read
+        self._agreement = replace(self._agreement, release=release)
+
+    @property
+    def agreement(self) -> Agreement:
+        return replace(self._agreement, levels=self.read_levels())
 
     def drop(self, member_id: str) -> None:
         self._network.break_connection(self.member_id, member_id)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from coordinator.model.events import Event, EventType
 from coordinator.model.limits import bounds_of
-from coordinator.state.codec import COMMAND_FORMAT, decode_command, encode_command
+from coordinator.state import levels
+from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.commands import (
     Check,
     Command,
@@ -36,6 +37,7 @@ from coordinator.state.outcomes import (
     Checked,
     Created,
     Entered,
+    LevelSet,
     LimitsSet,
     MultiDone,
     Outcome,
@@ -186,8 +188,8 @@ BAD_COMMANDS: list[Any] = [
     [],
     {},
     (1,),
-    *[(COMMAND_FORMAT, row, 0, None, None, ()) for row in BAD_OPERATIONS],
-    (COMMAND_FORMAT + 1, CREATE_ROW, 0, None, None, ()),
+    *[(1, row, 0, None, None, ()) for row in BAD_OPERATIONS],
+    (levels.NEWEST + 1, CREATE_ROW, 0, None, None, ()),
     (0, CREATE_ROW, 0, None, None, ()),
     (True, CREATE_ROW, 0, None, None, ()),
     (1.0, CREATE_ROW, 0, None, None, ()),
@@ -375,6 +377,7 @@ def test_outcome_with_everything_round_trips() -> None:
         ),
         Outcome(3, Entered((), is_granted=False, position=4, is_entered=False)),
         Outcome(3, LimitsSet(2, (("znodes_max", 10, 20),))),
+        Outcome(3, LevelSet(2, was_changed=True)),
         Outcome(3, Revoked("/a", czxid=5, paths=("/a", "/b"), was_holder=True)),
     ):
         assert decode_outcome(encode_outcome(outcome)) == outcome

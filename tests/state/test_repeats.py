@@ -41,6 +41,7 @@ from coordinator.state.commands import (
     Revoke,
     SetAccess,
     SetData,
+    SetLevel,
     SetLimits,
 )
 from coordinator.state.machine import StateMachine
@@ -56,6 +57,7 @@ from coordinator.state.outcomes import (
     Entered,
     GuardedDone,
     HoldExtended,
+    LevelSet,
     LimitsSet,
     MultiDone,
     Noted,
@@ -195,6 +197,7 @@ ROWS: tuple[tuple[Operation, Result, tuple[Operation, ...]], ...] = (
         LimitsSet(3, (("znodes_max", 5, 7),)),
         (SetLimits((("znodes_max", 5),)),),
     ),
+    (SetLevel(2, by="ops"), LevelSet(2, was_changed=True), (SetLevel(3),)),
     (
         InitAccess("a", token_id="t", digest=b""),
         AccessChanged("init a", revision=1, was_changed=True),

@@ -13,7 +13,7 @@ from coordinator.state.rules import RULES, difference
 ROOM = Path(rules.__file__).parent
 
 DECIDES_NOTHING = {
-    "codec": "how values are written; the formats have numbers of their own",
+    "codec": "how values are written; operations have levels",
     "outcome_codec": "how values are written; the formats have numbers of their own",
     "access.coverage._ANY_TEXT": "the end of a prefix that is a text; part of operations.PREFIX",
     "access.encoding._VERBS": "how values are written",

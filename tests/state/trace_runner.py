@@ -92,6 +92,7 @@ from coordinator.state.outcomes import (
     GuardedDone,
     HoldEnded,
     HoldExtended,
+    LevelSet,
     LimitsSet,
     MultiDone,
     Noted,
@@ -344,6 +345,8 @@ def shown_lock_result(result: object) -> str:
         case LimitsSet(version, changes):
             shown = ", ".join(f"{name} {was} to {now}" for name, was, now in changes)
             return f"limits of version {version}: {shown or 'as they were'}"
+        case LevelSet(level, was_changed):
+            return f"level {level}{'' if was_changed else ', as it was'}"
         case GrantsFinished(left):
             return f"gone through; queues still to be granted: {left}"
         case Resized(directory, size, size_before):

@@ -15,7 +15,7 @@ be equal (docs/upgrading.md): a release reads a range of them, and the cluster i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, NamedTuple
 
@@ -84,6 +84,7 @@ class Agreement:
 
 
 NOTHING_AGREED: Final = Agreement()
+ReadLevels = Callable[[], Levels]
 _Level = Annotated[int, Meta(ge=0)]
 
 

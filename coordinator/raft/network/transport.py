@@ -30,7 +30,7 @@ from coordinator.clock import Clock
 from coordinator.errors import ConfigError
 from coordinator.node.config import ClusterConfig, MemberConfig, RaftConfig
 from coordinator.node.secret_file import read_secrets
-from coordinator.raft.network.agreement import Fact, Levels
+from coordinator.raft.network.agreement import Fact, Levels, ReadLevels
 from coordinator.raft.network.handshake import NONCE_BYTES, Acceptor, Dialer, Identity
 from coordinator.raft.network.link import Link
 from coordinator.raft.network.messages import Message, Ping
@@ -80,8 +80,8 @@ class MemberTransport(Protocol):
         """Accept only members that show the same from now on; a fact replaces one of its name."""
         ...
 
-    def show_levels(self, levels: Levels, release: str) -> None:
-        """Show from now on which levels this release reads, and that of this member's state."""
+    def show_levels(self, read: ReadLevels, release: str) -> None:
+        """Show which levels this release reads, and that of the state when it connects."""
         ...
 
     async def start(self, listener: TransportListener) -> None:
@@ -146,6 +146,7 @@ class TcpTransport:
         self._secrets.on_reload(self._maybe_part)
         self.identity = Identity(cluster.name, member.member_id, b"")
         self._take_secrets()
+        self._read_levels: ReadLevels = Levels
         self._listening_socket = listening_socket
         self._securing: Securing | None = None
         if tls is not None:
@@ -194,10 +195,16 @@ class TcpTransport:
         agreement = self.identity.agreement.with_facts(facts)
         self.identity = replace(self.identity, agreement=agreement)
 
-    def show_levels(self, levels: Levels, release: str) -> None:
-        """Show which levels this release reads, and that of the state."""
-        agreement = replace(self.identity.agreement, levels=levels, release=release)
+    def show_levels(self, read: ReadLevels, release: str) -> None:
+        """Show which levels this release reads, and that of the state at each moment."""
+        self._read_levels = read
+        agreement = replace(self.identity.agreement, release=release)
         self.identity = replace(self.identity, agreement=agreement)
+
+    def _present(self) -> Identity:
+        """Return what this member knows, and its level now."""
+        agreement = replace(self.identity.agreement, levels=self._read_levels())
+        return replace(self.identity, agreement=agreement)
 
     async def start(self, listener: TransportListener) -> None:
         """Listen, and begin to dial the other members; ConfigError if it cannot listen."""
@@ -299,7 +306,7 @@ class TcpTransport:
     # Connections, as their links report them.
 
     def _accept(self) -> asyncio.BaseProtocol:
-        acceptor = Acceptor(self.identity, secrets.token_bytes(NONCE_BYTES))
+        acceptor = Acceptor(self._present(), secrets.token_bytes(NONCE_BYTES))
         return Link(self, acceptor, self._deliver, self._securing)
 
     def link_made(self, link: Link) -> bool:
@@ -424,7 +431,7 @@ class TcpTransport:
         loop = asyncio.get_running_loop()
         link = Link(
             self,
-            Dialer(self.identity, peer.member_id, secrets.token_bytes(NONCE_BYTES)),
+            Dialer(self._present(), peer.member_id, secrets.token_bytes(NONCE_BYTES)),
             self._deliver,
             None if peer.is_dialed_plainly else self._securing,
         )

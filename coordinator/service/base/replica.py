@@ -20,7 +20,9 @@ from coordinator.state.commands import (
     ExpireSession,
     Operation,
     SetData,
+    SetLevel,
 )
+from coordinator.state.levels import UnreadLevelError, check_level
 from coordinator.state.machine import StateMachine
 from coordinator.state.outcomes import Outcome, Refusal
 from coordinator.state.rules import RULES, difference
@@ -56,7 +58,8 @@ class MachineReplica:
     """Adapts a StateMachine to the engine's Replica.
 
     It never decides otherwise than the members that wrote the log: a state that was begun under
-    other rules raises an error that stops the member.
+    other rules, or has a level that this release does not read, raises an error that stops the
+    member.
     """
 
     def __init__(
@@ -101,6 +104,12 @@ class MachineReplica:
         self._notify(decoded, outcome)
         return outcome
 
+    def _refuse_unread_level(self) -> None:
+        try:
+            check_level(self.machine.level)
+        except UnreadLevelError as error:
+            raise StorageError(str(error)) from None
+
     def _apply_first(self, index: int, term: int, decoded: Command) -> Outcome:
         """Apply a command of a state that may be without limits yet."""
         is_first = not self.machine.limits_record.version
@@ -112,6 +121,8 @@ class MachineReplica:
         return outcome
 
     def _notify(self, command: Command, outcome: Outcome) -> None:
+        if type(command.operation) is SetLevel:
+            self._refuse_unread_level()
         kind = type(command.operation) if outcome.refusal is None else Refusal
         listeners = self._listeners_of.get(kind)
         if listeners is None:
@@ -148,8 +159,12 @@ class MachineReplica:
 
         Raises:
             ValueError: it is no snapshot, or damaged.
+            StorageError: it is of a level that this release does not read.
         """
-        replace_state = self.machine.prepare_restore(pieces)
+        try:
+            replace_state = self.machine.prepare_restore(pieces)
+        except UnreadLevelError as error:
+            raise StorageError(str(error)) from error
 
         def replace(*, is_needed: bool = True) -> None:
             unused = replace_state(is_needed=is_needed)

@@ -2,7 +2,7 @@
 
 A question names a place and how many slices are asked for from there on; the answer is their
 digests, fewer if entries came meanwhile. A verdict is the digests that the members had for one
-slice. Only slices of one format are compared.
+slice. A place is at an index, where all have the same level, and so make the same slices.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 from coordinator.errors import BadArgumentsError
 from coordinator.state.packing import pack, unpack
 from coordinator.state.slice_room import PIECE_BYTES, Cursor
-from coordinator.state.slices import DIGEST_BYTES_MAX, FORMAT, Slice
+from coordinator.state.slices import DIGEST_BYTES_MAX, Slice
 
+FORMAT = 1
+"""Of a question."""
 SLICES_AT_ONCE_MAX = 8
 """In one question."""
 _MEMBERS_MAX = 9

@@ -28,11 +28,7 @@ from coordinator.model.backup import BackupPiece
 from coordinator.raft.engine import Backup, BackupFacts
 from coordinator.service.base.context import MemberContext
 from coordinator.service.reporting.status import product_version
-from coordinator.state.codec import COMMAND_FORMAT
-from coordinator.state.snapshot import FORMAT as SNAPSHOT_FORMAT
 
-FORMATS = {"commands": COMMAND_FORMAT, "snapshots": SNAPSHOT_FORMAT}
-"""What a release must read to restore a backup."""
 PIECE_BYTES = 256 * 1024
 """What one answer holds at most: less than a millisecond's work, and some ms on a slow link."""
 AT_ONCE_MAX = 2
@@ -149,7 +145,7 @@ class Backups:
             backup_id=backup_id,
             cluster=self._config.cluster.name,
             release=product_version(),
-            formats=FORMATS,
+            formats={"level": self._replica.machine.level},
             time=now.isoformat(timespec="milliseconds"),
             zxid=self._replica.machine.zxid,
         )

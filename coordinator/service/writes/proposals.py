@@ -51,7 +51,7 @@ from coordinator.service.base.turns import KEY, cost_of
 from coordinator.service.reads.reads import Reads
 from coordinator.service.writes.early_answers import EarlyAnswers
 from coordinator.service.writes.slow_writes import SlowWrites
-from coordinator.state.codec import decode_command, encode_command
+from coordinator.state.codec import decode_command, encode_command, level_of
 from coordinator.state.commands import (
     Abandon,
     Check,
@@ -202,6 +202,7 @@ class Proposer:
         request, deadline_ms, if_held = context.request, context.deadline_ms, context.if_held
         if self._leadership.is_stopping:
             raise self._leadership.stopping_error()
+        self._refuse_later_level(operation)
         stamp_ms = self._clock.wall_ms()
         whole = Command(operation, stamp_ms, request, context.caller, if_held)
         early = await self._early.answer(whole, deadline_ms)
@@ -269,6 +270,14 @@ class Proposer:
     def _end(self, key: str, size: int) -> None:
         self._count.give_back(key)
         self._bytes.give_back(key, size)
+
+    def _refuse_later_level(self, operation: Operation) -> None:
+        needed, level = level_of(operation), self._replica.machine.level
+        if needed > level:
+            raise BadArgumentsError(
+                f"this needs level {needed}, and the cluster is at level {level}: finish the"
+                " upgrade first (coordinator upgrade finish)"
+            )
 
     async def _until_known(self, command: bytes, attempts: _Attempts, deadline_ms: int) -> None:
         me = self._engine.member_id

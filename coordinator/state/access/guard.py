@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from coordinator.errors import NoAuthError, NotOwnerError
-from coordinator.model.access import ACCESS, LIMITS, NOBODY, SESSIONS, Caller, Verb
+from coordinator.model.access import ACCESS, LIMITS, MEMBERS, NOBODY, SESSIONS, Caller, Verb
 from coordinator.model.limits import MachineLimits
 from coordinator.state import paths
 from coordinator.state.access.coverage import IdentityRights
@@ -60,6 +60,7 @@ from coordinator.state.commands import (
     Revoke,
     SetAccess,
     SetData,
+    SetLevel,
     SetLimits,
     TakeOut,
 )
@@ -305,6 +306,10 @@ class CommandGuard:
         """Check the right to administer the limits."""
         _need(rights, Verb.ADMIN, LIMITS)
 
+    def level(self, rights: IdentityRights, _operation: SetLevel) -> None:
+        """Check the right to administer the members: a release is of all of them."""
+        _need(rights, Verb.ADMIN, MEMBERS)
+
     def access(self, rights: IdentityRights, _operation: Any) -> None:
         """Check the right to administer access rights."""
         _need(rights, Verb.ADMIN, ACCESS)
@@ -346,6 +351,7 @@ ROWS: Final[dict[type, Callable[[CommandGuard, IdentityRights, Any], None]]] = {
     Resize: CommandGuard.resize,
     Revoke: CommandGuard.revoke,
     SetLimits: CommandGuard.limits,
+    SetLevel: CommandGuard.level,
     InitAccess: CommandGuard.access,
     SetAccess: CommandGuard.access,
     PutRole: CommandGuard.access,

@@ -12,8 +12,10 @@ from dataclasses import replace
 
 from coordinator.raft.network.agreement import (
     NOTHING_AGREED,
+    Agreement,
     Fact,
     Levels,
+    ReadLevels,
     ShownAgreement,
     difference,
 )
@@ -119,7 +121,8 @@ class SimulatedTransport:
         self._network = network
         self._member_id = member_id
         self._is_up = False
-        self.agreement = NOTHING_AGREED
+        self._agreement = NOTHING_AGREED
+        self.read_levels: ReadLevels = Levels
         self.held: list[tuple[str, bytes]] | None = None
         """What arrived while the member was paused."""
         self.on_send: Callable[[str, Message], None] | None = None
@@ -135,10 +138,15 @@ class SimulatedTransport:
                 self.listener.on_message(source, NEWEST.decode(payload))
 
     def agree_on(self, facts: Sequence[Fact]) -> None:
-        self.agreement = self.agreement.with_facts(facts)
+        self._agreement = self._agreement.with_facts(facts)
 
-    def show_levels(self, levels: Levels, release: str) -> None:
-        self.agreement = replace(self.agreement, levels=levels, release=release)
+    def show_levels(self, read: ReadLevels, release: str) -> None:
+        self.read_levels = read
+        self._agreement = replace(self._agreement, release=release)
+
+    @property
+    def agreement(self) -> Agreement:
+        return replace(self._agreement, levels=self.read_levels())
 
     def drop(self, member_id: str) -> None:
         """End the connection; no other follows for a while, as on a real network."""

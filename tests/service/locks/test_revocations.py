@@ -42,6 +42,7 @@ from coordinator.state.commands import (
     Revoke,
     SetAccess,
     SetData,
+    SetLevel,
     SetLimits,
     TakeOut,
 )
@@ -61,6 +62,7 @@ TELLS_NOTHING = {
     Reopen: "deletes what closes a queue",
     Enter: "ends no grant",
     SetLimits: "ends no grant",
+    SetLevel: "ends no grant",
     CloseSession: "the session is over",
     ExpireSession: "the session is over",
     FinishGrants: "ends no grant",
