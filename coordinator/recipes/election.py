@@ -63,6 +63,7 @@ from coordinator.recipes.waits import FOREVER, Timeout, wait_ms_of
 
 _AGAIN = (LockLostError, SessionError, UnavailableError, OutcomeUnknownError)
 """What a candidacy ends with that may go better the next time."""
+T = TypeVar("T")
 
 
 class _Rests:
@@ -104,9 +105,6 @@ async def lead_again(election: Context[Grant[Any], Any], work: Callable[[Grant[A
             if is_final:
                 raise
         await settled(client.call(rests.rest()))
-
-
-T = TypeVar("T")
 
 
 class Election(HandingOver[ClientT]):

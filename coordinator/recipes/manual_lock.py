@@ -66,6 +66,10 @@ TEXTS = {"by": WHO_CHARACTERS_MAX, "note": WHY_CHARACTERS_MAX}
 _LOOK_MS = 100
 _KNOWN_S_MAX = 3_600.0
 """Until then its grant has ended, or the outcome is known."""
+ROOT = "/manual-locks"
+ENDED_ROOT = "/manual-locks-ended"
+ENDED_KEPT = 20
+_CONFLICTS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +179,6 @@ def alarm_ms_of(seconds: float) -> int:
     if not is_seconds(seconds) or seconds > ALARM_S_MAX:
         raise BadArgumentsError(f"seconds: expected 0 to {ALARM_S_MAX}, found {seconds!r}")
     return round(seconds * 1000)
-
-
-ROOT = "/manual-locks"
-ENDED_ROOT = "/manual-locks-ended"
-ENDED_KEPT = 20
-_CONFLICTS_MAX = 20
 
 
 class ManualLock(Generic[ClientT]):

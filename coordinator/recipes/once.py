@@ -59,6 +59,10 @@ from coordinator.recipes.locks.functions import finishing
 from coordinator.recipes.locks.grant import Grant
 from coordinator.recipes.waits import DEFAULT_TIMEOUT_S, Timeout, is_seconds
 
+ROOT = "/once"
+KEEP_S_DEFAULT = 24 * 3600.0
+_KEY_CHARACTERS_MAX = 150
+
 
 class NotDone(Exception):
     """Raised by the work to say that this attempt certainly did nothing; ``run`` raises it on.
@@ -148,11 +152,6 @@ async def write_record(
     except NoNodeError:
         mode: Literal["persistent", "ttl"] = "persistent" if keep_ms is None else "ttl"
         await core.create(path, data, mode=mode, ttl_ms=keep_ms, parents="container", if_held=grant)
-
-
-ROOT = "/once"
-KEEP_S_DEFAULT = 24 * 3600.0
-_KEY_CHARACTERS_MAX = 150
 
 
 class Once(Generic[ClientT]):

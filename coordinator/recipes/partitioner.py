@@ -56,6 +56,9 @@ from coordinator.recipes.lock import Lock
 from coordinator.recipes.locks.grant import Grant
 from coordinator.recipes.waits import FOREVER
 
+Work = Callable[[Any], Any]
+PARTITIONS_MAX = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Owned(Generic[ClientT]):
@@ -70,9 +73,6 @@ class Owned(Generic[ClientT]):
     def fencing_token(self) -> int:
         """Larger than that of any earlier owner: pass it with every write."""
         return self.grant.fencing_token
-
-
-Work = Callable[[Any], Any]
 
 
 class Serving(Generic[ClientT]):
@@ -217,9 +217,6 @@ async def _ended(working: asyncio.Future[Any]) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
-
-
-PARTITIONS_MAX = 1_000
 
 
 def owners_of(partitions: int, members: Iterable[str]) -> list[str]:

@@ -45,6 +45,12 @@ from coordinator.recipes.base.maybe_there import read
 from coordinator.recipes.base.names import checked_count, name_of, path_of
 from coordinator.recipes.waits import Timeout, is_seconds, wait_ms_of
 
+ROOT = "/buckets"
+_MILLI = 1_000
+_CONFLICTS_MAX = 100
+_SKEW_MS = 5_000
+"""How far clocks may be apart before one of them is taken to be wrong."""
+
 
 class Bucket(Protocol):
     """Where the permits come from: a ``TokenBucket``."""
@@ -163,13 +169,6 @@ class TokenChunk(EndedByWith[ClientT]):
             await self._give_back()
         except CoordinatorError:
             pass  # the bucket refills
-
-
-ROOT = "/buckets"
-_MILLI = 1_000
-_CONFLICTS_MAX = 100
-_SKEW_MS = 5_000
-"""How far clocks may be apart before one of them is taken to be wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,9 @@ _BY_HAND_ROOT = "/manual-locks"
 _LEAVE_WAIT_S = LAST_MS / 1000
 _AGAIN_S = 0.5
 _KNOWN_S_MAX = 3_600.0
+_NAME_CHARACTERS_MAX = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""How long one try looks for a member that can decide it, as ``Lock`` does."""
 
 
 class TreePlace:
@@ -250,11 +253,6 @@ class TreePlace:
 
 def _name_of(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-_NAME_CHARACTERS_MAX = 200
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""How long one try looks for a member that can decide it, as ``Lock`` does."""
 
 
 class TreeLock(LockContender[Grant[ClientT], ClientT]):

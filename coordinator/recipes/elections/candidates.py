@@ -28,6 +28,11 @@ from coordinator.recipes.elections.resuming import LeadershipFile, Left
 from coordinator.recipes.elections.succession import Choice, SuccessionRequest, of_session, succeed
 from coordinator.recipes.elections.weights import OUTWEIGHED, announced, heaviest, weights_of
 
+_LOOK_MS = 200
+"""How often the file of a predecessor that still runs is looked at."""
+_SETTLES_S = 0.2
+"""How long the answer to a take-over that has succeeded may come after the grant."""
+
 
 class CandidacyWait:
     """How long one candidacy waits in all, however often it enters."""
@@ -49,12 +54,6 @@ class CandidacyWait:
         self._is_first = False
         if self._ends_ms is not None and self._ends_ms <= self._clock.monotonic_ms():
             raise LockTimeoutError(because)
-
-
-_LOOK_MS = 200
-"""How often the file of a predecessor that still runs is looked at."""
-_SETTLES_S = 0.2
-"""How long the answer to a take-over that has succeeded may come after the grant."""
 
 
 class CandidateQueue:

@@ -29,6 +29,10 @@ TOGETHER_MAX = 500
 """Missed intervals that one call makes up for, and that are counted as skipped at once."""
 _HISTORY_MAX = 500
 _GRACE_S = 3_600.0
+_NUMBERS = (
+    "settled_ms", "open_ms", "time_ms", "skipped", "failures", "jumps", "jump_at_ms", "jump_by_ms",
+)  # fmt: skip
+_OF_RUN = ("state", "attempt", "fencing_token", "by", "started_ms", "result", "reason")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +173,6 @@ class Ledger:
             raise _not(path, data, "ledger of a job") from None
 
 
-_NUMBERS = (
-    "settled_ms", "open_ms", "time_ms", "skipped", "failures", "jumps", "jump_at_ms", "jump_by_ms",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class JobRun:
     """The run of one interval; ``ended_ms`` is 0 for a run that has not ended.
@@ -212,9 +211,6 @@ class JobRun:
         except (KeyError, TypeError, ValueError):
             raise _not(path, data, "run of a job") from None
         return run if run.state == "started" else replace(run, ended_ms=mtime_ms)
-
-
-_OF_RUN = ("state", "attempt", "fencing_token", "by", "started_ms", "result", "reason")
 
 
 def time_text(time_ms: int) -> str:

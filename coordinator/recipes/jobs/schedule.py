@@ -42,6 +42,10 @@ _MACROS = {
     "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
 }  # fmt: skip
+TIME_MS_MAX = 253_370_764_800_000
+"""The year 9999."""
+_BACK = [timedelta(hours=1), *(timedelta(days=by) for by in (1, 8, 32, 370, 10 * 366, 51 * 366))]
+"""How far to look back for the start of an interval: most are found in the first."""
 
 
 def zone_of(tz: str | None) -> ZoneInfo:
@@ -132,13 +136,6 @@ def checked_cron(cron: Any, zone: ZoneInfo) -> str:
             f"cron: expected an expression that some day fits, found {cron!r:.80}: no day does"
         ) from None
     return expression
-
-
-TIME_MS_MAX = 253_370_764_800_000
-"""The year 9999."""
-# How far to look back for the start of an interval: most are found in the first.
-_BACK = [timedelta(**{unit: by}) for unit, by in (("hours", 1), ("days", 1), ("days", 8))]
-_BACK += [timedelta(days=by) for by in (32, 370, 10 * 366, 51 * 366)]
 
 
 @dataclass(frozen=True, slots=True)

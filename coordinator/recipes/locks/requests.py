@@ -25,6 +25,8 @@ from coordinator.recipes.base.names import WHO_CHARACTERS_MAX, WHY_CHARACTERS_MA
 
 ROOT = "/revoke-requests"
 AGREED, REFUSED = "agreed", "refused"
+_AT_ONCE = 100
+"""How many requests are looked at; later ones when these have gone."""
 
 
 def directory_of(holder_path: str, fencing_token: int) -> str:
@@ -128,8 +130,6 @@ class RevokeRequest:
 
 
 OnAsked = Callable[[RevokeRequest], Awaitable[None] | None]
-_AT_ONCE = 100
-"""How many requests are looked at; later ones when these have gone."""
 
 
 class RequestListener:

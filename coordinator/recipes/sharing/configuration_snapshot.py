@@ -26,6 +26,7 @@ BYTES_MAX = 256 * 1024
 VALUES_MAX = 1_000
 NAME_CHARACTERS_MAX = 200
 TEXT_CHARACTERS_MAX = 200
+_DELETED_AT_ONCE_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +116,6 @@ def _json(value: object) -> str:
 
 def _one(values: Mapping[str, Any], name: str) -> str | None:
     return _json(values[name]) if name in values else None
-
-
-_DELETED_AT_ONCE_MAX = 50
 
 
 class KeptVersions:
