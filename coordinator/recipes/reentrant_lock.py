@@ -36,7 +36,6 @@ from coordinator.recipes.base.names import name_of
 from coordinator.recipes.locks.contender import obtain
 from coordinator.recipes.locks.context import Context, Holding
 from coordinator.recipes.locks.grant import Grant
-from coordinator.recipes.locks.hold import Shares
 from coordinator.recipes.locks.options import LockOptions, Options
 from coordinator.recipes.waits import Timeout, wait_ms_of
 
@@ -55,14 +54,61 @@ class OwnersHold:
     """What the owners of one client hold: by lock and owner."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple[str, str], tuple[Any, Shares]] = {}
-        """The grant, and the shares of its hold."""
+        self.held: dict[tuple[str, str], CountedHold] = {}
         self.obtaining: dict[tuple[str, str], asyncio.Event] = {}
         """Whose attempt is under way; set when it has ended."""
 
-    def forget(self, key: tuple[str, str]) -> None:
-        """This owner holds this lock no more."""
-        self.held.pop(key, None)
+
+class CountedHold:
+    """The hold of an owner, which its grants share; ``on_last`` is called when all are released."""
+
+    def __init__(self, first: Grant[Any], on_last: Callable[[], object]) -> None:
+        self.first = first
+        self.count = 0
+        self.on_last = on_last
+
+
+class CountedGrant(Grant[ClientT]):
+    """One grant of a hold that several grants of one owner share; the last one releases it."""
+
+    _is_counted = True
+
+    def __init__(self, counted: CountedHold) -> None:
+        self.__dict__ |= counted.first.__dict__
+        self._counted = counted
+        self._is_left = False
+        self._is_last = False
+        counted.count += 1
+
+    @property
+    def is_released(self) -> bool:
+        """Whether this part was released, or the hold."""
+        return self.hold.is_released or (self._is_left and not self._is_last)
+
+    @property
+    def _reason(self) -> str:
+        return "it was released" if self.is_released else self.hold.reason
+
+    def remaining_safe_ms(self) -> int:
+        """Return for how many ms no other client can be granted the lock, 0 when unknown."""
+        return 0 if self.is_released else self.hold.remaining_safe_ms()
+
+    async def give_back(self) -> bool:
+        """Release this part, and the hold with the last one."""
+        if self.is_released:
+            return False
+        if not self._is_left:
+            self._is_left = True
+            self._counted.count -= 1
+            self._is_last = self._counted.count == 0
+            if self._is_last:
+                self._counted.on_last()
+        return await self.hold.give_back() if self._is_last else True
+
+    def keep_releasing(self) -> None:
+        """Go on releasing in the background, if this was the last part."""
+        if self._is_last:
+            super().keep_releasing()
 
 
 class ReentrantLock(Context[Grant[ClientT], ClientT]):
@@ -91,7 +137,7 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
     def count(self) -> int:
         """How often the caller holds the lock, by any object of this client; 0 once it is lost."""
         held = self._counts.held.get((self.name, self._options.owner_now()))
-        return 0 if held is None or held[0].is_lost else held[1].count
+        return 0 if held is None or held.first.is_lost else held.count
 
     async def _acquire(
         self, blocking: bool = True, timeout: Timeout | None = None
@@ -183,7 +229,7 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
         while (others := counts.obtaining.get(key)) is not None:
             wait_ms = await self._left_after(others, wait_ms)
         held = counts.held.get(key)
-        if held is None or held[0].is_released:
+        if held is None or held.first.is_released:
             mine = counts.obtaining[key] = asyncio.Event()
             try:
                 request, guards = self._options.request(owner), self._options.guards_to_raise
@@ -191,12 +237,10 @@ class ReentrantLock(Context[Grant[ClientT], ClientT]):
             finally:
                 del counts.obtaining[key]
                 mine.set()
-            shares = Shares(grant.hold, on_last=lambda: counts.forget(key))
-            counts.held[key] = grant, shares
+            held = counts.held[key] = CountedHold(grant, lambda: counts.held.pop(key, None))
         else:
-            grant, shares = held
-            grant.check()
-        return grant.with_hold(shares.another())
+            held.first.check()
+        return CountedGrant(held)
 
     async def _left_after(self, others: asyncio.Event, wait_ms: int | None) -> int | None:
         """Wait for the end of another attempt of this owner; return what is left of ``wait_ms``."""

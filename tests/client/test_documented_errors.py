@@ -32,7 +32,7 @@ RAISE_NOTHING = {
     *("Session.close", "Session.fail"),
     *("Acquired.remaining_safe_ms", "Acquired.stop_watching", "LockQueue.clean_up"),
     *("Grant.keep_releasing", "Grant.loss", "Grant.remaining_safe_ms"),
-    *("Grant.condition", "Grant.with_hold", "Lock.with_options"),
+    *("Grant.condition", "Lock.with_options"),
     *("AsyncClient.close", "AsyncClient.wait", "Client.close", "CachedValue.peek"),
     *("Configuration.watch", "TreeCache.changes", "TreeCache.close"),
     "RevokeRequest.remaining_ms",

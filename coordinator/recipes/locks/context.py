@@ -28,6 +28,11 @@ from coordinator.recipes.base.ended_by_with import ended_here
 from coordinator.recipes.locks.grant import Grant
 from coordinator.recipes.locks.options import WhenUnsure
 
+HeldT = TypeVar("HeldT")
+"""What the caller gets: a grant, or of several locks a tuple of grants over one hold."""
+HeldT_co = TypeVar("HeldT_co", covariant=True)
+_OUTLIVED_MAX = 100
+
 
 class Interruption:
     """Cancels the task that made it when a grant is lost; modelled on asyncio.Timeout."""
@@ -86,12 +91,6 @@ def grant_in(held: Any) -> Grant[Any]:
     """Return the grant by which ``held`` is released: grants of several locks share one hold."""
     grant: Grant[Any] = held[0] if isinstance(held, tuple) else held
     return grant
-
-
-HeldT = TypeVar("HeldT")
-"""What the caller gets: a grant, or of several locks a tuple of grants over one hold."""
-HeldT_co = TypeVar("HeldT_co", covariant=True)
-_OUTLIVED_MAX = 100
 
 
 class Holding(Generic[HeldT]):
@@ -182,18 +181,17 @@ class Holding(Generic[HeldT]):
         grant, interruption = entered.grant, entered.interruption
         is_ours = interruption is not None and interruption.end(error)
         # Checked before the release, after which it is not held either, but not lost.
-        hold, is_to_stop = grant.hold, self._is_to_stop
-        is_ended = hold.is_released
-        is_lost = not is_ended and hold.remaining_safe_ms() == 0
+        is_to_stop, is_ended = self._is_to_stop, grant.is_released
+        is_lost = not is_ended and grant.remaining_safe_ms() == 0
         loss = (grant.loss() if is_lost else entered.loss) if is_to_stop else None
         try:
-            await hold.give_back()
+            await grant.give_back()
         except CoordinatorError as failure:
-            hold.keep_releasing()
+            grant.keep_releasing()
             if error is None:
                 raise
             error.add_note(f"and {self._what} could not be released yet: {failure}")
-        if is_to_stop and loss is None and not is_ended and hold.was_lost:
+        if is_to_stop and loss is None and not is_ended and grant.hold.was_lost:
             loss = grant.loss()  # the release has found that it was not held any more
         if interruption is not None and is_ours:
             raise interruption.loss() if loss is None else loss from error
@@ -224,9 +222,9 @@ class Holding(Generic[HeldT]):
         if self._entered:
             self._refuse_others(caller)
         over, lost = self._grant, None
-        if over is not None and (over.hold.is_released or over.is_lost):
+        if over is not None and (over.is_released or over.is_lost):
             self._grant, self._is_taken = None, False
-            if not over.hold.is_released:
+            if not over.is_released:
                 lost = over
                 self._remember_loss(lost, caller)
         if self._is_taken:

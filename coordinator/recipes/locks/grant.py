@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Generic, Literal, Self
+from typing import Any, Generic, Literal
 
 from coordinator.client import Callback, Check, Client, ClientT, OfOneProcess, both, expect_client
 from coordinator.client.locks import GrantReply
@@ -32,7 +32,7 @@ from coordinator.errors import (
     SessionExpiredError,
     UnavailableError,
 )
-from coordinator.recipes.locks.hold import Hold, QueueClient, Share
+from coordinator.recipes.locks.hold import Hold, QueueClient
 from coordinator.recipes.locks.requests import OnAsked, RequestListener
 from coordinator.recipes.waits import is_seconds
 
@@ -61,9 +61,10 @@ class Grant(OfOneProcess, Generic[ClientT]):
     is a leadership. ``hold`` is what keeps it, for the recipes.
     """
 
-    def __init__(
-        self, client: ClientT, hold: Hold | Share, queue: QueueClient, reply: GrantReply
-    ) -> None:
+    _is_counted = False
+    """Whether its owner may have more of the same hold."""
+
+    def __init__(self, client: ClientT, hold: Hold, queue: QueueClient, reply: GrantReply) -> None:
         self.client = client
         self.lock = reply.lock
         self.grant_id = reply.grant_id
@@ -93,6 +94,11 @@ class Grant(OfOneProcess, Generic[ClientT]):
         return self.hold.is_released
 
     @property
+    def _reason(self) -> str:
+        """Why this grant is not held any more; empty while it is."""
+        return self.hold.reason
+
+    @property
     def is_lost(self) -> bool:
         """Whether this grant may not be relied upon, as of now."""
         return self.remaining_safe_ms() == 0
@@ -112,12 +118,6 @@ class Grant(OfOneProcess, Generic[ClientT]):
         """
         return self.hold.remaining_safe_ms()
 
-    def with_hold(self, hold: Hold | Share) -> Self:
-        """Return another grant of the same place in the queue, kept by ``hold``."""
-        other = object.__new__(type(self))
-        other.__dict__ |= self.__dict__ | {"hold": hold}
-        return other
-
     def check(self) -> None:
         """Ask the clock alone whether the grant is certainly held now.
 
@@ -130,7 +130,7 @@ class Grant(OfOneProcess, Generic[ClientT]):
     def loss(self) -> LockLostError:
         """Return the error that says why this grant is not held."""
         return LockLostError(
-            f"{self.lock}: grant {self.grant_id} is not held: {self.hold.reason}",
+            f"{self.lock}: grant {self.grant_id} is not held: {self._reason}",
             lock=self.lock,
             grant_id=self.grant_id,
             fencing_token=self.fencing_token,
@@ -319,7 +319,7 @@ class Grant(OfOneProcess, Generic[ClientT]):
             BadArgumentsError: it is not one that can be shared, or its owner counts on it.
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
-        if self.hold.is_counted:
+        if self._is_counted:
             raise BadArgumentsError(
                 f"{self.lock}: expected the grant of an RWLock to downgrade, found that of a "
                 f"ReentrantLock: other bodies of its owner rely on holding it alone"

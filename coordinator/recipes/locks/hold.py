@@ -1,7 +1,7 @@
 """The hold behind a grant: how long it is certainly held, its callbacks, and its release.
 
-Several grants may share one hold: those of a ``MultiLock``, which are acquired and given back as
-one, and those of a ``ReentrantLock``, by ``Share``.
+Several grants may share one hold: those of a ``MultiLock``, which are acquired and released as one,
+and those of an owner of a ``ReentrantLock``, of which the last one releases it.
 
 1. Once lost, a hold is never held again; once given back, neither.
 2. It counts as held until the cluster has said that it is not (redis-py 3847).
@@ -64,42 +64,8 @@ class QueueClient(Protocol):
         ...
 
 
-class ReleaseUnderWay:
-    """A release under way, by the task or thread that asked for it; used under its hold's guard."""
-
-    __slots__ = ("_result", "failure", "is_done", "was_held")
-
-    def __init__(self) -> None:
-        self.is_done = False
-        self.was_held: bool | None = None
-        """Its outcome; None if its caller was cancelled."""
-        self.failure: Exception | None = None
-        self._result: Future[bool | None] | None = None
-
-    def result(self) -> Future[bool | None]:
-        """Return its outcome, once it ends; made only if another caller waits for it."""
-        if self._result is None:
-            self._result = Future()
-            self._result.set_running_or_notify_cancel()
-        return self._result
-
-    def end(self) -> None:
-        """Give the outcome to those who wait for it."""
-        self.is_done = True
-        failure, self.failure = self.failure, None  # its frames hold this
-        if self._result is None:
-            return
-        if failure is None:
-            self._result.set_result(self.was_held)
-        else:
-            self._result.set_exception(failure)
-
-
 class Hold:
     """What was ``acquired`` from ``queue`` in the name of ``owner``; made in the event loop."""
-
-    is_counted = False
-    """Whether it is a share, of which its owner may have more."""
 
     def __init__(self, acquired: Acquired, queue: QueueClient, owner: str = "") -> None:
         self._acquired = acquired
@@ -118,8 +84,8 @@ class Hold:
         self._unsubscribe = self._session.on_change(self._on_session_state)
         token = acquired.grant.fencing_token
         self._session.grant_watch.watch(acquired.paths, token, self.lose)
-        self._releasing: ReleaseUnderWay | None = None
-        """The release under way, or the last one."""
+        self._releasing: Future[bool | None] | None = None
+        """The outcome of the release under way: whether it was held; None if its caller gave up."""
         self._may_be_released = False
         """Whether a release was sent whose outcome is not known."""
         self._keeps_releasing: asyncio.Task[None] | None = None
@@ -259,33 +225,40 @@ class Hold:
 
     async def _given_back(self) -> bool:
         """Release, one at a time: of two releases, one would find the lock lost. Others wait."""
-        mine = ReleaseUnderWay()
-        while (result := self._begin(mine)) is not None:
-            was_held = await asyncio.wrap_future(result)
+        mine: Future[bool | None] = Future()
+        while (other := self._begin(mine)) is not None:
+            was_held = await asyncio.wrap_future(other)
             if was_held is not None:
                 return was_held
             if self._is_released:
                 return not self._reason
         self._queue.begin_release(self._owner)
         try:
-            mine.was_held = was_held = await self._release_once()
-            return was_held
+            was_held = await self._release_once()
         except Exception as error:
-            mine.failure = error
+            self._end(mine).set_exception(error)
+            del mine  # which has the error, whose frames have this one
             raise
-        finally:
-            self._queue.end_release(self._owner)
-            with self._guard:
-                mine.end()
+        except BaseException:
+            self._end(mine).set_result(None)
+            raise
+        self._end(mine).set_result(was_held)
+        return was_held
 
-    def _begin(self, release: ReleaseUnderWay) -> Future[bool | None] | None:
-        """Let ``release`` be the one under way; if another is, return its outcome."""
+    def _begin(self, release: Future[bool | None]) -> Future[bool | None] | None:
+        """Let ``release`` be the one under way; if another is, return that."""
         with self._guard:
-            under_way = self._releasing
-            if under_way is None or under_way.is_done:
+            other = self._releasing
+            if other is None:
                 self._releasing = release
-                return None
-            return under_way.result()
+                release.set_running_or_notify_cancel()
+            return other
+
+    def _end(self, release: Future[bool | None]) -> Future[bool | None]:
+        self._queue.end_release(self._owner)
+        with self._guard:
+            self._releasing = None
+        return release
 
     async def _release_once(self) -> bool:
         """Send one release, and act on its outcome."""
@@ -332,89 +305,3 @@ class Hold:
         self._end_of_bound = self._loop.call_later(
             (remaining_ms + 1) / 1000, self._await_end_of_bound
         )
-
-
-class Shares:
-    """How many grants of one owner share a hold; the last one gives it back."""
-
-    def __init__(self, hold: Hold | Share, on_last: Callable[[], None]) -> None:
-        self.hold = hold
-        self.count = 0
-        self._on_last = on_last
-
-    def another(self) -> Share:
-        """Return one more share of the hold."""
-        self.count += 1
-        return Share(self)
-
-    def leave(self) -> bool:
-        """Count one less; True for the last one, whose part it is to give the hold back."""
-        self.count -= 1
-        if self.count == 0:
-            self._on_last()
-        return self.count == 0
-
-
-class Share:
-    """One grant's part in a hold that several grants of one owner share; asked as the hold is."""
-
-    is_counted = True
-
-    def __init__(self, shares: Shares) -> None:
-        self._hold = shares.hold
-        self._shares = shares
-        self._is_left = False
-        self._is_last = False
-
-    @property
-    def is_released(self) -> bool:
-        """Whether this part was given back."""
-        return self._hold.is_released or (self._is_left and not self._is_last)
-
-    @property
-    def was_lost(self) -> bool:
-        """Whether the hold was lost before it could be given back."""
-        return self._hold.was_lost
-
-    @property
-    def reason(self) -> str:
-        """Why this part is not held any more; empty while it is."""
-        return "it was released" if self.is_released else self._hold.reason
-
-    def remaining_safe_ms(self) -> int:
-        """Return for how long no other client can be granted the lock, 0 when unknown."""
-        return 0 if self.is_released else self._hold.remaining_safe_ms()
-
-    def on_lost(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call ``callback()`` once when the hold is lost; returns how to stop that."""
-        return self._hold.on_lost(callback)
-
-    def on_end(self, callback: Callable[[], None]) -> None:
-        """Call ``callback()`` when the hold is lost or given back."""
-        self._hold.on_end(callback)
-
-    def lose(self, reason: str) -> None:
-        """Say that the hold is lost, for all its parts."""
-        self._hold.lose(reason)
-
-    def next_write_number(self) -> int:
-        """Return a number that no other part has."""
-        return self._hold.next_write_number()
-
-    async def renew(self, timeout_ms: int) -> None:
-        """Renew the lease of the session now; raises as ``Session.renew``."""
-        await self._hold.renew(timeout_ms)
-
-    async def give_back(self) -> bool:
-        """Give this part back, and the hold with the last one."""
-        if self.is_released:
-            return False
-        if not self._is_left:
-            self._is_left = True
-            self._is_last = self._shares.leave()
-        return await self._hold.give_back() if self._is_last else True
-
-    def keep_releasing(self) -> None:
-        """Go on releasing in the background, if this was the last part."""
-        if self._is_last:
-            self._hold.keep_releasing()
