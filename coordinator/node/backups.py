@@ -141,7 +141,7 @@ def write_from_data(data_dir: str, path: str) -> Header:
         reader = held.snapshot()
         facts = BackupFacts(
             backup_id=os.urandom(8).hex(), cluster=held.owner.cluster, release=product_version(),
-            formats={"level": machine.level}, time=time_now(), zxid=machine.zxid,
+            level=machine.level, time=time_now(), zxid=machine.zxid,
         )  # fmt: skip
         entries = entries_behind(reader, held.entries(), at.index)
         owner = held.owner

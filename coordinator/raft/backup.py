@@ -109,7 +109,7 @@ class HeldBackup:
             cluster_id=cluster_id,
             member_id=member_id,
             release=facts.release,
-            formats=dict(facts.formats),
+            level=facts.level,
             time=facts.time,
             zxid=facts.zxid,
             snapshot_index=0 if info is None else info.index,

@@ -121,7 +121,7 @@ class BackupFacts:
     backup_id: str
     cluster: str
     release: str
-    formats: Mapping[str, int]
+    level: int
     time: str
     zxid: int
 

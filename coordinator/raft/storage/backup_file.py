@@ -57,7 +57,7 @@ class Header:
     cluster_id: str
     member_id: str
     release: str
-    formats: dict[str, int]
+    level: int
     time: str
     zxid: int
     snapshot_index: int
@@ -75,13 +75,12 @@ class Header:
 
     def in_words(self) -> str:
         """Say what the backup holds."""
-        formats = ", ".join(f"{name} {number}" for name, number in self.formats.items())
         return (
             f"cluster {self.cluster!r}, id {self.cluster_id}, from member {self.member_id!r} at"
             f" {self.time}: the state at zxid {self.zxid}, after entry {self.last_index} of term"
             f" {self.last_term} (a snapshot at entry {self.snapshot_index} of"
             f" {self.snapshot_bytes} bytes, and {self.entries} entries behind it); release"
-            f" {self.release}, formats: {formats}"
+            f" {self.release}, level {self.level}"
         )
 
 

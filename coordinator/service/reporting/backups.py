@@ -145,7 +145,7 @@ class Backups:
             backup_id=backup_id,
             cluster=self._config.cluster.name,
             release=product_version(),
-            formats={"level": self._replica.machine.level},
+            level=self._replica.machine.level,
             time=now.isoformat(timespec="milliseconds"),
             zxid=self._replica.machine.zxid,
         )

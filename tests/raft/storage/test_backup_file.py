@@ -29,7 +29,7 @@ FACTS = BackupFacts(
     backup_id="0a1b",
     cluster="prod",
     release="1.2.3",
-    formats={"commands": 9},
+    level=1,
     time="2026-11-29T21:30:00.000+00:00",
     zxid=7,
 )
