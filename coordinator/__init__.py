@@ -31,6 +31,7 @@ node                  one member, and what its machine gives it
   server              the only place that builds things             all rooms
   recovery            a cluster begun again from a member's data    all rooms
   preflight           could this member start                       all rooms
+  backup_schedule     who makes a backup when                       all rooms
   backups             what does an operator keep of a cluster       all rooms
 audit                 what was forced, changed or refused           errors, config, clock,
                                                                     model.tokens

@@ -322,6 +322,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "coordinator": ("coordinator.client", "coordinator.errors", "coordinator.recipes"),
     # They put everything together; of the product only the command line imports the first two.
     "coordinator.node.server": ("coordinator",),
+    "coordinator.node.backup_schedule": ("coordinator",),
     "coordinator.node.backups": ("coordinator",),
     "coordinator.node.recovery": ("coordinator",),
     "coordinator.node.preflight": ("coordinator",),

@@ -5,8 +5,26 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from coordinator.model.fields import Count, described
+
+
+class ScheduledBackups(Struct, frozen=True):
+    """What a member that makes backups by itself says of them; times are wall times."""
+
+    every_ms: Annotated[Count, described("how often one is to be made, by any member")]
+    succeeded_ms: Annotated[Count | None, described("when it made its newest; null: never")] = None
+    failed_ms: Annotated[Count | None, described("when one of its failed last; null: never")] = None
+    failure: Annotated[str, described("why that one failed")] = ""
+
+    def with_success(self, at_ms: int | None) -> ScheduledBackups:
+        """Return this with its newest backup made then."""
+        return replace(self, succeeded_ms=at_ms)
+
+    def with_failure(self, at_ms: int, failure: str) -> ScheduledBackups:
+        """Return this with a backup that failed then."""
+        return replace(self, failed_ms=at_ms, failure=failure)
 
 
 class BackupPiece(Struct, frozen=True):

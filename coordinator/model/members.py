@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from coordinator.model.backup import ScheduledBackups
 from coordinator.model.fields import Count, described, one_of
 
 ELECTIONS_KEPT = 100
@@ -80,6 +81,10 @@ class MemberFacts(Struct, frozen=True):
         tuple[HealthFinding, ...],
         described("what it finds wrong with itself, or with the whole cluster"),
     ] = ()
+
+    backups: Annotated[
+        ScheduledBackups | None, described("those that it makes by itself; null: none")
+    ] = None
 
 
 class MemberReport(Struct, frozen=True):

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
+from coordinator.model.backup import ScheduledBackups
 from coordinator.model.fields import Count, described, one_of
 
 DEVELOPMENT = "dev"
@@ -64,6 +65,10 @@ class Status(Struct, frozen=True):
     learn_url: Annotated[
         str, described("where stories play on this cluster of `coordinator dev`; on others empty")
     ] = ""
+
+    backups: Annotated[
+        ScheduledBackups | None, described("backups that it makes by itself; null: none")
+    ] = None
 
 
 class Health(Struct, frozen=True):

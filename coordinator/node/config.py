@@ -205,6 +205,20 @@ class AuditConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class BackupConfig:
+    """Where backups are made by themselves, and how often; one member at a time makes them."""
+
+    directory: str | None = None
+    """Where this member writes them; None: it makes none."""
+    every_ms: int = 86_400_000
+    keep: int = 7
+    """How many of the cluster's backups in the directory stay; the oldest are deleted."""
+    command: str | None = None
+    """A program that is run with the path of each, to bring it to another place."""
+    command_deadline_ms: int = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
 class OidcConfig:
     """The OpenID Connect issuer whose tokens prove who a client is (the extra ``oidc``)."""
 
@@ -242,6 +256,7 @@ class Config:
     log: LogConfig = field(default_factory=LogConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
     oidc: OidcConfig = field(default_factory=OidcConfig)
+    backup: BackupConfig = field(default_factory=BackupConfig)
 
     def value(self, section: str, key: str) -> Any:
         """Return what ``key`` of ``[section]`` is set to."""

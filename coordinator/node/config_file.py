@@ -35,7 +35,8 @@ _PATH_KEYS = frozenset(
     {
         ("member", "data_dir"), ("member", "tls_cert_file"), ("member", "tls_key_file"),
         ("cluster", "secret_file"), ("cluster", "tls_ca_file"),
-        ("audit", "file"), ("oidc", "ca_file"), ("oidc", "jwks_token_file"),
+        ("audit", "file"), ("backup", "directory"), ("backup", "command"),
+        ("oidc", "ca_file"), ("oidc", "jwks_token_file"),
         ("http", "tls_cert_file"), ("http", "tls_key_file"), ("http", "client_ca_file"),
     }
 )  # fmt: skip

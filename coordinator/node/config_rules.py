@@ -52,6 +52,8 @@ _BOUNDS: dict[tuple[str, str], tuple[int, int]] = {
     ("limits", "watch_history_bytes"): (0, _TIB),
     ("limits", "watch_values_bytes"): (0, _TIB),
     ("oidc", "clock_skew_ms"): (0, 300_000),
+    ("backup", "every_ms"): (1_000, 30 * _DAY_MS),
+    ("backup", "keep"): (1, 10_000),
     ("audit", "file_bytes_max"): (65_536, _TIB),
     ("log", "slow_ms"): (0, _DAY_MS),
     ("audit", "files_max"): (1, 10_000),
@@ -123,6 +125,7 @@ def problems(config: Config, origin: Origin) -> Iterator[ConfigError]:
         _check_exposure,
         _check_audit,
         _check_oidc,
+        _check_backup,
     )
     for rule in rules:
         try:
@@ -215,6 +218,17 @@ def _check_audit(config: Config, origin: Origin) -> None:
     if not audit.syslog_address.startswith("/") and not is_host:
         expected = "the path of a socket, or host:port"
         _fail(origin("audit", "syslog_address"), "syslog_address", expected, audit.syslog_address)
+
+
+def _check_backup(config: Config, origin: Origin) -> None:
+    backup = config.backup
+    if backup.directory is None and backup.command is not None:
+        _fail(origin("backup", "command"), "command", "[backup] directory as well", "none")
+    if backup.directory is not None and PurePath(backup.directory).is_relative_to(
+        config.member.data_dir
+    ):
+        expected = "a path outside of [member] data_dir, which is lost with it"
+        _fail(origin("backup", "directory"), "directory", expected, backup.directory)
 
 
 def _check_oidc(config: Config, origin: Origin) -> None:

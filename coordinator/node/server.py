@@ -24,6 +24,7 @@ from coordinator.audit.opening import open_audit
 from coordinator.clock import Clock, SystemClock
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.node import build, log_lines
+from coordinator.node.backup_schedule import BackupSchedule
 from coordinator.node.config import Config, MemberAddress
 from coordinator.node.config_rules import what_is_off
 from coordinator.node.garbage import SmallSteps
@@ -93,6 +94,7 @@ class Server:
             self._certificates.expire_s,
         )
         self.member.examinations.expire_s = self._certificates.expire_s
+        self._backups = BackupSchedule(self.member, config, self._clock)
         self._http: HttpServer | None = None
         self._has_failed: asyncio.Event | None = None
         self._failure: BaseException | None = None
@@ -159,6 +161,7 @@ class Server:
             await self.stop()
             raise
         self._certificates.begin()
+        self._backups.begin()
         member_id = self._config.member.member_id
         bound = self._config.http.bind_host
         where = (
@@ -183,6 +186,7 @@ class Server:
     async def stop(self) -> None:
         """Close the door, then leave the cluster. Idempotent."""
         self._certificates.end()
+        await self._backups.end()
         has_failed = self._failure is not None
         if self._http is not None:
             await self._http.stop(break_after_s=_FAILED_GRACE_S if has_failed else None)
@@ -196,6 +200,7 @@ class Server:
 
         The data on disk stay as they are. For tests.
         """
+        await self._backups.end()
         if self._http is not None:
             self._http.abort()
         await self.member.stop()

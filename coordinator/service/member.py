@@ -394,6 +394,7 @@ class Member:
             reserve=self.limits.reserve_in_words(),
             warnings=(*self.warnings(), *self._manual_holds.warnings()),
             off=self.off,
+            backups=self.backups.scheduled,
         )
 
     def labels(self) -> tuple[str, int, int]:

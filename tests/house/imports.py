@@ -26,7 +26,7 @@ LEVELS = (
     ("coordinator.integrations",),
     ("coordinator",),
     ("coordinator.node.server", "coordinator.node.recovery", "coordinator.node.preflight",
-     "coordinator.node.backups"),
+     "coordinator.node.backups", "coordinator.node.backup_schedule"),
     ("coordinator.testing",),
     ("coordinator.learn",),
     ("coordinator.cli",),

@@ -17,6 +17,9 @@ from coordinator.service.base.tallies import Histogram, Kept, Labelled, Level, T
 # other one a gauge. A test finds a figure without a text.
 TEXTS = {
     "coordinator_applied_index": "Index of the last log entry that this member has applied.",
+    "coordinator_backup_every_seconds": "How often this member makes backups; 0: it makes none.",
+    "coordinator_backup_failure_timestamp_seconds": "When a backup of its own failed; 0: never.",
+    "coordinator_backup_success_timestamp_seconds": "When it made its newest backup; 0: never.",
     "coordinator_backups_held": "Backups that are being read from this member now.",
     "coordinator_client_rate_refusals_total": "Requests beyond requests_per_second_max, refused.",
     "coordinator_client_turn_waits_total": "Requests that waited for a turn of their client.",

@@ -24,7 +24,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.model.access import MEMBERS, Caller, Verb
-from coordinator.model.backup import BackupPiece
+from coordinator.model.backup import BackupPiece, ScheduledBackups
 from coordinator.raft.engine import Backup, BackupFacts
 from coordinator.service.base.context import MemberContext
 from coordinator.service.reporting.status import product_version
@@ -71,12 +71,20 @@ class Backups:
         self._random = context.random
         self._held: dict[str, _Held] = {}
         self._opening = 0
+        self.scheduled: ScheduledBackups | None = None
+        """Those that this member makes by itself; who makes them says how they went."""
         self._is_waiting = False
         """Whether a timer looks for those that are over."""
         context.metrics.add_facts("", self._figures)
 
     def _figures(self) -> Mapping[str, float]:
-        return {"backups_held": float(len(self._held))}
+        scheduled = self.scheduled or ScheduledBackups(every_ms=0)
+        return {
+            "backups_held": float(len(self._held)),
+            "backup_every_seconds": scheduled.every_ms / 1_000,
+            "backup_success_timestamp_seconds": (scheduled.succeeded_ms or 0) / 1_000,
+            "backup_failure_timestamp_seconds": (scheduled.failed_ms or 0) / 1_000,
+        }
 
     async def begin(self, caller: Caller, deadline_ms: int) -> BackupPiece:
         """Begin a backup of all that was acknowledged before this call; return its first piece.
@@ -137,6 +145,11 @@ class Backups:
     def close(self) -> None:
         """End all of them."""
         for backup_id in list(self._held):
+            self._end(backup_id)
+
+    def end(self, backup_id: str) -> None:
+        """End one that was read to its end, or is given up."""
+        if backup_id in self._held:
             self._end(backup_id)
 
     def _facts(self, backup_id: str) -> BackupFacts:

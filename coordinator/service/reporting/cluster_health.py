@@ -14,11 +14,14 @@ from coordinator.model.members import ClusterHealth, HealthFinding, MemberFacts,
 from coordinator.model.sizes import in_bytes
 from coordinator.model.status import Status
 from coordinator.raft.engine import EngineStatus
+from coordinator.wording import lasting
 
 LAG_MAX = 1_000
 """So many entries behind the first of them is said of a member."""
 DISK_FREE_MIN = 512 * 1024 * 1024
 LEADERS_MS = 600_000
+BACKUP_LATE = 2
+"""A backup that is more than so many times as old as one may be is said of the cluster."""
 LEADERS_MAX = 5
 """So many changes of the leader in ``LEADERS_MS`` are nothing to speak of: a rolling restart."""
 _RANK = ("bad", "warn", "note")
@@ -119,6 +122,7 @@ def _of_cluster(reports: Sequence[MemberReport], now_ms: int) -> Iterator[Health
             yield from report.facts.findings
             yield from _beside_others(report.facts, reports)
     yield from _leaders(reports, now_ms)
+    yield from _backups(reports, now_ms)
 
 
 def _own(reports: Sequence[MemberReport]) -> MemberFacts:
@@ -222,3 +226,28 @@ def _leaders(reports: Sequence[MemberReport], now_ms: int) -> Iterator[HealthFin
             " processor time (no tick), a slow disk another disk, and a link that ends or is silent"
             " a look at the network. election_timeout_ms_min and _max may be longer.",
         )
+
+
+def _backups(reports: Sequence[MemberReport], now_ms: int) -> Iterator[HealthFinding]:
+    """Say it if the newest backup that members make by themselves is too old, or why one failed."""
+    facts = [each.facts for each in reports if each.facts is not None]
+    known = [(each, each.backups) for each in facts if each.backups is not None]
+    if not known:
+        return
+    every_ms = min(backups.every_ms for _, backups in known)
+    newest_ms = max(backups.succeeded_ms or 0 for _, backups in known)
+    age_ms = now_ms - (newest_ms or min(each.started_ms for each, _ in known))
+    if age_ms > BACKUP_LATE * every_ms:
+        made = "The newest backup was made" if newest_ms else "No backup was made since a start"
+        yield HealthFinding(
+            "warn",
+            f"{made} {lasting(age_ms)} ago; one is due every {lasting(every_ms)}.",
+            "Look at [backup] of the members, and at their logs (docs/backup.md).",
+        )
+    for each, backups in known:
+        if (backups.failed_ms or 0) > newest_ms:
+            yield HealthFinding(
+                "warn",
+                f"Member {each.member_id} could not make a backup: {sentence(backups.failure)}",
+                "It is tried again. If that fails as well, look at its log.",
+            )

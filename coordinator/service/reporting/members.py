@@ -165,6 +165,7 @@ class MemberReports:
             snapshots_made=int(figures.get("snapshots_made_total", 0)),
             elections=tuple(self._elections),
             is_compiled=self._is_compiled,
+            backups=status.backups,
         )
         return replace(facts, findings=of_member(facts, status, engine))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
+from coordinator.model.backup import ScheduledBackups
 from coordinator.model.status import MemberInfo, Status
 from coordinator.node.config import Config, MemberAddress
 from coordinator.raft.engine import EngineStatus, Role
@@ -21,6 +22,7 @@ def status_of(
     reserve: str,
     warnings: tuple[str, ...],
     off: tuple[str, ...],
+    backups: ScheduledBackups | None = None,
 ) -> Status:
     """Return what a member says of itself; ``wrong`` is why it is not ready, "" when it is."""
     members = members_of(config.cluster.members, engine)
@@ -43,6 +45,7 @@ def status_of(
         reserve=reserve,
         warnings=warnings,
         off=off,
+        backups=backups,
         access="on" if machine.access.is_on else "off",
         # The clients of a story have no token.
         learn_url="" if machine.access.is_on else config.http.learn_url or "",
