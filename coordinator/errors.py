@@ -37,7 +37,7 @@ and ``from_problem`` the one where it becomes an error again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 
 class CoordinatorError(Exception):
@@ -393,19 +393,6 @@ def to_problem(error: CoordinatorError) -> dict[str, Any]:
     }
     problem.update({k: v for k, v in error.fields.items() if k not in _PROBLEM_MEMBERS})
     return problem
-
-
-E = TypeVar("E", bound=BaseException)
-
-
-def caused(error: E, cause: BaseException | None) -> E:
-    """Return an error that has this cause, None for none: ``raise caused(error, it) from it``.
-
-    Compiled code leaves out what stands after ``from``, and a traceback then has the inside of a
-    client that nobody asked for. So what programs see is told its cause in both ways.
-    """
-    error.__cause__ = cause
-    return error
 
 
 def forget_frames(error: BaseException | None) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,9 +15,3 @@ def compiled_sources() -> list[Path]:
     ]
     found = {path for pattern in settings["modules"] for path in ROOT.glob(pattern)}
     return sorted(found - {ROOT / name for name in settings["interpreted"]})
-
-
-def compiled_trees() -> Iterator[tuple[str, ast.Module]]:
-    """Return each module that is compiled: where it is, and its tree."""
-    for path in compiled_sources():
-        yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))

@@ -13,7 +13,6 @@ from coordinator.errors import (
     RequestError,
     SessionError,
     UnavailableError,
-    caused,
     from_problem,
 )
 from coordinator.wire.codec import BodyReader
@@ -47,7 +46,7 @@ def read_answer(endpoint: str, response: Response, parse: Callable[[Any], T]) ->
         return parse(decode(response.body, encoding))
     except BadArgumentsError as error:
         unread = OutcomeUnknownError(f"{endpoint}: the answer could not be read: {error.message}")
-        raise caused(unread, error) from error
+        raise unread from error
 
 
 def problem_in(endpoint: str, response: Response) -> CoordinatorError:

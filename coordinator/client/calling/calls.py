@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from coordinator.client.calling.request_ids import RequestIds
 from coordinator.client.calling.transport import Headers, Request, Sharing
-from coordinator.errors import BadArgumentsError, caused
+from coordinator.errors import BadArgumentsError
 from coordinator.wire.codec import encoded
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages import AUTHORIZATION, REQUEST_NUMBER_HEADER, TIMEOUT_HEADER
@@ -78,7 +78,7 @@ class Call(Struct, frozen=True):
                 is_plain = type(body) is dict and encoding is PACKED
                 raw = encode_msgpack(body) if is_plain else encoded(body, encoding)
             except UnicodeEncodeError as error:
-                raise caused(_not_text(error), None) from None
+                raise _not_text(error) from None
         return Request(self.method, self.target, headers, raw)
 
 
@@ -93,7 +93,7 @@ def quoted(segment: str, *, safe: str = "") -> str:
     try:
         return quote(segment, safe=safe)
     except UnicodeEncodeError as error:
-        raise caused(_not_text(error), None) from None
+        raise _not_text(error) from None
 
 
 def _not_text(error: UnicodeEncodeError) -> BadArgumentsError:
@@ -137,7 +137,7 @@ def queried(query: Sequence[tuple[str, str]]) -> str:
     try:
         return "?" + urlencode(query) if query else ""
     except UnicodeEncodeError as error:
-        raise caused(_not_text(error), None) from None
+        raise _not_text(error) from None
 
 
 def read_mode(stale: bool, at_least_zxid: int | None) -> list[tuple[str, str]]:

@@ -54,7 +54,6 @@ from coordinator.errors import (
     OutcomeUnknownError,
     RequestForgottenError,
     UnavailableError,
-    caused,
 )
 from coordinator.wire.encoding import Encoding
 from coordinator.wire.messages import INDEX_HEADER, NDJSON_TYPE, ZXID_HEADER
@@ -337,7 +336,7 @@ class CallDelivery:
             except (AuthFailedError, NoAuthError) as error:  # its rights may end after it was done
                 if ids is None or failures is None or failures.unknown is None:
                     raise
-                raise caused(failures.unknown, error) from error
+                raise failures.unknown from error
             except (UnavailableError, OutcomeUnknownError) as error:
                 if failures is None:
                     failures = CallFailures()

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable
 
 from coordinator.client.calling.places import Places
-from coordinator.errors import UnavailableError, caused
+from coordinator.errors import UnavailableError
 from coordinator.wire.messages import CLIENT_ID_HEADER, FLOOR_INDEX_HEADER
 
 WRITES_AT_ONCE_MAX = 128
@@ -65,7 +65,7 @@ class RequestIdPool:
         try:
             await self._writes.take(max(0, wait_ms) / 1000)
         except TimeoutError:
-            raise caused(too_many_writes(wait_ms), None) from None
+            raise too_many_writes(wait_ms) from None
         return self.take()
 
     def end_write(self, ids: RequestIds) -> None:

@@ -9,7 +9,7 @@ order.
 from __future__ import annotations
 
 from coordinator.client.calling.places import Places
-from coordinator.errors import UnavailableError, caused
+from coordinator.errors import UnavailableError
 
 TURNS_MAX = 256
 OPENINGS_MAX = 32
@@ -56,5 +56,5 @@ class AttemptTurns:
                 f"not sent within {limit_ms} ms: {self._count} attempts of this client were before "
                 "it, without an answer; wait longer, or with fewer tasks"
             )
-            raise caused(late, None) from None
+            raise late from None
         return AttemptTurn(self._free)

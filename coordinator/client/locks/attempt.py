@@ -24,7 +24,7 @@ from coordinator.client.calling.transport import ResponseStream
 from coordinator.client.sessions.current_session import OpeningSession
 from coordinator.client.sessions.session import Session
 from coordinator.clock import Clock
-from coordinator.errors import BadArgumentsError, ConnectionLostError, caused
+from coordinator.errors import BadArgumentsError, ConnectionLostError
 from coordinator.model.contention import WAIT_MS_MAX
 from coordinator.model.events import StreamError
 from coordinator.model.grants import AcquireLine, AcquireReply, Granted, GrantReply, Queued
@@ -224,7 +224,7 @@ class AcquireAttempt:
             if fresh_ms < limit_ms:
                 raise AskAgain from None  # the stream sends no blank lines in between
             silent = ConnectionLostError(f"{title}: silent for {limit_ms} ms")
-            raise caused(silent, None) from None
+            raise silent from None
         if line is None:
             raise ConnectionLostError(f"{title}: the stream ended without a grant")
         return line
@@ -270,7 +270,7 @@ def _read(line: bytes, encoding: Encoding) -> AcquireReply | Queued | StreamErro
         reply: Granted | Queued | StreamError = union_from_body(AcquireLine, body, "line")
     except BadArgumentsError as error:
         unread = ConnectionLostError(f"the stream could not be read: {error.message}")
-        raise caused(unread, error) from error
+        raise unread from error
     return reply
 
 

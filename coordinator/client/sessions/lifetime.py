@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from coordinator.client.running.home import Home
-from coordinator.errors import SessionExpiredError, caused
+from coordinator.errors import SessionExpiredError
 
 
 class LivingSession(Protocol):
@@ -62,7 +62,7 @@ class Lifetime:
         if is_ours and kind is asyncio.CancelledError:
             session = self._session
             ended = SessionExpiredError(session.reason, session_id=session.session_id)
-            raise caused(ended, error) from error
+            raise ended from error
 
     def _on_state(self, _state: object) -> None:
         if self._session.has_ended:

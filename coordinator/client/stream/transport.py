@@ -39,7 +39,7 @@ from coordinator.client.stream.patience import (
     MAYBE_HTTP_MS,
     WELCOME_MS_MAX,
 )
-from coordinator.errors import ConnectionLostError, ThrottledError, UnavailableError, caused
+from coordinator.errors import ConnectionLostError, ThrottledError, UnavailableError
 from coordinator.wire.encoding import Encoding
 
 _PACKED: str = Encoding.MSGPACK.value
@@ -220,11 +220,11 @@ class StreamTransport:
                 await self._connect(endpoint, make)
         except TimeoutError:
             late = f"{endpoint}: cannot connect within {_CONNECT_S_MAX:g} s"
-            raise caused(UnavailableError(late, endpoint=endpoint), None) from None
+            raise UnavailableError(late, endpoint=endpoint) from None
         except UnavailableError:
             raise  # of our own, and an OSError
         except (OSError, ValueError) as error:
-            raise caused(cannot_connect(endpoint, why_not(error), error), None) from None
+            raise cannot_connect(endpoint, why_not(error), error) from None
         connection = connections[-1]
         try:
             await asyncio.wait({connection.began}, timeout=WELCOME_MS_MAX / 1000)

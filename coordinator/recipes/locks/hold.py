@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from coordinator.client import SessionState
 from coordinator.client.locks import Acquired, GrantReply
-from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError, caused
+from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError
 
 _AGAIN_S = 1.0
 
@@ -209,7 +209,7 @@ class Hold:
                 f"{self._grant_id}: the client was closed before it was known to be released; it "
                 f"ends with session {self._session.session_id} at the latest"
             )
-            raise caused(unknown, None) from None
+            raise unknown from None
 
     def keep_releasing(self) -> None:
         """Go on releasing in the background until it is known, or the session has ended."""

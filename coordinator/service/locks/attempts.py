@@ -186,17 +186,23 @@ class WaitingRoom:
             return None
         client = KEY.get()
         is_last = takes_the_last(self._replica.machine.access, attempt.caller)
+        refusal: ThrottledError | None = None
         try:
             self._places.take(client, takes_the_last=is_last)
-        except ThrottledError:
+        except ThrottledError as error:
+            refusal = error
+        if refusal is None:
+            self._metrics.contenders_waiting.set(self._places.total)
+            return client
+        try:
             if not self._would_hold(attempt):
                 await self._reads.fresh(LINEARIZABLE, attempt.wait_deadline_ms)
                 if not self._would_hold(attempt):
-                    raise
-            attempt.is_try = True
-            return None
-        self._metrics.contenders_waiting.set(self._places.total)
-        return client
+                    raise refusal
+        finally:
+            del refusal  # its frames hold it: no cycle is left for the collector
+        attempt.is_try = True
+        return None
 
     def leave(self, client: str | None) -> None:
         """Give back what ``enter`` took."""
