@@ -53,7 +53,7 @@ def doctor(settings: Settings) -> None:
     else:
         for level, line in _lines_of(found, ways):
             click.echo(coloured(one_line(line), COLOURS[level]) if level else one_line(line))
-    levels = {found.cluster.level, *(each.level for each in found.checks)}
+    levels = {found.cluster.level, *(each.level for each in found.checks or ())}
     if levels & {"warn", "bad"}:
         sys.exit(EXIT_UNAVAILABLE)
 
@@ -64,7 +64,7 @@ def _lines_of(found: Diagnosis, ways: dict[str, float | None]) -> Iterator[tuple
     yield found.cluster.level, sentence
     for line in more:
         yield "", line
-    for check in found.checks:
+    for check in found.checks or ():
         yield check.level, f"{check.check}: {check.text}"
         if check.todo:
             yield "", f"  {check.todo}"

@@ -80,6 +80,7 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
             "doctor": "doctor",
             "sessions": "cluster",
             "limits": "limits",
+            "log-level": "log_level",
             "audit": "audit",
         },
     ),

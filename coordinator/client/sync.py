@@ -216,6 +216,7 @@ class Client(OfOneProcess):
     why = _blocking(AsyncClient.why)
     diagnosis = _blocking(AsyncClient.diagnosis)
     examination = _blocking(AsyncClient.examination)
+    set_log_level = _blocking(AsyncClient.set_log_level)
     grant = _blocking(AsyncClient.grant)
     revoke = _blocking(AsyncClient.revoke)
     resize = _blocking(AsyncClient.resize)

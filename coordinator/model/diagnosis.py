@@ -115,4 +115,4 @@ class Diagnosis(Struct, frozen=True):
     cluster: ClusterHealth
     locks: tuple[LockDiagnosis, ...]
     next: str | None = None
-    checks: tuple[CheckResult, ...] = ()
+    checks: tuple[CheckResult, ...] | None = None

@@ -18,6 +18,9 @@ Level = Annotated[str, one_of("good", "note", "warn", "bad")]
 but "good" want an operator."""
 
 
+LogLevel = Annotated[str, one_of("debug", "info", "warning", "error")]
+
+
 class HealthFinding(Struct, frozen=True):
     """What is wrong, in a sentence, and what to do about it, "" where the sentence says so."""
 
@@ -106,6 +109,21 @@ class HandoverReply(Struct, frozen=True):
 
     leader_id: str
     term: Count
+
+
+class LogLevelRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of PUT /v1/members/log-level: of all members, or of one."""
+
+    level: LogLevel
+    member_id: str | None = None
+
+
+class LogLevelReply(Struct, frozen=True):
+    """The reply of PUT /v1/members/log-level: whose level was set, and why of others it was not."""
+
+    level: LogLevel
+    set: tuple[str, ...]
+    not_set: dict[str, str] = {}
 
 
 class MemberList(Struct, frozen=True):

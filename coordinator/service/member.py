@@ -62,6 +62,7 @@ from coordinator.service.reporting.backups import Backups
 from coordinator.service.reporting.examination import Examinations
 from coordinator.service.reporting.explanations import Explanations
 from coordinator.service.reporting.figures import show_figures
+from coordinator.service.reporting.log_levels import LogLevels
 from coordinator.service.reporting.members import MemberReports
 from coordinator.service.reporting.status import status_of, what_is_wrong
 from coordinator.service.sessions.heartbeats import Acks, Heartbeats
@@ -157,6 +158,7 @@ class Member:
         self._active_clients = ActiveClients(context)
         self._divergence = Divergence(context, self._on_difference)
         self.reports = MemberReports(context, self.status, self._divergence)
+        self.log_levels = LogLevels(context)
         self.examinations = Examinations(context, self.limits)
         self.backups = Backups(context)
         self._build_sessions_and_locks(context)

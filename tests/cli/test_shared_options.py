@@ -54,6 +54,7 @@ COMMANDS: dict[str, list[str]] = {
     "diagnose": ["diagnose"],
     "status": ["status"],
     "doctor": ["doctor"],
+    "log-level": ["log-level", "info"],
     "backup": ["backup", UNUSED + "-backup"],
     "sessions": ["sessions"],
     "limits": ["limits"],

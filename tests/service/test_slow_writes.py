@@ -9,6 +9,7 @@ import pytest
 
 from coordinator.clock import ManualClock
 from coordinator.model.access import Caller
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.service.writes.slow_writes import LINES_MAX, WINDOW_MS, SlowWrites
 from coordinator.state.commands import Command, Create, RequestId
 from tests.service.fake_cluster import cluster, settle, soon
@@ -74,7 +75,7 @@ async def test_a_member_without_a_leader_says_where_the_time_went(
         world.elect(None)
         write = asyncio.ensure_future(
             world.members["1"].proposer.submit(
-                Create("/a"), request=None, deadline_ms=world.deadline()
+                Create("/a"), RequestContext(None, world.deadline())
             )
         )
         await settle()

@@ -108,6 +108,7 @@ RIGHTS: dict[str, Right] = {
     "backup": Right("admin", "@members"),
     "status": _ALL,
     "hand_over": Right("admin", "@members"),
+    "set_log_level": Right("admin", "@members"),
     "list_deadlocks": _ALL,
     "list_members": _ALL,
     "health_live": _OPEN,

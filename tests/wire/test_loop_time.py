@@ -380,6 +380,9 @@ ROWS: dict[str, Row] = {
     # Of a member with a disk in tests/members/test_backup_loop_time.py.
     "backup": _get("/v1/backup", expected=503),
     "hand_over": lambda scene, _: scene.call("POST", "/v1/members/handover", {}, expected=(503,)),
+    "set_log_level": lambda scene, _: scene.call(
+        "PUT", "/v1/members/log-level", {"level": "warning"}
+    ),
     "list_deadlocks": _deadlocked,
     "list_members": _get("/v1/members"),
     "health_live": _get("/health/live"),

@@ -266,7 +266,8 @@ OPERATORS: tuple[Named, ...] = (
 NAMELESS = {
     *("open_session", "heartbeat", "heartbeats", "abandon_lock_attempt", "abandon_campaign"),
     *("get_limits", "set_limits", "get_access", "set_access", "init_access", "drop_token"),
-    *("list_roles", "list_identities", "list_quotas", "hand_over", "openapi", "metrics"),
+    *("list_roles", "list_identities", "list_quotas", "hand_over", "set_log_level", "openapi"),
+    *("metrics", "backup"),
     *[name for name in ROWS if name.startswith(("health", "root", "console", "learn"))],
 }
 """Routes without a name of what the team has, or whose lists are for operators alone."""

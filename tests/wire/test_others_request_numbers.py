@@ -26,6 +26,7 @@ WITHOUT_NUMBERS = {
     "watch_many": "it reads",
     "heartbeat": "it may be done any number of times",
     "heartbeats": "it may be done any number of times",
+    "set_log_level": "it may be done any number of times",
     "hand_over": "it is no command of the log",
     "abandon_lock_attempt": "it names the number in its path",
     "abandon_campaign": "it names the number in its path",

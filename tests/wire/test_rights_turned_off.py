@@ -263,7 +263,7 @@ AT_ONCE = {
     *("abandon_lock_attempt", "abandon_campaign", "proclaim", "resign", "get_grant"),
     *("list_grants", "list_sessions", "get_session", "close_session", "heartbeat", "heartbeats"),
     *("read_root", "read_znode", "head_znode", "set_data", "delete_znode", "multi"),
-    *("status", "backup", "list_members", "hand_over", "metrics", "openapi"),
+    *("status", "backup", "list_members", "hand_over", "set_log_level", "metrics", "openapi"),
     *[name for name in ROWS if name.startswith(("health", "root", "console", "learn"))],
 }
 """What is over with its answer."""

@@ -10,7 +10,7 @@ from coordinator.model.backup import BackupPiece
 from coordinator.model.diagnosis import Diagnosis
 from coordinator.model.fields import ANY_VERSION
 from coordinator.model.limits import LimitsChange, LimitsView
-from coordinator.model.members import MemberList
+from coordinator.model.members import LogLevelReply, LogLevelRequest, MemberList
 from coordinator.model.sessions import SessionInfo, SessionList
 from coordinator.model.status import Status
 from coordinator.wire.codec import reader
@@ -60,6 +60,19 @@ class OperatorVerbs(VerbGroup):
         query = [] if backup_id is None else [("id", backup_id), ("offset", str(offset))]
         call = packed("GET", "/v1/backup" + queried(query), is_for_any=True)
         return await self._read(call, reader(BackupPiece))
+
+    async def set_log_level(self, level: str, member_id: str | None = None) -> LogLevelReply:
+        """Change what all members log, or one, until their next start.
+
+        Args:
+            level: the least that is logged: debug, info, warning or error.
+
+        Raises:
+            NoAuthError: this client does not administer the members.
+            UnavailableError: no member answered in time.
+        """
+        call = Call("PUT", "/v1/members/log-level", LogLevelRequest(level, member_id))
+        return await self._read(call, reader(LogLevelReply))
 
     async def limits(self) -> LimitsView:
         """Return the limits of the cluster: how much there may be of everything.

@@ -340,6 +340,10 @@ OPERATIONS: dict[str, Described] = {
         "POST", "/v1/members/handover", "Have another member lead; answers when one does.",
         takes=("Nothing",), gives="HandoverReply", errors=(413,),
     ),
+    "set_log_level": Described(
+        "PUT", "/v1/members/log-level", "Change what members log, until their next start.",
+        takes=("LogLevelRequest",), gives="LogLevelReply", errors=(413,),
+    ),
     "list_members": Described(
         "GET", "/v1/members", "How the cluster is, and what each member says of itself.",
         gives="MemberList",

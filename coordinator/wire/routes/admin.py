@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.model.access import METRICS, Verb
-from coordinator.model.members import HandoverRequest
+from coordinator.model.members import HandoverRequest, LogLevelRequest
 from coordinator.model.status import Health
 from coordinator.wire.codec import from_body
 from coordinator.wire.request import Answer, IncomingRequest
@@ -36,6 +36,7 @@ class OperationRoutes:
             Route("GET", "/v1/status", self.status, "status"),
             Route("GET", "/v1/members", self.members, "list_members"),
             Route("POST", "/v1/members/handover", self.hand_over, "hand_over"),
+            Route("PUT", "/v1/members/log-level", self.set_log_level, "set_log_level"),
             Route("GET", "/health/live", self.live, "health_live", is_open=True),
             Route("HEAD", "/health/live", self.live, "health_live_head", is_open=True),
             Route("GET", "/health/ready", self.ready, "health_ready", is_open=True),
@@ -60,6 +61,15 @@ class OperationRoutes:
         Query(request.query)
         from_body(HandoverRequest, await self._door.body(request))
         reply = await self._door.member.reports.hand_over(request.caller)
+        return self._door.reply_now(request, reply)
+
+    async def set_log_level(self, request: IncomingRequest) -> Answer:
+        """Change what members log, until their next start."""
+        Query(request.query)
+        shape = from_body(LogLevelRequest, await self._door.body(request))
+        reply = await self._door.member.log_levels.set(
+            shape.level, shape.member_id, request.caller
+        )
         return self._door.reply_now(request, reply)
 
     async def live(self, request: IncomingRequest) -> Answer:

@@ -26,6 +26,7 @@ AUDITED: Final = {
     "revoke_lock": "request.revoke",
     "set_limits": "request.set_limits",
     "hand_over": "request.hand_over",
+    "set_log_level": "request.set_log_level",
     "init_access": "request.init_access",
     "set_access": "request.set_access",
     "put_role": "request.put_role",

@@ -40,7 +40,7 @@ class ExplanationRoutes:
         """Return what is wrong with the cluster and its locks, and what to do."""
         door = self._door
         query = Query(request.query, {*READ_MODES, "lock", "after", "limit", "checks"})
-        checks: tuple[CheckResult, ...] = ()
+        checks: tuple[CheckResult, ...] | None = None
         if query.flag("checks"):
             checks = await door.member.examinations.checks(request.caller)
         limit = query.integer("limit", minimum=1, maximum=LIMIT_MAX)

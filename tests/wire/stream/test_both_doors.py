@@ -117,6 +117,7 @@ ROWS: dict[str, Row] = {
     "backup": Row("GET", "/v1/backup"),
     "status": Row("GET", "/v1/status"),
     "hand_over": Row("POST", "/v1/members/handover"),
+    "set_log_level": Row("PUT", "/v1/members/log-level", {"level": "warning"}),
     "list_deadlocks": Row("GET", "/v1/deadlocks"),
     "list_members": Row("GET", "/v1/members"),
     "health_live": Row("GET", "/health/live"),
