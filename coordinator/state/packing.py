@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]
 import msgspec
 
 from coordinator.model.limits import BOUNDS
-from coordinator.state.shapes import Row
+
+Row = tuple[Any, ...]
+"""Primitives, and rows of them."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -141,3 +143,28 @@ def next_row(rows: Iterator[Row]) -> Row:
     if row is None:
         raise ValueError("snapshot: expected more rows, found its end")
     return row
+
+
+def row_reader(what: str, kind: Any) -> Callable[[Row], Any]:
+    """Return what reads a row as a value of this type; it raises ValueError."""
+    # Of a struct msgspec knows the types after the first time, of a row it would not.
+    around: Any = msgspec.defstruct("Around", [("row", kind)], array_like=True, gc=False)
+
+    def read(row: Row) -> Any:
+        try:
+            return msgspec.convert((row,), around, builtin_types=(bytes,)).row
+        except msgspec.ValidationError as error:
+            raise ValueError(f"snapshot: expected a {what}: {error}") from None
+
+    return read
+
+
+def described(value: Any) -> str:
+    """Return a short description, for a message, of a value of any size and depth."""
+    if type(value) in (int, bool, type(None)):
+        return repr(value)
+    if type(value) is str:
+        return repr(value[:40])
+    if type(value) is tuple and len(value) <= 16:
+        return "(" + ", ".join([type(each).__name__ for each in value]) + ")"
+    return f"{type(value).__name__} of {len(value)}" if hasattr(value, "__len__") else "another"

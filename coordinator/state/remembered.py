@@ -39,7 +39,7 @@ from coordinator.state.outcomes import (
     ZnodeKept,
     ZnodeResult,
 )
-from coordinator.state.shapes import Row, described
+from coordinator.state.packing import Row, described
 
 SIZE_BYTES: Final = 4
 ROW_BYTES: Final = 16 * 1024

@@ -29,7 +29,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from coordinator.state.access.encoding import identity_row, role_row
 from coordinator.state.access.table import AccessTable
 from coordinator.state.dedup import ReleasedTable, RequestTable
 from coordinator.state.limits import LimitsRecord
@@ -392,7 +391,7 @@ def _read_roles(whole: Whole, cursor: Cursor, room: SliceRoom) -> Cursor | None:
 
     def row_of(item: Any) -> tuple[Any, int]:
         name, role = item
-        return (name, role_row(role)), sum([len(each.prefix) for each in role.rules])
+        return (name, role.row()), sum([len(each.prefix) for each in role.rules])
 
     return _read_table(cursor, room, access.role_count, access.roles_latest_first(), row_of)
 
@@ -403,7 +402,7 @@ def _read_identities(whole: Whole, cursor: Cursor, room: SliceRoom) -> Cursor | 
     def row_of(item: Any) -> tuple[Any, int]:
         name, identity = item
         size = sum([len(subject) for subject, _ in identity.subjects])
-        return (name, identity_row(identity), access.marks(identity)), size
+        return (name, identity.row(), access.marks(identity)), size
 
     latest_first = access.identities_latest_first()
     return _read_table(cursor, room, access.identity_count, latest_first, row_of)

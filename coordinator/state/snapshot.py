@@ -23,19 +23,13 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
-from coordinator.model.access import NOBODY, Caller
+from coordinator.model.access import NOBODY, Caller, Quota, Rule, Verb
 from coordinator.model.limits import NAMES, MachineLimits
-from coordinator.state.access.encoding import (
-    caller_of,
-    identity_of,
-    identity_row,
-    role_of,
-    role_row,
-)
-from coordinator.state.access.table import AccessCapture
+from coordinator.state.access.table import AccessCapture, IdentityRecord, RoleRecord, Token
 from coordinator.state.capture_hold import CaptureHold
+from coordinator.state.commands import Kind
 from coordinator.state.dedup import ClientRecord, RequestsCapture
 from coordinator.state.levels import check_level
 from coordinator.state.limits import LimitsRecord
@@ -47,30 +41,13 @@ from coordinator.state.locks.contender import (
     Ending,
     LocksCapture,
 )
-from coordinator.state.packing import next_row, pack, unpack_rows
+from coordinator.state.packing import Row, described, next_row, pack, row_reader, unpack_rows
 from coordinator.state.remembered import (
     add_kept,
     rows_of_kept,
     total_bytes_of,
 )
 from coordinator.state.sessions import SessionRecord
-from coordinator.state.shapes import (
-    BOOL,
-    BYTES,
-    INT,
-    MAYBE_INT,
-    MAYBE_ROW,
-    ROW,
-    STR,
-    Row,
-    described,
-    kind_number,
-    kind_of_number,
-    limit_values_of,
-    rules_of,
-    shape,
-    texts_of,
-)
 from coordinator.state.znode import ZnodeRecord
 from coordinator.state.znode_rows import rows_of, znodes_of
 
@@ -177,9 +154,9 @@ def _rows(
     yield from _lock_rows(locks)
     yield (access.is_on, access.revision, access.zxid)
     for role in access.roles:
-        yield role_row(role)
+        yield role.row()
     for identity in access.identities:
-        yield identity_row(identity)
+        yield identity.row()
 
 
 def _session_row(session: SessionRecord) -> Row:
@@ -193,42 +170,50 @@ def _session_row(session: SessionRecord) -> Row:
 
 def _lock_rows(locks: LocksCapture) -> Iterator[Row]:
     for contender in locks.contenders:
-        yield _contender_row(contender)
+        yield contender.row()
     yield from locks.sizes
     for closing in locks.closings:
         yield tuple(closing)
     for ended in locks.ended:
-        yield (
-            _contender_row(ended.contender), ended.ended_zxid, ended.ended_ms,
-            ended.departure.row(),
-        )  # fmt: skip
+        departure = ended.departure.row()
+        yield (ended.contender.row(), ended.ended_zxid, ended.ended_ms, departure)
     for directory in locks.ungranted:
         yield (directory,)
 
 
-def _contender_row(contender: ContenderRecord) -> Row:
-    path, number, czxid, kind, *values = contender.row()
-    return (path, number, czxid, kind_number(kind), *values)
-
-
 # --- decoding
 
-_header_shape: Final = shape("snapshot header", STR, *(INT,) * 22)
-_leaving_shape: Final = shape("session that is leaving", STR, ROW)
-_limits_shape: Final = shape("limits", INT, STR, INT, ROW, ROW)
-_session_shape: Final = shape("session", STR, INT, STR, INT, INT, INT, STR, STR, STR, MAYBE_ROW)
-_client_shape: Final = shape("client", STR, INT, INT, INT, INT, STR)
-_revoked_shape: Final = shape("credential that was revoked", ROW, ROW)
-_access_shape: Final = shape("access rights", BOOL, INT, INT)
-_pair_shape: Final = shape("pair", STR, INT)
-_contender_shape: Final = shape(
-    "contender", STR, INT, INT, INT, STR, BYTES, INT, STR, INT, INT, ROW, BYTES, MAYBE_INT,
-    INT, INT, BOOL, STR, INT,
-)  # fmt: skip
-_closing_shape: Final = shape("lock-delay", STR, INT, INT)
-_ended_shape: Final = shape("grant that ended", ROW, INT, INT, ROW)
-_directory_shape: Final = shape("queue still to be granted", STR)
-_departure_shape: Final = shape("departure", STR, INT, STR, STR, INT)
+_row: Any = tuple
+_Pairs: Any = _row[_row[str, int], ...]
+_Caller: Any = _row[str, str, int]
+_Departure: Any = _row[Ending, int, str, str, int]
+_Contender: Any = _row[
+    str, int, int, Kind, str, bytes, int, str, int, int, _row[str, ...], bytes, int | None, int,
+    int, bool, str, int,
+]  # fmt: skip
+_Token: Any = _row[str, bytes, int, str, int, int]
+_OwnQuota: Any = _row[int | None, int | None, int | None, int | None]
+
+_header_of: Final = row_reader("header", _row[(str, *(int,) * 22)])
+_limits_row: Final = row_reader(
+    "row of limits", _row[int, str, int, _Pairs, _row[_row[str, str], ...]]
+)
+_session_row_of: Final = row_reader(
+    "session", _row[str, int, str, int, int, int, str, str, str, _Caller | None]
+)
+_leaving_row: Final = row_reader("session that is leaving", _row[str, _Departure])
+_revoked_row: Final = row_reader("credential that was revoked", _row[_Caller, _Departure])
+_client_row: Final = row_reader("client", _row[str, int, int, int, int, str])
+_pair_of: Final = row_reader("pair", _row[str, int])
+_contender_row: Final = row_reader("contender", _Contender)
+_closing_row: Final = row_reader("lock-delay", _row[str, int, int])
+_ended_row: Final = row_reader("grant that ended", _row[_Contender, int, int, _Departure])
+_directory_row: Final = row_reader("queue still to be granted", _row[str])
+_access_row: Final = row_reader("row of access rights", _row[bool, int, int])
+_role_row: Final = row_reader("role", _row[str, _row[_row[str, _row[Verb, ...]], ...]])
+_identity_row: Final = row_reader(
+    "identity", _row[str, int, _row[str, ...], _Pairs, _row[_Token, ...], _OwnQuota]
+)
 
 
 def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
@@ -247,7 +232,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
         _, _, applied_index, zxid, sequence_floor, dropped_index, znode_count, session_count,
         free_count, bound_count, ended_count, released_count, *lock_counts, leaving_count,
         ungranted_count, revoked_count, role_count, identity_count, least_sequence,
-    ) = _header_shape(header)  # fmt: skip
+    ) = _header_of(header)  # fmt: skip
     limits = _limits_of(next_row(rows), header[1])
     znodes = znodes_of(rows, znode_count)
     sessions = tuple([_session_of(next_row(rows)) for _ in range(session_count)])
@@ -293,46 +278,32 @@ def _verified(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _limits_of(row: Row, level: int) -> LimitsRecord:
-    version, changed_by, changed_ms, values, rules = _limits_shape(row)
-    found = dict(limit_values_of(values))
+    version, changed_by, changed_ms, values, rules = _limits_row(row)
+    found = dict(values)
     if any(name not in NAMES or value < 1 for name, value in found.items()):
         raise ValueError(f"snapshot: expected known limits of 1 or more, found {found}")
     # A limit that was not known then has its default: see ``limits``.
-    return LimitsRecord(
-        MachineLimits(**found), version, changed_by, changed_ms, rules_of(rules), level
-    )
+    return LimitsRecord(MachineLimits(**found), version, changed_by, changed_ms, rules, level)
 
 
 def _session_of(row: Row) -> SessionRecord:
-    *plain, caller = _session_shape(row)
-    values = (*plain, NOBODY if caller is None else caller_of(caller))
+    *plain, caller = _session_row_of(row)
+    values = (*plain, NOBODY if caller is None else Caller(*caller))
     return SessionRecord(*values)
 
 
-def _revoked_of(row: Row) -> tuple[Caller, Departure]:
-    caller, departure = _revoked_shape(row)
-    return caller_of(caller), _departure_of(departure)
-
-
-def _access_of(rows: Iterator[Row], role_count: int, identity_count: int) -> AccessCapture:
-    is_on, revision, zxid = _access_shape(next_row(rows))
-    roles = tuple([role_of(next_row(rows)) for _ in range(role_count)])
-    identities = tuple([identity_of(next_row(rows)) for _ in range(identity_count)])
-    return AccessCapture(is_on, revision, zxid, roles, identities)
-
-
 def _leaving_of(row: Row) -> tuple[str, Departure]:
-    session_id, departure = _leaving_shape(row)
-    return session_id, _departure_of(departure)
+    session_id, departure = _leaving_row(row)
+    return session_id, Departure(*departure)
 
 
-def _departure_of(row: Row) -> Departure:
-    how, *values = _departure_shape(row)
-    return Departure(Ending(how), *values)
+def _revoked_of(row: Row) -> tuple[Caller, Departure]:
+    caller, departure = _revoked_row(row)
+    return Caller(*caller), Departure(*departure)
 
 
 def _client_of(rows: Iterator[Row]) -> tuple[str, ClientRecord]:
-    client_id, highest, forgotten, last_index, count, owner = _client_shape(next_row(rows))
+    client_id, highest, forgotten, last_index, count, owner = _client_row(next_row(rows))
     outcomes: dict[int, bytes] = {}
     while len(outcomes) < count:
         add_kept(outcomes, next_row(rows), count)
@@ -341,35 +312,36 @@ def _client_of(rows: Iterator[Row]) -> tuple[str, ClientRecord]:
     )
 
 
-def _pair_of(row: Row) -> tuple[str, int]:
-    path, number = _pair_shape(row)
-    return path, number
-
-
-def _directory_of(row: Row) -> str:
-    directory: str = _directory_shape(row)[0]
-    return directory
-
-
 def _locks_of(rows: Iterator[Row], counts: Row) -> LocksCapture:
     contender_count, size_count, closing_count, ended_count, grant_count, ungranted_count = counts
     return LocksCapture(
-        tuple([_contender_of(next_row(rows)) for _ in range(contender_count)]),
+        tuple([ContenderRecord(*_contender_row(next_row(rows))) for _ in range(contender_count)]),
         tuple([_pair_of(next_row(rows)) for _ in range(size_count)]),
-        tuple([Closing(*_closing_shape(next_row(rows))) for _ in range(closing_count)]),
+        tuple([Closing(*_closing_row(next_row(rows))) for _ in range(closing_count)]),
         tuple([_ended_of(next_row(rows)) for _ in range(ended_count)]),
         grant_count,
-        tuple([_directory_of(next_row(rows)) for _ in range(ungranted_count)]),
+        tuple([_directory_row(next_row(rows))[0] for _ in range(ungranted_count)]),
     )
 
 
-def _contender_of(row: Row) -> ContenderRecord:
-    path, place, czxid, kind, *values = _contender_shape(row)
-    texts_of(values[6])
-    return ContenderRecord(path, place, czxid, kind_of_number(kind), *values)
-
-
 def _ended_of(row: Row) -> EndedGrant:
-    contender, ended_zxid, ended_ms, departure = _ended_shape(row)
-    departed = _departure_of(departure)
-    return EndedGrant(_contender_of(contender), ended_zxid, ended_ms, departed)
+    contender, ended_zxid, ended_ms, departure = _ended_row(row)
+    return EndedGrant(ContenderRecord(*contender), ended_zxid, ended_ms, Departure(*departure))
+
+
+def _access_of(rows: Iterator[Row], role_count: int, identity_count: int) -> AccessCapture:
+    is_on, revision, zxid = _access_row(next_row(rows))
+    roles = tuple([_role_of(next_row(rows)) for _ in range(role_count)])
+    identities = tuple([_identity_of(next_row(rows)) for _ in range(identity_count)])
+    return AccessCapture(is_on, revision, zxid, roles, identities)
+
+
+def _role_of(row: Row) -> RoleRecord:
+    name, rules = _role_row(row)
+    return RoleRecord(name, tuple([Rule(*each) for each in rules]))
+
+
+def _identity_of(row: Row) -> IdentityRecord:
+    name, created_zxid, roles, subjects, tokens, quota = _identity_row(row)
+    kept = tuple([Token(token_id, name, *rest) for token_id, *rest in tokens])
+    return IdentityRecord(name, created_zxid, roles, subjects, kept, Quota(*quota))

@@ -198,7 +198,7 @@ def test_siblings_are_read_many_at_a_time() -> None:
 GOLDEN = {
     "level": "1",
     "without rights": "7d4c589564637735d189efca850e91b1",
-    "with rights": "1c817bf35cdc84f8f93c45a3f3ae35fa",
+    "with rights": "23ac3c57faaed7f3d388b9b5bdd42fc5",
     "results": "4bd9e7f664b140d183e050ff89460691",
 }
 """Of a level: the digest of all slices of each machine, and of the results' shapes."""

@@ -214,10 +214,10 @@ def header(
 HEADER = header()
 LIMITS_ROW = (0, "", 0, (), ())
 ACCESS_ROW = (False, 0, 0)
-ROOT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None, "")
-ORPHAN_ROW = ("/a/b", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, None, None, "")
-OWNED_ROW = ("/a", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, 2, "s9", None, "")
-PARENT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None, "")
+ROOT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 0, 0, 0, "persistent", None, None, "")
+ORPHAN_ROW = ("/a/b", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, "persistent", None, None, "")
+OWNED_ROW = ("/a", b"", 1, 1, 1, 0, 0, 0, 0, 0, 0, "ephemeral", "s9", None, "")
+PARENT_ROW = ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, "persistent", None, None, "")
 
 
 def limited(*values: object) -> list[object]:
@@ -237,7 +237,7 @@ WELL_SEALED: dict[str, list[object]] = {
     "twice the same path": [header(2), LIMITS_ROW, ROOT_ROW, ROOT_ROW, ACCESS_ROW],
     "an owner without session": [header(2), LIMITS_ROW, PARENT_ROW, OWNED_ROW, ACCESS_ROW],
     "a znode of other types": [HEADER, LIMITS_ROW, ("/", "", *ROOT_ROW[2:]), ACCESS_ROW],
-    "a mode that is none": [HEADER, LIMITS_ROW, (*ROOT_ROW[:11], 77, None, None, ""), ACCESS_ROW],
+    "a mode that is none": [HEADER, LIMITS_ROW, (*ROOT_ROW[:11], "", *ROOT_ROW[12:]), ACCESS_ROW],
     "a row too long": [HEADER, LIMITS_ROW, (*ROOT_ROW, 1), ACCESS_ROW],
     "not a row": [HEADER, 5],
     "no limits": [HEADER, ROOT_ROW, ACCESS_ROW],
@@ -248,21 +248,24 @@ WELL_SEALED: dict[str, list[object]] = {
 }
 
 
+OF_S1 = ("ephemeral_sequential", "s1", None, "")
 LOCKED_ROWS = [
     LIMITS_ROW,
-    ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, None, None, ""),
-    ("/locks", b"", 2, 2, 2, 0, 0, 0, 1, 1, 0, 5, None, None, ""),
-    ("/locks/a", b"", 2, 2, 3, 0, 0, 0, 2, 2, 2, 5, None, None, ""),
-    ("/locks/a/lock-0000000000", b"", 2, 2, 2, 0, 0, 0, 0, 0, 0, 3, "s1", None, ""),
-    ("/locks/a/lock-0000000001", b"", 3, 3, 3, 0, 0, 0, 0, 0, 0, 3, "s1", None, ""),
+    ("/", b"", 0, 0, 0, 0, 0, 0, 1, 1, 0, "persistent", None, None, ""),
+    ("/locks", b"", 2, 2, 2, 0, 0, 0, 1, 1, 0, "ttl", None, None, ""),
+    ("/locks/a", b"", 2, 2, 3, 0, 0, 0, 2, 2, 2, "ttl", None, None, ""),
+    ("/locks/a/lock-0000000000", b"", 2, 2, 2, 0, 0, 0, 0, 0, 0, *OF_S1),
+    ("/locks/a/lock-0000000001", b"", 3, 3, 3, 0, 0, 0, 0, 0, 0, *OF_S1),
     ("s1", 5000, "", 0, 1, 1, "", "", "", None),
     ("s2", 5000, "", 0, 1, 1, "", "", "", None),
 ]
 HOLDS = (
-    "/locks/a/lock-0000000000", 0, 2, 0, "s1", b"", 0, "t1", 0, 0, (), b"", 2, 0, 1, False, "", 0,
+    "/locks/a/lock-0000000000", 0, 2, "exclusive", "s1", b"", 0, "t1", 0, 0, (), b"", 2, 0, 1,
+    False, "", 0,
 )  # fmt: skip
 WAITS = (
-    "/locks/a/lock-0000000001", 1, 3, 0, "s1", b"", 0, "", 0, 0, (), b"", None, 0, 0, False, "", 0,
+    "/locks/a/lock-0000000001", 1, 3, "exclusive", "s1", b"", 0, "", 0, 0, (), b"", None, 0, 0,
+    False, "", 0,
 )  # fmt: skip
 GAVE_BACK = ("released", 1, "", "", 0)
 LOCKS_SEALED = {
@@ -273,7 +276,7 @@ LOCKS_SEALED = {
     "of another incarnation": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:2], 2, *WAITS[3:])],
     "of another number": [(2, 0, 0, 0, 1), HOLDS, (WAITS[0], 7, *WAITS[2:])],
     "of another session": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:4], "s2", *WAITS[5:])],
-    "a kind that is none": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:3], 3, *WAITS[4:])],
+    "a kind that is none": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:3], "closed", *WAITS[4:])],
     "a group of numbers": [(2, 0, 0, 0, 1), HOLDS, (*WAITS[:10], (1,), *WAITS[11:])],
     "a holder behind one who waits": [
         (2, 0, 0, 0, 1),

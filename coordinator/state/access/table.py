@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from coordinator.errors import AuthFailedError, NoAuthError
 from coordinator.model.access import (
@@ -24,6 +24,7 @@ from coordinator.model.access import (
     MEMBER,
     NO_QUOTA,
     NOBODY,
+    QUOTA_LIMITS,
     Caller,
     IdentityView,
     Quota,
@@ -75,6 +76,10 @@ class RoleRecord:
             Verb.ADMIN in each.verbs and each.prefix in _COVERING_ACCESS for each in self.rules
         )
 
+    def row(self) -> tuple[Any, ...]:
+        """Return all fields, as they are written down."""
+        return (self.name, tuple([(each.prefix, each.verbs) for each in self.rules]))
+
 
 @dataclass(frozen=True, slots=True)
 class IdentityRecord:
@@ -93,6 +98,17 @@ class IdentityRecord:
             yield Caller(self.name, subject, since)
         for token in self.tokens:
             yield token.caller
+
+    def row(self) -> tuple[Any, ...]:
+        """Return all fields, as they are written down."""
+        tokens = tuple(
+            [
+                (each.token_id, each.digest, each.expires_ms, each.label, each.since, each.added_ms)
+                for each in self.tokens
+            ]
+        )
+        quota = tuple([getattr(self.quota, what) for what in QUOTA_LIMITS])
+        return (self.name, self.created_zxid, self.roles, self.subjects, tokens, quota)
 
 
 @dataclass(frozen=True, slots=True)
