@@ -95,6 +95,7 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
             "recover": "serving",
             "backup": "backup",
             "restore": "backup",
+            "upgrade": "upgrade",
         },
     ),
     (

@@ -223,6 +223,8 @@ class Client(OfOneProcess):
     election = _blocking(AsyncClient.election)
     proclaim = _blocking(AsyncClient.proclaim)
     backup_piece = _blocking(AsyncClient.backup_piece)
+    upgrade_status = _blocking(AsyncClient.upgrade_status)
+    finish_upgrade = _blocking(AsyncClient.finish_upgrade)
     limits = _blocking(AsyncClient.limits)
     set_limits = _blocking(AsyncClient.set_limits)
     access = _blocking(AsyncClient.access)

@@ -80,6 +80,9 @@ class MemberFacts(Struct, frozen=True):
     snapshots_made: Count = 0
     elections: tuple[LeaderSeen, ...] = ()
     is_compiled: Annotated[bool, described("whether compiled modules run")] = False
+    level: Annotated[Count, described("of its state")] = 0
+    level_oldest: Annotated[Count, described("the oldest level that its release reads")] = 0
+    level_newest: Annotated[Count, described("the newest level that its release reads")] = 0
     findings: Annotated[
         tuple[HealthFinding, ...],
         described("what it finds wrong with itself, or with the whole cluster"),

@@ -65,6 +65,7 @@ from coordinator.service.reporting.figures import show_figures
 from coordinator.service.reporting.log_levels import LogLevels
 from coordinator.service.reporting.members import MemberReports
 from coordinator.service.reporting.status import status_of, what_is_wrong
+from coordinator.service.reporting.upgrades import Upgrades
 from coordinator.service.sessions.heartbeats import Acks, Heartbeats
 from coordinator.service.sessions.hold_timers import HoldTimers
 from coordinator.service.sessions.kept_sessions import KeptSessions
@@ -161,6 +162,7 @@ class Member:
         self.log_levels = LogLevels(context)
         self.examinations = Examinations(context, self.limits)
         self.backups = Backups(context)
+        self.upgrades = Upgrades(context, self.proposer, self.reports)
         self._build_sessions_and_locks(context)
         engine.on_role_change(self._on_role_change)
         engine.on_leader_change(self._leadership.on_leader_change)

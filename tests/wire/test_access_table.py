@@ -106,6 +106,8 @@ RIGHTS: dict[str, Right] = {
     "add_token": Right("admin", "@access"),
     "drop_token": Right("admin", "@access"),
     "backup": Right("admin", "@members"),
+    "upgrade_status": Right("admin", "@members"),
+    "finish_upgrade": Right("admin", "@members"),
     "status": _ALL,
     "hand_over": Right("admin", "@members"),
     "set_log_level": Right("admin", "@members"),

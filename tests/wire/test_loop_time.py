@@ -347,6 +347,8 @@ ROWS: dict[str, Row] = {
     "set_limits": lambda scene, number: scene.call(
         "PATCH", "/v1/limits", {"limits": {"znodes_max": 1_000_000 - number}, "by": "x" * 200}
     ),
+    "upgrade_status": _get("/v1/upgrade"),
+    "finish_upgrade": lambda scene, _: scene.call("POST", "/v1/upgrade/finish", {"by": "x" * 200}),
     "get_access": _get("/v1/access"),
     "set_access": lambda scene, _: scene.call("PUT", "/v1/access", {"is_on": False}),
     "init_access": _initialised,

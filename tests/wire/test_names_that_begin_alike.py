@@ -268,6 +268,7 @@ NAMELESS = {
     *("get_limits", "set_limits", "get_access", "set_access", "init_access", "drop_token"),
     *("list_roles", "list_identities", "list_quotas", "hand_over", "set_log_level", "openapi"),
     *("metrics", "backup"),
+    *("upgrade_status", "finish_upgrade"),
     *[name for name in ROWS if name.startswith(("health", "root", "console", "learn"))],
 }
 """Routes without a name of what the team has, or whose lists are for operators alone."""

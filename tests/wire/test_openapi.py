@@ -226,6 +226,8 @@ DRIVEN = [
     Step("set_log_level", "/v1/members/log-level", {"level": "loud"}, 400),
     Step("set_log_level", "/v1/members/log-level", {"level": "info", "member_id": "9"}, 400),
     Step("backup", "/v1/backup", status=503),
+    Step("upgrade_status", "/v1/upgrade"),
+    Step("finish_upgrade", "/v1/upgrade/finish", {"by": "ops"}),
     Step("backup", "/v1/backup?id=0123456789abcdef&offset=1", status=410),
     Step("open_session", "/v1/sessions", {"timeout_ms": 60_000}, 201, keeps=SESSION),
     Step("acquire_lock", "/v1/locks/again", {"session_id": "{session}", "owner": "o"}),

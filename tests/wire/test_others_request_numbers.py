@@ -28,6 +28,7 @@ WITHOUT_NUMBERS = {
     "heartbeats": "it may be done any number of times",
     "set_log_level": "it may be done any number of times",
     "hand_over": "it is no command of the log",
+    "finish_upgrade": "a repeat finds the level raised",
     "abandon_lock_attempt": "it names the number in its path",
     "abandon_campaign": "it names the number in its path",
 }

@@ -264,6 +264,7 @@ AT_ONCE = {
     *("list_grants", "list_sessions", "get_session", "close_session", "heartbeat", "heartbeats"),
     *("read_root", "read_znode", "head_znode", "set_data", "delete_znode", "multi"),
     *("status", "backup", "list_members", "hand_over", "set_log_level", "metrics", "openapi"),
+    *("upgrade_status", "finish_upgrade"),
     *[name for name in ROWS if name.startswith(("health", "root", "console", "learn"))],
 }
 """What is over with its answer."""

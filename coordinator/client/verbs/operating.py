@@ -13,6 +13,7 @@ from coordinator.model.limits import LimitsChange, LimitsView
 from coordinator.model.members import LogLevelReply, LogLevelRequest, MemberList
 from coordinator.model.sessions import SessionInfo, SessionList
 from coordinator.model.status import Status
+from coordinator.model.upgrade import FinishUpgrade, UpgradeView
 from coordinator.wire.codec import reader
 
 
@@ -73,6 +74,28 @@ class OperatorVerbs(VerbGroup):
         """
         call = Call("PUT", "/v1/members/log-level", LogLevelRequest(level, member_id))
         return await self._read(call, reader(LogLevelReply))
+
+    async def upgrade_status(self) -> UpgradeView:
+        """Return which member runs which release, and what to do next.
+
+        Raises:
+            NoAuthError: this client does not administer the members.
+            UnavailableError: no member answered in time.
+        """
+        return await self._read(Call("GET", "/v1/upgrade", is_for_any=True), reader(UpgradeView))
+
+    async def finish_upgrade(self, *, by: str = "") -> UpgradeView:
+        """Raise the level of the cluster by one, if every member reads the next one.
+
+        Args:
+            by: who does this, for people.
+
+        Raises:
+            BadVersionError: a member does not answer, or its release reads no further.
+            UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
+        """
+        call = Call("POST", "/v1/upgrade/finish", FinishUpgrade(by))
+        return await self._write(call, reader(UpgradeView))
 
     async def limits(self) -> LimitsView:
         """Return the limits of the cluster: how much there may be of everything.

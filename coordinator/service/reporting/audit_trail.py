@@ -37,12 +37,14 @@ from coordinator.state.commands import (
     PutRole,
     Revoke,
     SetAccess,
+    SetLevel,
     SetLimits,
 )
 from coordinator.state.locks.contender import QUEUE_ROOTS
 from coordinator.state.outcomes import (
     AccessChanged,
     GuardedDone,
+    LevelSet,
     LimitsSet,
     MultiDone,
     Outcome,
@@ -81,6 +83,18 @@ def _of_limits(operation: SetLimits, result: Any) -> dict[str, Any] | None:
             "by": operation.by,
             "changes": {name: [was, now] for name, was, now in result.changes},
         },
+    }
+
+
+def _of_level(operation: SetLevel, result: Any) -> dict[str, Any] | None:
+    assert isinstance(result, LevelSet), "a raise of the level comes to a LevelSet"
+    if not result.was_changed:
+        return None
+    return {
+        "event": "cluster.level_raised",
+        "verb": "admin",
+        "resource": "@members",
+        "detail": {"level": result.level, "by": operation.by},
     }
 
 
@@ -169,6 +183,7 @@ def _named(event: str, *fields: str) -> Any:
 LINES: dict[type, Callable[[Any, Any], dict[str, Any] | None]] = {
     Revoke: _of_revoke,
     SetLimits: _of_limits,
+    SetLevel: _of_level,
     OpenSession: _of_session,
     Delete: _of_deletes,
     Multi: _of_deletes,

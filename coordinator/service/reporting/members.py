@@ -38,6 +38,7 @@ from coordinator.service.base.context import MemberContext
 from coordinator.service.comparing.divergence import Divergence
 from coordinator.service.reporting.cluster_health import of_cluster, of_member
 from coordinator.service.reporting.status import members_of
+from coordinator.state import levels
 
 REQUEST_KIND = "facts"
 HANDOVER_KIND = "hand over"
@@ -81,6 +82,10 @@ class MemberReports:
             reports = self._reports = asyncio.ensure_future(self._ask_all())
             self._reports_ms = now_ms
         return await asyncio.shield(reports)  # who goes away does not end it for the others
+
+    async def fresh(self) -> MemberList:
+        """Return what every configured member says now."""
+        return await self._ask_all()
 
     async def _ask_all(self) -> MemberList:
         infos = members_of(self._addresses, self._engine.status())
@@ -166,6 +171,9 @@ class MemberReports:
             elections=tuple(self._elections),
             is_compiled=self._is_compiled,
             backups=status.backups,
+            level=self._replica.machine.level,
+            level_oldest=levels.OLDEST,
+            level_newest=levels.NEWEST,
         )
         return replace(facts, findings=of_member(facts, status, engine))
 

@@ -336,6 +336,14 @@ OPERATIONS: dict[str, Described] = {
     "status": Described(
         "GET", "/v1/status", "What this member knows of itself and the others.", gives="Status"
     ),
+    "upgrade_status": Described(
+        "GET", "/v1/upgrade", "Which member runs which release, and what to do next.",
+        gives="UpgradeView",
+    ),
+    "finish_upgrade": Described(
+        "POST", "/v1/upgrade/finish", "Raise the level of the cluster, if every member reads it.",
+        takes=("FinishUpgrade",), gives="UpgradeView", errors=(412, 413),
+    ),
     "hand_over": Described(
         "POST", "/v1/members/handover", "Have another member lead; answers when one does.",
         takes=("Nothing",), gives="HandoverReply", errors=(413,),

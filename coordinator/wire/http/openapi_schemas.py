@@ -97,6 +97,7 @@ from coordinator.model.sessions import (
     SessionRequest,
 )
 from coordinator.model.status import Health, MemberInfo, Status
+from coordinator.model.upgrade import FinishUpgrade, UpgradeMember, UpgradeView
 from coordinator.model.views import (
     Candidate,
     Contender,
@@ -144,6 +145,9 @@ KINDS: dict[str, Any] = {
     "Status": Status,
     "LeaderSeen": LeaderSeen,
     "HandoverReply": HandoverReply,
+    "UpgradeMember": UpgradeMember,
+    "UpgradeView": UpgradeView,
+    "FinishUpgrade": FinishUpgrade,
     "CycleStep": CycleStep,
     "RefusedDeadlock": RefusedDeadlock,
     "DeadlockList": DeadlockList,

@@ -33,6 +33,7 @@ from coordinator.wire.routes.paths import TREE_PREFIX, target_path
 from coordinator.wire.routes.route import Route
 from coordinator.wire.routes.sessions import SessionRoutes
 from coordinator.wire.routes.tree import TreeRoutes
+from coordinator.wire.routes.upgrade import UpgradeRoutes
 from coordinator.wire.routes.watch import WatchRoutes
 from coordinator.wire.strict_json import shortened
 
@@ -57,6 +58,7 @@ def all_routes(door: Door, document: Callable[[], dict[str, Any]]) -> tuple[Rout
         *LimitRoutes(door).routes(),
         *AccessRoutes(door).routes(),
         *BackupRoutes(door).routes(),
+        *UpgradeRoutes(door).routes(),
         *OperationRoutes(door, document).routes(),
         *PageRoutes(door).routes(),
     )

@@ -116,6 +116,8 @@ ROWS: dict[str, Row] = {
     "drop_token": Row("DELETE", "/v1/access/tokens/spare000"),
     "backup": Row("GET", "/v1/backup"),
     "status": Row("GET", "/v1/status"),
+    "upgrade_status": Row("GET", "/v1/upgrade"),
+    "finish_upgrade": Row("POST", "/v1/upgrade/finish", body={"by": "ops"}),
     "hand_over": Row("POST", "/v1/members/handover"),
     "set_log_level": Row("PUT", "/v1/members/log-level", {"level": "warning"}),
     "list_deadlocks": Row("GET", "/v1/deadlocks"),
