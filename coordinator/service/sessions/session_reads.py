@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 from msgspec.structs import replace as with_fields
 
@@ -11,10 +10,13 @@ from coordinator.errors import SessionExpiredError
 from coordinator.model.access import NOBODY, SESSIONS, Caller, Verb
 from coordinator.model.sessions import SessionInfo, SessionList
 from coordinator.service.base.replica import MachineReplica
-from coordinator.service.base.slices import sorted_in_slices
+from coordinator.service.base.slices import pass_for_itself, sorted_in_slices
 from coordinator.service.reads.reads import LINEARIZABLE, ReadMode, ReadReply, Reads
 from coordinator.state.machine import StateMachine
 from coordinator.state.sessions import SessionRecord
+
+LOOKED_AT_ONCE = 5_000
+"""Sessions among which those of a caller are looked for, in one pass of the loop."""
 
 
 class SessionReads:
@@ -43,12 +45,23 @@ class SessionReads:
         if machine.access.allows(caller, Verb.READ, SESSIONS):
             found = list(machine.sessions(after, limit + 1))
         else:
-            every, identity = machine.sessions(after), caller.identity
-            own = (each for each in every if each.caller.identity == identity)
-            found = list(islice(own, limit + 1))
+            found = await self._own(caller.identity, after, limit + 1)
         views = tuple([session_info(machine, each) for each in found[:limit]])
         last = found[limit - 1].opened_zxid if len(found) > limit else None
         return self._reads.reply(SessionList(views, last), age_ms)
+
+    async def _own(self, identity: str, after: int, limit: int) -> list[SessionRecord]:
+        """Return the first sessions of an identity, open now; all are looked at, in slices."""
+        machine = self._replica.machine
+        found: list[SessionRecord] = []
+        while True:
+            some = list(machine.sessions(after, LOOKED_AT_ONCE))
+            found = [each for each in found if machine.session(each.session_id) is not None]
+            found += [each for each in some if each.caller.identity == identity]
+            if len(some) < LOOKED_AT_ONCE or len(found) >= limit:
+                return found[:limit]
+            after = some[-1].opened_zxid
+            await pass_for_itself()
 
     def identity_of(self, session_id: str) -> str | None:
         """Return whose a session is, as far as this member has come; None if it is not open."""
