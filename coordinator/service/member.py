@@ -337,9 +337,7 @@ class Member:
             self.kept_sessions.opening(timeout_ms, label, request, address=address, by=by),
             RequestContext(request, deadline_ms, caller=caller, if_held=if_held),
         )
-        result = committed.outcome.unwrap()
-        assert isinstance(result, SessionOpened), "an open comes to a SessionOpened"
-        return result
+        return committed.result(SessionOpened)
 
     async def close_session(
         self,
@@ -359,8 +357,7 @@ class Member:
             CloseSession(session_id, failure, ENDED_AT_ONCE),
             RequestContext(request, deadline_ms, caller=caller, if_held=if_held),
         )
-        result = committed.outcome.unwrap()
-        assert isinstance(result, SessionEnded), "a close comes to a SessionEnded"
+        result = committed.result(SessionEnded)
         if failure and result.was_open:
             self.metrics.sessions_failed.inc()
             logger.info("session %s was ended by its client: %r", session_id, failure)

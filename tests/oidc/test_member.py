@@ -13,8 +13,9 @@ import pytest
 from coordinator.client import connect
 from coordinator.clock import SystemClock
 from coordinator.errors import AuthFailedError, NoAuthError
-from coordinator.model.access import Rule, Verb
+from coordinator.model.access import NOBODY, Rule, Verb
 from coordinator.node.config import OidcConfig
+from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import InitAccess, PutIdentity, PutRole
 from tests.audit.audited import lines
 from tests.audit.test_member import Audited
@@ -36,9 +37,11 @@ async def submit(member: Audited, *operations: Any) -> None:
         admin = inside._replica.machine.access.token("token0001")
         await inside.proposer.submit(
             operation,
-            request=None,
-            deadline_ms=SystemClock().monotonic_ms() + 10_000,
-            **({} if admin is None else {"caller": admin.caller}),
+            RequestContext(
+                None,
+                SystemClock().monotonic_ms() + 10_000,
+                caller=NOBODY if admin is None else admin.caller,
+            ),
         )
 
 

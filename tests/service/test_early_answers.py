@@ -124,7 +124,7 @@ async def test_one_client_leaves_proposals_to_others(asked: str) -> None:
 def _creating(world: World, path: str, asked: str) -> asyncio.Task[object]:
     submit = world.members[asked].proposer.submit
     return asyncio.create_task(
-        submit(Create(path), request=None, deadline_ms=world.deadline(30_000))
+        submit(Create(path), RequestContext(None, world.deadline(30_000)))
     )
 
 

@@ -13,7 +13,7 @@ from tests.service.rights import with_rights
 
 
 def opened(world: World, caller: Caller, *session_ids: str) -> None:
-    apply(world, caller, *(OpenSession(each, 60_000, "") for each in session_ids))
+    apply(world, caller, *(OpenSession(each, timeout_ms=60_000, label="") for each in session_ids))
 
 
 def apply(world: World, caller: Caller, *operations: OpenSession | CloseSession) -> None:

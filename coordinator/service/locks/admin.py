@@ -107,8 +107,7 @@ class HoldingService:
         """
         path, czxid = LOCKS.contender_path(name, grant_id)
         committed = await self._proposer.submit(ExtendHold(path, czxid, by_ms, to_ms), context)
-        result = committed.outcome.unwrap()
-        assert isinstance(result, HoldExtended), "an extension comes to a HoldExtended"
+        result = committed.result(HoldExtended)
         zxid = committed.outcome.zxid
         return ExtendReply(grant_id, result.max_hold_ms, result.extensions, zxid)
 
@@ -119,13 +118,12 @@ class HoldingService:
             NoNodeError: there is no such semaphore.
             DeadlockError: with fewer slots a contender could never be granted.
         """
-        committed = await self._proposer.submit(Resize(LOCKS.directory(name), size), context)
+        operation = Resize(LOCKS.directory(name), size)
         try:
-            result = committed.outcome.unwrap()
+            committed = await self._proposer.submit(operation, context)
         except DeadlockError as error:
             raise Sight(self._replica.machine, context.caller).deadlock(error) from None
-        assert isinstance(result, Resized), "a resize comes to a Resized"
-        return SizeReply(name, result.size, committed.outcome.zxid)
+        return SizeReply(name, committed.result(Resized).size, committed.outcome.zxid)
 
     async def revoke(
         self, name: str, grant_id: str | None, by: str, reason: str, context: RequestContext
@@ -156,8 +154,7 @@ class HoldingService:
             if refusal is not None:
                 raise refusal from None
             raise
-        result = committed.outcome.unwrap()
-        assert isinstance(result, Revoked), "a revoke comes to a Revoked"
+        result = committed.result(Revoked)
         record = self._record(name, result, before, by, reason)
         return RevokeReply(record, result.czxid + 1)
 

@@ -199,8 +199,7 @@ class Queues:
                 raise await self._why_not_entered(attempt, request, failed, deadline_ms)
             finally:
                 del failed  # its frames hold it: no cycle is left for the collector
-        result = committed.outcome.unwrap()
-        assert isinstance(result, Entered), "an enter comes to an Entered"
+        result = committed.result(Entered)
         attempt.note_entered(result.is_entered)
         if not result.is_entered:
             raise await self._timeout_error(attempt, position=None, is_seen=committed.is_local)

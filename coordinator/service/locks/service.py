@@ -93,9 +93,7 @@ class QueueService:
                 raise await self._not_owner(name, refused, deadline_ms, caller)
             finally:
                 del refused  # its frames hold it: no cycle is left for the collector
-        result = committed.outcome.unwrap()
-        assert isinstance(result, Released), "a release comes to a Released"
-        return result
+        return committed.result(Released)
 
     async def _not_owner(
         self, name: str, error: NotOwnerError, deadline_ms: int, caller: Caller
@@ -124,9 +122,7 @@ class QueueService:
         committed = await self._proposer.submit(
             operation, RequestContext(None, deadline_ms, caller=caller)
         )
-        result = committed.outcome.unwrap()
-        assert isinstance(result, Abandoned), "an abandon comes to an Abandoned"
-        return result
+        return committed.result(Abandoned)
 
     def _shown(self, holder: QueuedContender, caller: Caller) -> Mapping[str, Any]:
         """Return what an error says of the holder, without a session of another identity."""

@@ -9,7 +9,6 @@ from coordinator.errors import CoordinatorError
 from coordinator.service.base.context import MemberContext
 from coordinator.service.base.replica import ACCESS_CHANGES, QUEUES, Interest
 from coordinator.service.writes.pieces import Pieces
-from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, FinishGrants, TakeOut
 from coordinator.state.locks.contender import ContenderRecord
 from coordinator.state.locks.queues import LOOKED_AT_ONCE
@@ -33,7 +32,7 @@ class LostRights:
     interest: ClassVar[Interest] = ACCESS_CHANGES
 
     def __init__(self, context: MemberContext) -> None:
-        self._engine = context.engine
+        self._context = context
         self._replica = context.replica
         self._clock = context.clock
         self._timers = context.timers
@@ -110,8 +109,7 @@ class LostRights:
             paths.append(each.path)
             places += each.places
             if places >= LOOKED_AT_ONCE or at == len(lost):
-                command = Command(TakeOut(tuple(paths)), self._clock.wall_ms())
-                await self._engine.propose(encode_command(command))
+                await self._context.propose(TakeOut(tuple(paths)))
                 paths, places = [], 0
 
 

@@ -24,7 +24,6 @@ from coordinator.model.events import EventType
 from coordinator.service.base.context import MemberContext
 from coordinator.service.base.replica import QUEUES, Interest
 from coordinator.service.base.timers import Timer
-from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, EndHold, ExtendHold, Reopen
 from coordinator.state.large_map import LargeMap
 from coordinator.state.locks.contender import Closing, ContenderRecord
@@ -59,7 +58,7 @@ class HoldTimers:
     interest: ClassVar[Interest] = QUEUES
 
     def __init__(self, context: MemberContext) -> None:
-        self._engine = context.engine
+        self._propose = context.propose
         self._clock = context.clock
         self._timers = context.timers
         self._replica = context.replica
@@ -208,9 +207,8 @@ class HoldTimers:
             if is_hold
             else Reopen(bound.path, bound.czxid, term)
         )
-        command = Command(end, self._clock.wall_ms())
         try:
-            await self._engine.propose(encode_command(command))
+            await self._propose(end)
         except (UnavailableError, OutcomeUnknownError):
             pass  # looked at again below: it has ended, or is proposed again
         if self._term != term:

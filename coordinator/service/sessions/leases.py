@@ -29,7 +29,6 @@ from coordinator.service.base.context import MemberContext
 from coordinator.service.base.replica import SESSION_ENDS, Interest
 from coordinator.service.base.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
 from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
-from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Enter, ExpireSession, OpenSession
 from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.state.session_operations import opened_by
@@ -49,7 +48,7 @@ class Leases:
     interest: ClassVar[Interest] = SESSION_ENDS | {OpenSession, Enter}
 
     def __init__(self, context: MemberContext) -> None:
-        self._engine = context.engine
+        self._propose = context.propose
         self._clock = context.clock
         self._replica = context.replica
         self._tasks = context.tasks
@@ -232,13 +231,10 @@ class Leases:
         return max(0, self._clock.monotonic_ms() - deadline_ms + session.timeout_ms)
 
     async def _expire(self, session_id: str, term: int, *, is_first: bool) -> None:
-        command = Command(
-            ExpireSession(session_id, term, self._silent_ms(session_id), ENDED_AT_ONCE),
-            self._clock.wall_ms(),
-        )
+        operation = ExpireSession(session_id, term, self._silent_ms(session_id), ENDED_AT_ONCE)
         is_decided = True
         try:
-            await self._engine.propose(encode_command(command))
+            await self._propose(operation)
         except UnavailableError:
             # Certainly not proposed: try again at the next tick; a heartbeat may come first. This
             # does not decide an earlier expiry whose outcome is unknown.

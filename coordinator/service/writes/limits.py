@@ -23,7 +23,6 @@ from coordinator.service.base.context import MemberContext
 from coordinator.service.base.replica import Interest
 from coordinator.service.reads.reads import ReadMode, ReadReply, Reads
 from coordinator.service.writes.proposals import Proposer, RequestContext
-from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, SetLimits
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.outcomes import LimitsSet, Outcome
@@ -66,6 +65,7 @@ class LimitsService:
     ) -> None:
         self._config = context.config
         self._engine = context.engine
+        self._propose = context.propose
         self._clock = context.clock
         self._timers = context.timers
         self._tasks = context.tasks
@@ -100,9 +100,7 @@ class LimitsService:
         )
         while self._term == term and not self._is_set():
             try:
-                await self._engine.propose(
-                    encode_command(Command(operation, self._clock.wall_ms()))
-                )
+                await self._propose(operation)
             except CoordinatorError as error:
                 logger.info("the first limits could not be set yet: %r", error.message)
                 await self._timers.sleep_until(self._clock.monotonic_ms() + _TRY_AGAIN_MS)
@@ -141,8 +139,7 @@ class LimitsService:
         self._refuse_unfit(values)
         operation = SetLimits(values, expected_version, (), by)
         committed = await self._proposer.submit(operation, context)
-        result = committed.outcome.unwrap()
-        assert isinstance(result, LimitsSet), "a change of limits comes to a LimitsSet"
+        result = committed.result(LimitsSet)
         return LimitsChanged(
             self._replica.machine.limits_record,
             result.changes,

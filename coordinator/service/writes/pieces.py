@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 from coordinator.errors import CoordinatorError
 from coordinator.service.base.context import MemberContext
-from coordinator.state.codec import encode_command
-from coordinator.state.commands import Command, Operation
+from coordinator.state.commands import Operation
 
 
 class Pieces:
@@ -20,7 +19,7 @@ class Pieces:
     def __init__(
         self, context: MemberContext, name: str, next_pieces: Callable[[], Sequence[Operation]]
     ) -> None:
-        self._engine = context.engine
+        self._propose_one = context.propose
         self._clock = context.clock
         self._timers = context.timers
         self._again_ms = context.config.sessions.tick_ms
@@ -48,10 +47,8 @@ class Pieces:
     async def _propose(self) -> None:
         try:
             while self._leads and (pieces := self._next_pieces()):
-                wall_ms = self._clock.wall_ms()
-                commands = [encode_command(Command(each, wall_ms)) for each in pieces]
                 found = await asyncio.gather(
-                    *map(self._engine.propose, commands), return_exceptions=True
+                    *map(self._propose_one, pieces), return_exceptions=True
                 )
                 for each in found:
                     if isinstance(each, BaseException):

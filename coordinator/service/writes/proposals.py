@@ -22,7 +22,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -69,6 +69,8 @@ from coordinator.state.repeats import check_answers
 
 REQUEST_KIND: Final = "propose"
 
+T = TypeVar("T")
+
 CheckRepeat = Callable[[Operation, Outcome], None]
 
 # These are idempotent, with or without a request number.
@@ -96,6 +98,12 @@ class Committed(Struct, frozen=True):
     outcome: Outcome
     index: int
     is_local: bool
+
+    def result(self, kind: type[T]) -> T:
+        """Return the result, of the kind that the operation has."""
+        result = self.outcome.result
+        assert isinstance(result, kind), f"expected {kind.__name__}, found {result!r}"
+        return result
 
 
 class _Attempts:

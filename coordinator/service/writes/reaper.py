@@ -21,7 +21,6 @@ from coordinator.model.events import EventType
 from coordinator.service.base.context import MemberContext
 from coordinator.service.base.replica import ALL_OUTCOMES, Interest
 from coordinator.service.base.timers import NOT_BEFORE_LONG_MS, NeedBy, never_mind
-from coordinator.state.codec import encode_command
 from coordinator.state.commands import Command, Enter, Reap
 from coordinator.state.large_map import LargeMap
 from coordinator.state.outcomes import Outcome, Reaped, Refusal
@@ -51,7 +50,7 @@ class Reaper:
     """What an Enter creates is a contender, or has one."""
 
     def __init__(self, context: MemberContext) -> None:
-        self._engine = context.engine
+        self._propose = context.propose
         self._clock = context.clock
         self._replica = context.replica
         self._leadership = context.leadership
@@ -159,9 +158,8 @@ class Reaper:
             self._is_reaping = False
 
     async def _reap_one(self, operation: Reap) -> None:
-        command = Command(operation, self._clock.wall_ms())
         try:
-            applied = await self._engine.propose(encode_command(command))
+            applied = await self._propose(operation)
         except CoordinatorError:
             if self._term == operation.term:  # tried again at the next look
                 seen = _Seen(self._clock.monotonic_ms(), operation.mzxid, operation.pzxid)

@@ -292,8 +292,7 @@ class AccessRoutes:
         )
 
     def _changed(self, request: IncomingRequest, committed: Committed) -> Answer:
-        done = committed.outcome.unwrap()
-        assert isinstance(done, AccessChanged), "a change of rights comes to an AccessChanged"
+        done = committed.result(AccessChanged)
         zxid = committed.outcome.zxid
         reply = AccessReply(done.was_changed, done.revision, zxid)
         return self._door.reply(request, reply, zxid=zxid, index=committed.index)
