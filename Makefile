@@ -36,9 +36,9 @@ help:
 run: $(VENV)/.installed
 	@exec $(BIN)/coordinator dev --members 3 --data data
 
-# One worker more than there are cores: most tests wait more than they work. A file is one worker's, from end to end, and the
+# Two workers for each of two cores: most tests wait more than they work. A file is one worker's, from end to end, and the
 # files come in the order of tests/conftest.py, the long ones first.
-WORKERS = $$($(BIN)/python -c 'import os; print(min(4, 1 + (os.cpu_count() or 1)))')
+WORKERS = $$($(BIN)/python -c 'import os; print(max(4, min(8, os.cpu_count() or 1)))')
 PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory -j2 lint fast-suite
@@ -53,7 +53,6 @@ compiled-tests: $(VENV)/.installed-dev
 	@test -d tests/__pycache__ || $(BIN)/python -m pytest -qq --collect-only >/dev/null || true
 
 # What is marked `check`; its tests wait still more. `tests/install guards` installs servers that some of it wants.
-check: WORKERS = 4
 check: $(VENV)/.installed-dev
 	@$(PYTEST) -m "check and not slow"
 

@@ -166,19 +166,19 @@ def test_who_waits_is_told_for_whom(coordinator: CommandLine) -> None:
         try:
             while not coordinator.json("locks")["locks"]:
                 time.sleep(0.05)
-            waited = [
-                subprocess.run(
+            waiting = [
+                subprocess.Popen(
                     [*command, *where, "--timeout", "3", *quiet, "--", "true"],
-                    capture_output=True,
+                    stderr=subprocess.PIPE,
                     text=True,
-                    check=False,
                     cwd=ROOT,
                 )
                 for quiet in ([], ["--quiet"])
             ]
+            said, quiet = [each.communicate()[1] for each in waiting]
         finally:
             holder.terminate()
 
-    assert "waiting for lock told, held by the first on " in waited[0].stderr
-    assert "held by 'the first'" in waited[0].stderr  # and in the refusal itself
-    assert "waiting for" not in waited[1].stderr
+    assert "waiting for lock told, held by the first on " in said
+    assert "held by 'the first'" in said  # and in the refusal itself
+    assert "waiting for" not in quiet

@@ -137,7 +137,9 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("is_wired", [False, True], ids=["http", "test kit"])
+@pytest.mark.parametrize(
+    "is_wired", [False, pytest.param(True, marks=pytest.mark.check)], ids=["http", "test kit"]
+)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_left_open_at_the_end_prints_nothing(url: str, name: str, is_wired: bool) -> None:
     """No traceback, no warning however little is suppressed; and its session is closed. So it is

@@ -16,6 +16,7 @@ from coordinator.raft.rejoin.incarnation_record import (
 )
 from coordinator.raft.rejoin.incarnations import INCARNATION_MS
 from coordinator.raft.rejoin.recovering import Proof
+from tests.amount import drawn
 from tests.raft.rejoin.copies import lose_and_catch_up
 from tests.raft.simulated_cluster import Member, SimulatedCluster, settled
 from tests.raft.simulated_loop import run
@@ -26,7 +27,8 @@ async def start_again(cluster: SimulatedCluster, *members: Member) -> None:
         await member.start()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.histories
+@pytest.mark.parametrize("seed", range(drawn(10)))
 def test_an_old_copy_elects_nobody_though_everybody_forgot_what_they_knew_in_memory(
     seed: int,
 ) -> None:

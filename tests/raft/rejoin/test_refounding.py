@@ -17,6 +17,7 @@ from coordinator.raft.storage import hard_state as term
 from coordinator.raft.storage import ownership
 from coordinator.raft.storage.ownership import Owner
 from coordinator.raft.term_bounds import TERM_JUMP_MAX
+from tests.amount import drawn
 from tests.raft.simulated_cluster import ListReplica, Member, SimulatedCluster, settled
 from tests.raft.simulated_loop import run
 from tests.raft.storage.simulated_disk import SimulatedDisk
@@ -177,8 +178,9 @@ def test_who_was_not_emptied_is_refused_and_takes_no_part() -> None:
     run(scenario())
 
 
+@pytest.mark.histories
 @pytest.mark.parametrize("count", [3, 5])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(drawn(6)))
 def test_deaths_while_it_begins_again_lose_nothing(seed: int, count: int) -> None:
     """Whoever dies at whatever moment, with or without its power: in the end all are proven, and
     hold what the one that founds held, and all that was acknowledged since."""

@@ -302,6 +302,7 @@ def test_the_same_seed_gives_the_same_disk() -> None:
     assert trace(7) != trace(8)
 
 
+@pytest.mark.histories
 def test_compaction_may_die_at_every_step() -> None:
     """Row 10: whatever compaction was doing, every synced entry that it keeps is there after."""
 
@@ -321,7 +322,7 @@ def test_compaction_may_die_at_every_step() -> None:
     assert steps > 5
 
     for step in range(1, steps + 2):
-        for seed in range(8):
+        for seed in range(drawn(8)):
             disk, journal = prepare()
             disk.random.seed(seed)
             disk.crash_at_step = disk.step_count + step

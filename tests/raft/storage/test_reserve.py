@@ -30,6 +30,7 @@ from coordinator.raft.storage.reserve import (
     Reservation,
 )
 from coordinator.raft.storage.sync import LogSync
+from tests.amount import drawn
 from tests.raft.storage.simulated_disk import SimulatedCrashError, SimulatedDisk
 
 SEGMENT_BYTES = 16 * 8 * BLOCK_BYTES
@@ -183,6 +184,7 @@ def test_death_at_every_step_of_writing_zeros_loses_nothing(is_power_cut: bool) 
             check_whole_and_going_on(disk, 5)
 
 
+@pytest.mark.histories
 @pytest.mark.parametrize("is_power_cut", [True, False])
 def test_death_at_every_step_into_the_next_file_loses_nothing(is_power_cut: bool) -> None:
     """The zeros are cut off, and that is stable, before the next file has its name."""
@@ -202,7 +204,7 @@ def test_death_at_every_step_into_the_next_file_loses_nothing(is_power_cut: bool
     steps = before.step_count - steps
     assert [zeros_behind(before, path) for path in segment_files(before)] == [0, 0]
     for step in range(1, steps + 2):
-        for seed in range(6):
+        for seed in range(drawn(6)):
             disk = dying(step, seed, deed, entries=until_full)
             end(disk, is_power_cut=is_power_cut)
             check_whole_and_going_on(disk, until_full)

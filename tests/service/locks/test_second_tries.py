@@ -215,7 +215,7 @@ def test_all_that_leaders_do_by_themselves_is_tried() -> None:
     assert {kind for kind, _ in DUE} == BY_MEMBERS | {CloseSession}  # of whose token was revoked
 
 
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", [pytest.param(1, marks=pytest.mark.check), 3])
 @pytest.mark.parametrize(("error", "is_done"), HOW)
 @pytest.mark.parametrize(("kind", "due"), DUE)
 async def test_the_same_leader_tries_again(
