@@ -6,6 +6,7 @@ place of the client's code, one after the other: as a function begins, and as on
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 import threading
@@ -18,8 +19,9 @@ from typing import Any
 import pytest
 
 from coordinator import connect
-from coordinator.client import AsyncClient, Client, loop_thread
+from coordinator.client import AsyncClient, Client, SessionState, loop_thread
 from coordinator.client.loop_thread import LoopThread
+from coordinator.client.sessions.lease import Lease
 from coordinator.errors import BadArgumentsError
 from coordinator.recipes import FOREVER, Lock
 from tests.client.server_thread import serving
@@ -82,7 +84,24 @@ class Interrupts:
         if self._left < 0:
             sys.setprofile(None)
             self.was_raised = True
-            raise KeyboardInterrupt
+            self.handle()
+
+    def handle(self) -> None:
+        """What the handler of the signal does."""
+        raise KeyboardInterrupt
+
+
+class Handled(Interrupts):
+    """Calls ``handler`` there, and goes on."""
+
+    def __init__(
+        self, number: int, begin: Callable[..., object], handler: Callable[[], object]
+    ) -> None:
+        super().__init__(number, begin)
+        self._handler = handler
+
+    def handle(self) -> None:
+        self._handler()
 
 
 def expect_free(other: Client, name: str) -> None:
@@ -316,3 +335,35 @@ def test_the_collector_waits_for_no_client_that_was_forgotten(url: str) -> None:
     may_go_on.set()
     thread._thread.join(patient(10))
     assert not thread._thread.is_alive()
+
+
+def test_a_question_holds_nothing_that_the_loop_needs(client: Client) -> None:
+    """So a signal handler that comes in the middle of it may wait for the loop."""
+    grant = Lock(client, "asked").acquire()
+    session, stop = client.session(), grant.on_lost(lambda: None)
+    loop, watch, paths = client.core.loop, session.grant_watch, ("/a", "/b")
+
+    async def take_part() -> None:
+        session._turn(session.state)
+        watch.watch(paths, 1)
+        watch.stop_watching(paths)
+        session._end(SessionState.LOST, "by a test")
+
+    def handler() -> None:
+        asyncio.run_coroutine_threadsafe(take_part(), loop).result(patient(10))
+
+    def asked() -> None:
+        session.remaining_safe_ms()
+        grant.remaining_safe_ms()
+        stop()
+
+    for number in count():
+        session._ends.clear()
+        session._lease = Lease(0, 1, 1)  # is over
+        with Handled(number, asked, handler) as interrupts:
+            asked()
+        if not interrupts.was_raised:
+            break
+
+    assert number > 2
+    assert session.is_lost

@@ -126,15 +126,16 @@ class Callback:
 
     def stop(self) -> None:
         """Forget the calls that have not begun."""
-        with self._guard:
-            self._waiting.clear()
+        # No guard: a signal handler may come in between that waits for the loop, which takes it.
+        self._waiting.clear()
 
     def _next(self) -> tuple[Any, ...] | None:
         with self._guard:
-            if self._waiting:
+            try:
                 return self._waiting.popleft()
-            self._is_under_way = False
-            return None
+            except IndexError:
+                self._is_under_way = False
+                return None
 
     def _call_all(self) -> None:
         while (args := self._next()) is not None:

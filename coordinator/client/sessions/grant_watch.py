@@ -7,13 +7,14 @@
    heartbeat repeats them, so it does not matter which of them arrives. Only the latest are listed:
    if none of a full list was seen before, others may have been cut off in between, and every
    grant of the session is doubted.
-3. Only watched grants are remembered. Safe to ask from any thread.
+3. Only watched grants are remembered.
+4. It changes only in the event loop, and may be asked in any thread. There is no guard: a signal
+   handler may interrupt a question and wait for the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Iterable
 
 from coordinator.client.sessions.lease import margin_ms
@@ -49,7 +50,6 @@ class GrantWatch:
         """Set when nothing is watched; made when that is first waited for."""
         self.has_lost = False
         """Whether any that was watched was ever lost; mostly not."""
-        self._guard = threading.Lock()
 
     def watch(
         self,
@@ -61,41 +61,36 @@ class GrantWatch:
 
         ``on_lost(reason)`` is called in the event loop for each that a heartbeat reports as lost.
         """
-        with self._guard:
-            for path in paths:
-                watched = self._watched.get(path)
-                if watched is None:
-                    watched = self._watched[path] = _Watched(fencing_token)
-                watched.on_lost = on_lost or watched.on_lost
+        for path in paths:
+            watched = self._watched.get(path)
+            if watched is None:
+                watched = self._watched[path] = _Watched(fencing_token)
+            watched.on_lost = on_lost or watched.on_lost
 
     def stop_watching(self, paths: Iterable[str]) -> None:
         """Stop watching these contenders."""
-        with self._guard:
-            for path in paths:
-                self._watched.pop(path, None)
-            is_idle = None if self._watched else self._is_idle
+        for path in paths:
+            self._watched.pop(path, None)
+        is_idle = None if self._watched else self._is_idle
         if is_idle is not None:
             is_idle.set()
 
     def is_watched(self, path: str) -> bool:
         """Whether the contender ``path`` holds for a recipe, or is being handed to one."""
-        with self._guard:
-            return path in self._watched
+        return path in self._watched
 
     def watches_below(self, directory: str) -> bool:
         """Whether a contender in ``directory`` holds for a recipe."""
-        with self._guard:
-            return any(path.startswith(f"{directory}/") for path in self._watched)
+        return any(path.startswith(f"{directory}/") for path in self._watched)
 
     async def nothing_watched(self) -> None:
         """Wait until no grant is watched: everything was released or given up; in the loop."""
         while True:
-            with self._guard:
-                if not self._watched:
-                    return
-                if self._is_idle is None:
-                    self._is_idle = asyncio.Event()
-                self._is_idle.clear()
+            if not self._watched:
+                return
+            if self._is_idle is None:
+                self._is_idle = asyncio.Event()
+            self._is_idle.clear()
             await self._is_idle.wait()
 
     def hold_remaining_ms(self, paths: Iterable[str]) -> int:
@@ -103,8 +98,6 @@ class GrantWatch:
 
         Contenders that hold as one end as one, so a promise for one of them is enough.
         """
-        # No guard: a signal handler may come in between that asks the loop, which takes it; and a
-        # fork may keep it for ever.
         watched = self._watched.get
         known = [each.until_ms for path in paths if (each := watched(path)) is not None]
         promised = [until_ms for until_ms in known if until_ms]
@@ -114,28 +107,27 @@ class GrantWatch:
         """Return why one of ``paths`` was lost; empty when no heartbeat said that it was."""
         if not self.has_lost:
             return ""
-        watched = self._watched.get  # no guard, as above
+        watched = self._watched.get
         reasons = [each.loss_reason for path in paths if (each := watched(path)) is not None]
         return next(filter(None, reasons), "")
 
     def on_heartbeat(self, sent_ms: int, lease: SessionLease) -> None:
         """Read the acknowledgement of the heartbeat sent at ``sent_ms``; in the event loop."""
         callbacks: list[tuple[Callable[[str], None], str]] = []
-        with self._guard:
-            for path, left_ms in lease.holds.items():
-                watched = self._watched.get(path)
-                if watched is not None:
-                    until_ms = sent_ms + left_ms - margin_ms(left_ms, self._margin_ratio)
-                    watched.until_ms = max(watched.until_ms, until_ms)
-            reasons = {(lost.path, lost.fencing_token): _why(lost) for lost in lease.lost}
-            is_cut = len(lease.lost) >= LOST_MAX and self._lost.keys().isdisjoint(reasons)
-            self._remember(reasons)
-            for path, watched in self._watched.items():
-                reason = reasons.get((path, watched.fencing_token), _DOUBT if is_cut else "")
-                if reason and not watched.loss_reason:
-                    watched.loss_reason, self.has_lost = reason, True
-                    if watched.on_lost is not None:
-                        callbacks.append((watched.on_lost, reason))
+        for path, left_ms in lease.holds.items():
+            watched = self._watched.get(path)
+            if watched is not None:
+                until_ms = sent_ms + left_ms - margin_ms(left_ms, self._margin_ratio)
+                watched.until_ms = max(watched.until_ms, until_ms)
+        reasons = {(lost.path, lost.fencing_token): _why(lost) for lost in lease.lost}
+        is_cut = len(lease.lost) >= LOST_MAX and self._lost.keys().isdisjoint(reasons)
+        self._remember(reasons)
+        for path, watched in self._watched.items():
+            reason = reasons.get((path, watched.fencing_token), _DOUBT if is_cut else "")
+            if reason and not watched.loss_reason:
+                watched.loss_reason, self.has_lost = reason, True
+                if watched.on_lost is not None:
+                    callbacks.append((watched.on_lost, reason))
         for callback, reason in callbacks:
             callback(reason)
 

@@ -24,10 +24,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from coordinator.client.calling.calls import Call, target_of
@@ -65,6 +64,13 @@ T = TypeVar("T")
 _ENDED = (SessionState.LOST, SessionState.CLOSED)
 
 
+class _End(NamedTuple):
+    state: SessionState
+    reason: str
+    is_unheard: bool = False
+    """Only because no member has answered in time."""
+
+
 class Session(OfOneProcess):
     """One open session with its heartbeats; made by ``open_session``."""
 
@@ -72,15 +78,16 @@ class Session(OfOneProcess):
         self, delivery: CallDelivery, session_id: str, lease: Lease, margin_ratio: float
     ) -> None:
         self.session_id = session_id
-        self._reason = ""
         self._delivery = delivery
         self._clock = delivery.clock
         self._lease = lease
         self.grant_watch = GrantWatch(delivery.clock, margin_ratio)
         """What heartbeats say of the grants of this session."""
-        self._state = SessionState.CONNECTED
+        self._contact = SessionState.CONNECTED
+        """Whether its members answer: connected or suspended."""
+        self._ends: list[_End] = []
+        """Its end, once it has come; a thread may add another one in that moment, which is void."""
         self._announced = SessionState.CONNECTED
-        self._guard = threading.Lock()
         self.home = Home()
         """Where its heartbeats are sent."""
         self._loop = self.home.loop
@@ -88,7 +95,6 @@ class Session(OfOneProcess):
         self._failure = ""
         """What is wrong with the client, if that is why the session ended."""
         self._is_end_told = False
-        self._is_unheard = False
         self._probes: asyncio.Task[None] | None = None
         self._heartbeats = self._loop.create_task(
             self._keep_alive(),
@@ -110,10 +116,16 @@ class Session(OfOneProcess):
         return self._state
 
     @property
+    def _state(self) -> SessionState:
+        return self._ends[0].state if self._ends else self._contact
+
+    @property
     def reason(self) -> str:
         """Why the session ended; empty while it has not."""
         process = self.home.process
-        return self._reason if process.is_ours else process.reason
+        if not process.is_ours:
+            return process.reason
+        return self._ends[0].reason if self._ends else ""
 
     @property
     def is_lost(self) -> bool:
@@ -126,22 +138,18 @@ class Session(OfOneProcess):
         Always 0 in a forked child: the session is its parent's."""
         if not self.home.process.is_ours:
             return 0
-        # The lease before the state: what it says was true when the state was that.
+        # The lease before the end: what it says was true when there was no end.
         remaining_ms = self._lease.safe_until_ms - self._clock.monotonic_ms()
-        if remaining_ms > 0 and self._state not in _ENDED:
+        if self._ends:
+            return 0
+        if remaining_ms > 0:
             return remaining_ms
-        with self._guard:
-            if self._state in _ENDED:
-                return 0
-            remaining_ms = self._lease.remaining_ms(self._clock.monotonic_ms())
-            if remaining_ms > 0:
-                return remaining_ms
-            self._state = SessionState.LOST
-            self._reason = (
-                f"no heartbeat of session {self.session_id} was acknowledged "
-                f"within its {self.timeout_ms} ms"
-            )
-            self._is_unheard = True
+        # No guard: a signal handler may come in between that waits for the loop, which takes it.
+        unheard = (
+            f"no heartbeat of session {self.session_id} was acknowledged within its "
+            f"{self.timeout_ms} ms"
+        )
+        self._ends.append(_End(SessionState.LOST, unheard, is_unheard=True))
         self.home.soon(self._announce)
         return 0
 
@@ -153,7 +161,7 @@ class Session(OfOneProcess):
     @property
     def is_unheard(self) -> bool:
         """Whether it is lost only because no member answered: the cluster may still keep it."""
-        return self.is_lost and self._is_unheard
+        return self.is_lost and bool(self._ends) and self._ends[0].is_unheard
 
     def check(self) -> None:
         """Ask the clock whether the session is certainly alive now.
@@ -252,13 +260,10 @@ class Session(OfOneProcess):
         server as a loss: lock-delays apply, and the history keeps the reason. False when that
         is not known, or when it had ended before.
         """
-        with self._guard:
-            if self._state in _ENDED:
-                return False
-            self._failure = failure[:FAILURE_CHARACTERS_MAX] or "its client is not well"
-            self._state = SessionState.LOST
-            self._reason = self._failure
-        self._announce()
+        if self._ends:
+            return False
+        self._failure = failure[:FAILURE_CHARACTERS_MAX] or "its client is not well"
+        self._end(SessionState.LOST, self._failure)
         self._heartbeats.cancel()
         remaining_ms = self._lease.remaining_ms(self._clock.monotonic_ms())
         with suppress(TimeoutError):
@@ -342,23 +347,17 @@ class Session(OfOneProcess):
     def _renew(self, sent_ms: int, renewed: SessionLease) -> None:
         if self.remaining_safe_ms() == 0:
             return  # too late: it may have been reported lost already
-        with self._guard:
-            self._lease = self._lease.renewed(sent_ms)
+        self._lease = self._lease.renewed(sent_ms)
         self.grant_watch.on_heartbeat(sent_ms, renewed)
         self._turn(SessionState.CONNECTED)
 
     def _turn(self, state: SessionState) -> None:
-        with self._guard:
-            if self._state in _ENDED:
-                return
-            self._state = state
+        self._contact = state
         self._announce()
 
     def _end(self, state: SessionState, reason: str) -> None:
-        with self._guard:
-            if self._state not in _ENDED:
-                self._state = state
-                self._reason = reason
+        if not self._ends:
+            self._ends.append(_End(state, reason))
         self._announce()
 
     def _announce(self) -> None:
@@ -387,7 +386,7 @@ class _BesideRequests:
         lease = session._lease
         if now_ms < lease.ride_from_ms:
             return False
-        if session._state in _ENDED or not lease.remaining_ms(now_ms):
+        if session._ends or not lease.remaining_ms(now_ms):
             return False
         if now_ms - self._last_ms < lease.pause_ms_max:
             return False  # another one is under way
@@ -399,20 +398,16 @@ class _BesideRequests:
         session = self._session
         if session.remaining_safe_ms() == 0:
             return  # too late, as for a heartbeat
-        with session._guard:
-            session._lease = session._lease.renewed(sent_ms)
-            is_back = session._state is SessionState.SUSPENDED
-        if is_back:
+        session._lease = session._lease.renewed(sent_ms)
+        if session._state is SessionState.SUSPENDED:
             session.home.soon(lambda: session._turn(SessionState.CONNECTED))
 
     def on_ended(self, reason: str) -> None:
         """The session has ended in the cluster: nothing that it owns may be relied on."""
         session = self._session
-        with session._guard:
-            if session._state in _ENDED:
-                return
-            session._state, session._reason = SessionState.LOST, reason
-        session.home.soon(session._announce)
+        if not session._ends:
+            session._ends.append(_End(SessionState.LOST, reason))
+            session.home.soon(session._announce)
 
 
 async def open_session(
