@@ -11,7 +11,7 @@ from coordinator.client.calling.calls import Call
 from coordinator.client.calling.deadline import limited, within
 from coordinator.client.calling.delivery import CallDelivery
 from coordinator.client.calling.transport import client_closed
-from coordinator.client.locks.leftovers import Leftovers
+from coordinator.client.locks.clean_ups import CleanUps
 from coordinator.client.locks.lock_queue import LockQueue
 from coordinator.client.locks.observing import ElectionStream
 from coordinator.client.locks.verbs import LockVerbs
@@ -62,7 +62,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         self.last: AsyncGenerator[None, None] | None = None
         """What closes this client if the program does not."""
         self.chores = Chores()
-        self.leftovers = Leftovers()
+        self.clean_ups = CleanUps()
         self._shared: dict[Callable[[], Any], Any] = {}
         self.home = Home()
         self.loop = self.home.loop
@@ -199,7 +199,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         return LockQueue(
             self._delivery,
             self.chores,
-            self.leftovers,
+            self.clean_ups,
             self._session,
             names=names,
             is_election=is_election,
@@ -238,7 +238,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         try:
             await self._session.stop_opening()
             await self.chores.drain(left_ms())
-            await self.leftovers.no_release(left_ms())
+            await self.clean_ups.no_release(left_ms())
             await self._session.close(left_ms())
         finally:
             await self._delivery.close()

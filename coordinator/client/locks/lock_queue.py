@@ -31,8 +31,8 @@ from coordinator.client.locks.attempt import (
     AskAgain,
     CallbackFailed,
 )
+from coordinator.client.locks.clean_ups import CleanUps
 from coordinator.client.locks.held_verbs import HeldVerbs
-from coordinator.client.locks.leftovers import Leftovers
 from coordinator.client.locks.unclaimed import unclaimed
 from coordinator.client.running.process import OfOneProcess
 from coordinator.client.sessions.current_session import CurrentSession, OpeningSession
@@ -82,7 +82,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         self,
         delivery: CallDelivery,
         chores: Chores,
-        leftovers: Leftovers,
+        clean_ups: CleanUps,
         sessions: CurrentSession,
         *,
         names: Sequence[str],
@@ -101,7 +101,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         self._target = f"/v1/{self._room}" if len(names) > 1 else self._base
         self._delivery = delivery
         self._chores = chores
-        self._leftovers = leftovers
+        self._clean_ups = clean_ups
         self._sessions = sessions
         self._timeout_ms = timeout_ms
         self._known_fields: tuple[AcquireRequest | None, dict[str, Any]] = None, {}
@@ -137,7 +137,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         is_endless = wait_ms is None and limit_ms == asked_ms
         deadline_ms = None if is_endless else began_ms + limit_ms
         session, opening = self._sessions.open_now, None
-        if session is None or not self._leftovers.are_gone(self.names, request.owner):
+        if session is None or not self._clean_ups.are_gone(self.names, request.owner):
             session, opening = await self._session_for(request.owner, limit_ms, deadline_ms)
         pool = self._delivery.request_ids
         ids = pool.take()
@@ -219,16 +219,16 @@ class LockQueue(OfOneProcess, HeldVerbs):
         ``acquire`` in the name of the same owner waits for it to end. ``name`` is the task's.
         """
         chore = self._chores.start(work, name)
-        self._leftovers.add(self.names, owner, chore)
+        self._clean_ups.add(self.names, owner, chore)
         return chore
 
     def begin_release(self, owner: str) -> None:
         """Let ``acquire`` in the name of ``owner`` wait for ``end_release``."""
-        self._leftovers.begin_release(self.names, owner)
+        self._clean_ups.begin_release(self.names, owner)
 
     def end_release(self, owner: str) -> None:
         """End what ``begin_release`` began."""
-        self._leftovers.end_release(self.names, owner)
+        self._clean_ups.end_release(self.names, owner)
 
     async def _release(self, name: str, grant_id: str) -> bool:
         call = Call("DELETE", f"{self._base_of(name)}/grants/{quoted(grant_id)}")
@@ -246,7 +246,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         """Return the session to acquire in, or the one that is to be opened with the attempt.
 
         For what is not at hand: nothing is left of ``owner`` then."""
-        if not await self._leftovers.gone(self.names, owner, limit_ms):
+        if not await self._clean_ups.gone(self.names, owner, limit_ms):
             raise UnavailableError(
                 f"{self._title}: an earlier contender of {owner} is still being withdrawn: no "
                 f"member has answered yet"
@@ -262,7 +262,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         request: AcquireRequest,
         on_position: Callable[[int], object] | None,
     ) -> Acquired:
-        self._leftovers.begin_attempt(self._bases, request.owner)
+        self._clean_ups.begin_attempt(self._bases, request.owner)
         try:
             session = attempt.session
             if session is None:
@@ -282,7 +282,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 attempt.session.note_end(error)
             raise
         finally:
-            self._leftovers.end_attempt(self._bases, request.owner)
+            self._clean_ups.end_attempt(self._bases, request.owner)
 
     async def _until_answered(
         self,
@@ -430,7 +430,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 if session is None and attempt.opening is not None:
                     await attempt.opening.close(self._timeout_ms)
                 return True
-            await self._leftovers.pause(self.names, owner, self._delivery.retry.cap_ms)
+            await self._clean_ups.pause(self.names, owner, self._delivery.retry.cap_ms)
         return False
 
     async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
@@ -443,9 +443,9 @@ class LockQueue(OfOneProcess, HeldVerbs):
                     self._delivery, self._base, session, owner, self._timeout_ms
                 )
                 # Checked after the answer: an attempt begun meanwhile may be what was seen.
-                if not self._leftovers.is_contending(self._base, owner):
+                if not self._clean_ups.is_contending(self._base, owner):
                     for grant_id in found:
                         await self._release(self.names[0], grant_id)
                     return True
-            await self._leftovers.pause(self.names, owner, self._delivery.retry.cap_ms)
+            await self._clean_ups.pause(self.names, owner, self._delivery.retry.cap_ms)
         return False
