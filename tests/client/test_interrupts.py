@@ -359,7 +359,7 @@ def test_a_question_holds_nothing_that_the_loop_needs(client: Client) -> None:
 
     for number in count():
         session._ends.clear()
-        session._lease = Lease(0, 1, 1)  # is over
+        session._lease = Lease(sent_ms=0, timeout_ms=1, margin_ms=1)  # is over
         with Handled(number, asked, handler) as interrupts:
             asked()
         if not interrupts.was_raised:
