@@ -34,6 +34,8 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
             "stat": "znodes",
             "watch": "watching",
             "multi": "transactions",
+            "export": "exporting",
+            "import": "exporting",
         },
     ),
     ("Say who is to be elected", {"hand-over": "handing_over"}),
@@ -109,7 +111,7 @@ _HOMES = {name: home for _, verbs in _SECTIONS for name, home in verbs.items()}
 
 
 def _load(name: str) -> click.Command:
-    attribute = {"set": "set_"}.get(name, name.replace("-", "_"))
+    attribute = {"set": "set_", "import": "import_"}.get(name, name.replace("-", "_"))
     command = getattr(import_module(f"coordinator.cli.{_HOMES[name]}"), attribute)
     assert isinstance(command, click.Command), name
     name_shared_options(command)

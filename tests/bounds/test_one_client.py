@@ -42,7 +42,7 @@ SHARED_BY_NOBODY = {
     "append_batch_bytes": ONE, "snapshot_piece_bytes": ONE,
     "recursive_delete_max": STEP, "grants_per_command_max": STEP, "deadlock_search_max": STEP,
     "snapshot_every_entries": OWN, "snapshot_every_bytes": OWN, "segment_bytes": OWN,
-    "keep_entries_after_snapshot": OWN, "bind_port": OWN,
+    "keep_entries_after_snapshot": OWN, "bind_port": OWN, "keep": OWN,
     "ordinary_percent_max": PART, "client_percent_max": PART,
     "children_max": BY_RIGHT, "remembered_percent_max": SHARE,
 }  # fmt: skip

@@ -31,6 +31,8 @@ COMMANDS: dict[str, list[str]] = {
     "ls": ["ls", "/"],
     "stat": ["stat", "/"],
     "multi": ["multi", "-"],
+    "export": ["export", "/", "-"],
+    "import": ["import", "-"],
     "counter": ["counter", "shared-options"],
     "bucket": ["bucket", "shared-options", "--rate", "9", "--burst", "999"],
     "flag": ["flag", "shared-options", "--set", "x"],

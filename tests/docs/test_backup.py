@@ -47,7 +47,7 @@ def test_the_page_can_be_followed(tmp_path: Path) -> None:
     )  # fmt: skip
     running.stop()
 
-    assert len(BLOCKS) == 5
+    assert len(BLOCKS) == 6
     assert done.returncode == 0, done.stdout + done.stderr
     assert "this machine's clock says" in done.stderr
     assert (new / "backup-2").stat().st_mode & 0o777 == 0o600
