@@ -78,7 +78,7 @@ class CachedValue(Generic[ClientT]):
             reading = core.chores.start(self._read(), f"read {self._path}")
             self._reading = reading
         limit_s = (core.time_left_ms() + LAST_MS) / 1000
-        await asyncio.wait({reading}, timeout=limit_s)  # who gives up leaves it to the others
+        await asyncio.wait({reading}, timeout=limit_s)  # one that gives up leaves it to the others
         if not reading.done():
             raise UnavailableError(f"{self._path}: no member answered in time")
         if reading.cancelled():

@@ -93,7 +93,7 @@ class CommitSite(Generic[ClientT]):
         Raises:
             UnavailableError, OutcomeUnknownError: no member answered; call it again.
             LockLostError: the same, while it decided.
-            BadArgumentsError: one of the two is none that can be run; or it returned a coroutine
+            BadArgumentsError: one of the two cannot be run; or it returned a coroutine
                 or a generator, which has not run, and the next call repeats the step.
             What ``prepare`` and ``apply`` raise; the step is repeated by the next call.
         """

@@ -1,4 +1,4 @@
-"""Something that may have changed: who waits looks again after each notification.
+"""Something that may have changed: waiters look again after each notification.
 
 ::
 
@@ -96,7 +96,7 @@ class Condition(Marked[ClientT]):
 
         Raises:
             UnavailableError: no member answered in time.
-            BadArgumentsError: ``check`` is none that can be run, or returned a coroutine or a
+            BadArgumentsError: ``check`` cannot be run, or returned a coroutine or a
                 generator, which has not run.
             What ``check`` raises.
         """

@@ -12,10 +12,10 @@
 2. Each member is an ephemeral znode. One that dies while others wait to begin does not count; one
    that dies later counts as having left.
 3. ``enter`` returns False only if this member was taken out before the round began, in one command.
-   After an error, or cancelled, it may have begun without this member, as if that had died at once.
+   After an error, or cancelled, it may have begun without this member, as if that died at once.
 4. If the barrier's znode is deleted while members wait, and made again, they come again.
-5. Nobody is elected here, and nobody is kept from writing: a member that was paused may wake after
-   its session's end, when the others have gone on; ``is_in`` says so.
+5. No member is elected here, and none is kept from writing: one that was paused may wake after its
+   session's end, when the others have gone on; ``is_in`` says so.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class DoubleBarrier(Generic[ClientT]):
 
     @both
     async def leave(self, timeout: Timeout = DEFAULT_TIMEOUT_S) -> bool:
-        """Leave, and wait until all of the round have left; False: another had not in time.
+        """Leave, and wait until all of the round have left; False: not in time.
 
         This member has left in any case; it may be called again to wait longer.
 

@@ -226,7 +226,7 @@ class Election(HandingOver[ClientT]):
         Raises:
             ClientClosedError: the client was closed.
             RequestError: this candidate is refused.
-            BadArgumentsError: ``work`` is none that can be run (with an AsyncClient it may be a
+            BadArgumentsError: ``work`` cannot be run (with an AsyncClient it may be a
                 coroutine function); or it returned a coroutine or a generator, which has not run.
             What ``work`` raises, but LockLostError.
         """

@@ -75,7 +75,7 @@ def execute_exclusive(
     Raises:
         LockTimeoutError: the lock was not acquired in time; the task did not run.
         LockLostError: the lock was lost while the task ran.
-        BadArgumentsError: the task is none that can be run; or it returned a coroutine or a
+        BadArgumentsError: the task cannot be run; or it returned a coroutine or a
             generator, of which nothing has run.
         All else that ``Lock.acquire`` raises, and what the task raises.
     """

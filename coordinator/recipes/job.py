@@ -19,8 +19,8 @@
    ``catch_up``: "last" runs the latest only, however late; "all" runs each, oldest first; "skip"
    runs none that was not started within ``grace`` seconds, and repeats one that failed.
 5. What the work adds with ``run.also`` is done in the very command that says "done": once.
-6. A scheduler calls at exactly its time, and its host's clock may be ahead of the leader's. So who
-   comes up to two seconds early waits: "nothing is due" would let that interval pass.
+6. A scheduler calls at exactly its time, and its host's clock may be ahead of the leader's. So a
+   call up to two seconds early waits: "nothing is due" would let that interval pass.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Job(Generic[ClientT]):
             this host and process.
 
     Raises:
-        BadArgumentsError: an argument is out of its range, or a word of the schedule is not one.
+        BadArgumentsError: an argument is out of its range, or a word of the schedule is not valid.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Job(Generic[ClientT]):
     def run(self: Any, work: Callable[[Any], Any]) -> Any:
         """Do the work of each interval that is due; return the outcome.
 
-        Who asks up to two seconds (or a tenth of the interval) before the next one waits for it.
+        A call up to two seconds (or a tenth of the interval) before the next one waits for it.
         ``work(run)`` returns a JSON value; with an AsyncClient it may be a coroutine function.
 
         Raises:

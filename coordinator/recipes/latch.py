@@ -49,7 +49,7 @@ class Latch(Generic[ClientT]):
         """Count once, or once for each ``part``; return how many are left.
 
         Raises:
-            BadArgumentsError: the latch has another count, or its znode is none.
+            BadArgumentsError: the latch has another count, or its znode is no latch.
             LockLostError: a grant of ``if_held`` does not hold; it was not counted.
             UnavailableError, OutcomeUnknownError: it was not counted; it may have been. With a
                 ``part`` it may be repeated.
@@ -82,7 +82,7 @@ class Latch(Generic[ClientT]):
         """Return how many are left to count: the past when it is read.
 
         Raises:
-            BadArgumentsError: the latch has another count, or its znode is none.
+            BadArgumentsError: the latch has another count, or its znode is no latch.
             UnavailableError: no member answered in time.
         """
         left = await self._left()
@@ -93,7 +93,7 @@ class Latch(Generic[ClientT]):
         """Wait until nothing is left; False when there was in time.
 
         Raises:
-            BadArgumentsError: the latch has another count, or its znode is none.
+            BadArgumentsError: the latch has another count, or its znode is no latch.
             UnavailableError: no member answered at the end of the time.
         """
 

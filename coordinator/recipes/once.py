@@ -113,7 +113,7 @@ class OnceRecord:
 
     @classmethod
     def of(cls, path: str, data: bytes) -> OnceRecord:
-        """Return the record that a znode's data is; raises BadArgumentsError if it is none."""
+        """Return the record that a znode's data is; raises BadArgumentsError if it is no record."""
         try:
             document = json.loads(data)
             token, result = document["fencing_token"], document["result"]

@@ -56,7 +56,7 @@ class once_per:
         options: those of ``Job``.
 
     Raises:
-        BadArgumentsError: at once, for a schedule that is none, and a function that cannot be run.
+        BadArgumentsError: at once, for no valid schedule, and a function that cannot be run.
         LockLostError, UnavailableError, OutcomeUnknownError: at each call, as ``Job.run`` does.
     """
 

@@ -295,7 +295,7 @@ class Partitioner(Generic[ClientT]):
             NodeExistsError: another member of this name is there.
             ClientClosedError: the client was closed; its work was stopped, and has ended.
             UnavailableError, OutcomeUnknownError: this member could not be registered in time.
-            BadArgumentsError: ``work`` is none that can be run (with an AsyncClient it may be a
+            BadArgumentsError: ``work`` cannot be run (with an AsyncClient it may be a
                 coroutine function); or it returned a coroutine or a generator, which has not run.
             What the first work that fails raises; all others are stopped before.
         """

@@ -6,8 +6,8 @@
     with gpus.borrow(timeout=60) as gpu:
         train(gpu.resource, token=gpu.fencing_token)
 
-1. A semaphore with as many slots as there are resources lets borrowers in, in the order in which
-   they came. Who is in claims a free resource, an ephemeral znode; there is always one.
+1. A semaphore with a slot for each resource lets borrowers in, in the order in which they came. A
+   borrower then claims a free resource, an ephemeral znode; there is always one.
 2. A claim is one resource's alone, and its czxid the fencing token: tokens of a resource grow with
    each borrower, so unlike those of a semaphore they may go to a guard of that resource.
 3. Claim and slot belong to one session and end with it, in one command. Given back, the claim goes

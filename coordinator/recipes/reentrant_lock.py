@@ -12,7 +12,7 @@
    asyncio task or the thread that acquires, unless the lock was made with another one.
    (``asyncio.wait_for`` acquires in a task of its own before Python 3.12: use ``timeout``.)
 2. Acquiring again costs no request and returns a grant with the same token. Only the last release
-   frees the lock (kazoo 134, 291).
+   frees the lock.
 3. Other owners wait for it as for a ``Lock`` of the same name.
 4. Several tasks or threads with one owner count together, also when they acquire at once: the
    others wait for the attempt of the first. Each body releases the part that it was entered with,

@@ -11,10 +11,10 @@
 
 1. Nothing is taken away. A holder that does not listen, or does not answer, keeps its lock; an
    operator can end its grant by force (``client.revoke``).
-2. The holder may agree, and has then to release; or refuse; or release without a word. Who asked
-   learns which, at the latest when ``within`` is over.
-3. The queue stays fair: the lock that is given up goes to the next in it. Who asks on its own
-   behalf queues first.
+2. The holder may agree, and must then release; or refuse; or release without an answer. The client
+   that asked learns which, at the latest when ``within`` is over.
+3. The queue stays fair: the released lock goes to the next in it. To ask for the lock for oneself,
+   queue first.
 4. A request is a znode of the session that asks, and goes with it.
 """
 

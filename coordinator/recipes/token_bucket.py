@@ -243,7 +243,7 @@ class TokenBucket(Generic[ClientT]):
         """Return how many permits are there now: the past when it is read.
 
         Raises:
-            BadArgumentsError: the bucket's znode is not one.
+            BadArgumentsError: the znode is no bucket.
             UnavailableError: no member answered in time.
         """
         znode = await read(self.client.core, self._path)

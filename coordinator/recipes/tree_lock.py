@@ -199,7 +199,7 @@ class TreePlace:
             if is_try:
                 raise LockTimeoutError(f"{self._directory}: it is held by hand")
             await until(self._core, path, "znode", look, None)
-        except NoAuthError:  # who may not see such holds is not kept out by them
+        except NoAuthError:  # a client that may not see such holds does not wait for them
             return True
         return False
 

@@ -8,7 +8,7 @@
         send(delivery.body, token=delivery.fencing_token)
 
 1. Nothing is lost: an item is there until it is acknowledged, in one command with its claim. It is
-   delivered twice only if a worker did not come to its end: it died, or lost its session, or
+   delivered twice only if a worker did not end: it died, or lost its session, or
    returned it. So work must allow for being done again, or pass ``fencing_token`` to a guard.
 2. A claim is an ephemeral znode below the item, and the delivery's fencing token: the claim of a
    worker that dies goes with its session. An item with a child is not free.

@@ -105,7 +105,7 @@ class CandidateQueue:
         return acquired
 
     async def release(self, grant: GrantReply) -> bool:
-        """Resign, or hand over if ``choice`` says to whom; False when it was not elected."""
+        """Resign, or hand over to the ``choice``; False when it was not elected."""
         if self.choice is None:
             was_held = await self._queue.release(grant)
         else:

@@ -1,17 +1,17 @@
 """A file by which a program that was restarted resumes the leadership of its predecessor.
 
-1. The elected writes its grant into the file and keeps a lock of the kernel on it (``flock``). The
-   kernel drops that lock when the process has ended, and not before: one that is paused keeps it.
-   So who gets the lock knows that no thread of the predecessor will ever run again.
-2. The file counts only within the boot in which it was written (``boot_id``), and only as the very
-   file (``st_dev``, ``st_ino``). A copy has a lock of its own, which the one who leads does not
-   keep: wherever it lies, it proves nothing and is passed over. So is one of another cluster.
+1. The elected writes its grant into the file and holds the kernel's lock on it (``flock``). The
+   kernel drops that lock when the process has ended, not when it is paused. So a process that gets
+   the lock knows that no thread of the predecessor will ever run again.
+2. The file counts only within the boot in which it was written (``boot_id``), and only as that very
+   file (``st_dev``, ``st_ino``): the lock of a copy proves nothing. A copy is ignored, and so is
+   the file of another cluster.
 3. The successor has a session and a place of its own. It ends the predecessor's leadership and
-   begins its own in one command (``succession``), so its epoch is higher: what the
-   predecessor has sent, and the network still carries, is refused by every guard.
-4. No session is ever shared by two processes, so no secret opens one. What lets the successor act
-   is its identity, if access rights are on. The file is for its user alone (mode 0600).
-5. A process that was forked and lives on keeps the kernel's lock, too.
+   begins its own in one command (``succession``), so its epoch is higher: every guard refuses what
+   the predecessor has sent and the network still carries.
+4. Two processes never share a session. With access rights on, the successor's identity lets it act.
+   The file is for its user alone (mode 0600).
+5. A forked process that lives on keeps the kernel's lock, too.
 """
 
 from __future__ import annotations

@@ -134,9 +134,9 @@ async def succeed(
     by: str = "",
     reason: str = "",
 ) -> Candidate:
-    """End the leadership of ``epoch`` and begin that of whom ``choose`` names, in one command.
+    """End the leadership of ``epoch`` and begin that of the chosen candidate, in one command.
 
-    With ``session_id`` only if the elected has it, too: epochs of two clusters may be equal.
+    With ``session_id`` only if it is the elected's: epochs of two clusters may be equal.
     ``by`` and ``reason`` are recorded with the leadership that ends.
 
     Raises:

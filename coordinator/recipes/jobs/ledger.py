@@ -40,7 +40,7 @@ class Policy:
     """What to do about missed intervals, crashes and failures; see ``Job``.
 
     Raises:
-        BadArgumentsError: a value is none of those allowed.
+        BadArgumentsError: a value is not allowed.
     """
 
     catch_up: CatchUp = "last"

@@ -161,7 +161,7 @@ class Schedule:
         """Return the schedule of these words; one of ``every`` and ``cron``.
 
         Raises:
-            BadArgumentsError: a word is not one, or the words do not go together.
+            BadArgumentsError: a word is not valid, or the words do not go together.
         """
         if (every is None) == (cron is None):
             found = "neither" if every is None else "both"
@@ -196,7 +196,7 @@ class Schedule:
         """Return the schedule that ``to_json`` wrote.
 
         Raises:
-            BadArgumentsError: it is none, or cannot be read here.
+            BadArgumentsError: it is no schedule, or cannot be read here.
         """
         try:
             schedule = cls(

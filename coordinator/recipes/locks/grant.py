@@ -156,10 +156,10 @@ class Grant(OfOneProcess, Generic[ClientT]):
         return stop_all
 
     def next_write_number(self) -> int:
-        """Return a number for one more write under this token, above all that it gave before.
+        """Return a number for one more write under this token, higher than those before.
 
         With it a guard refuses a write of this very holder that comes late, or a second time. To
-        repeat a write whose answer was lost, use the number that it had.
+        repeat a write whose answer was lost, use its number again.
 
         Raises:
             ClientClosedError: in a forked child, whose parent gives the same numbers.
@@ -341,7 +341,7 @@ class Grant(OfOneProcess, Generic[ClientT]):
     async def give_back(self) -> bool:
         """Release, inside a recipe's coroutine; goes on even if the caller is cancelled.
 
-        The grant counts as held until the cluster has said that it is not (redis-py 3847).
+        The grant counts as held until the cluster has said that it is not.
 
         Raises:
             OutcomeUnknownError, UnavailableError: as ``release``.

@@ -4,7 +4,7 @@ Several grants may share one hold: those of a ``MultiLock``, which are acquired 
 and those of an owner of a ``ReentrantLock``, of which the last one releases it.
 
 1. Once lost, a hold is never held again; once given back, neither.
-2. It counts as held until the cluster has said that it is not (redis-py 3847).
+2. It counts as held until the cluster has said that it is not.
 3. Safe to ask from any thread. Its callbacks are called in the client's event loop and must not
    block (a program's are put behind a ``Callback``); once that loop is closed they are called at
    once, in the caller's thread.

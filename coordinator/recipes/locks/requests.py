@@ -124,7 +124,7 @@ class RevokeRequest:
                 failures += 1
                 await self._core.wait(self._core.retry_delay_ms(failures))
             except CoordinatorError:
-                return  # closed, or no right to answer: who asked learns of no answer
+                return  # closed, or no right to answer: the request stays without one
             else:
                 self._written = record
 

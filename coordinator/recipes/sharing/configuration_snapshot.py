@@ -51,7 +51,7 @@ def snapshot_of(path: str, data: bytes, zxid: int, at_ms: int) -> Snapshot:
     """Return the version that a znode has.
 
     Raises:
-        BadArgumentsError: it has none.
+        BadArgumentsError: it is no configuration.
     """
     try:
         document = json.loads(data)
@@ -74,7 +74,7 @@ def written(version: int, values: Mapping[str, Any], note: str, by: str) -> byte
     """Return a version as the data of its znode.
 
     Raises:
-        BadArgumentsError: a name or value is none, or there are too many.
+        BadArgumentsError: a name or value is not valid, or there are too many.
         DataTooLargeError: all together are too large.
     """
     if len(values) > VALUES_MAX:

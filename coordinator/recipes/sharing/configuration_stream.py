@@ -3,7 +3,7 @@
 1. The watch goes on from the zxid of the read, so nothing is missed in between and nothing older
    follows. A change costs no request.
 2. Of several versions that have arrived, the newest is returned.
-3. When the watch is lost, all is read again: who was away gets what is there now.
+3. When the watch is lost, all is read again, as it is now.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class CachedSource(Protocol):
 
 
 class Readers(Generic[ClientT]):
-    """The readers of a cache that are still used: who drops one need not close it."""
+    """The readers of a cache that are still used; a dropped one need not be closed."""
 
     def __init__(self) -> None:
         self._all: dict[int, ReferenceType[CacheChanges[ClientT]]] = {}

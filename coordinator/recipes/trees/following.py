@@ -63,7 +63,7 @@ class FollowedTree(Generic[ClientT]):
             ]
 
     async def stop(self) -> None:
-        """End, and forget the copy; ``failure`` stays what it was if it had ended by itself."""
+        """End, and forget the copy; ``failure`` stays as it is if the following ended before."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
