@@ -279,6 +279,6 @@ def test_there_are_never_two_holders_and_tokens_grow(seed: int) -> None:
         assert (await lock.acquire("the last")).fencing_token > tokens[-1]
         assert not (await observer.lock("a")).queue
 
-    storm(seed, work, judge=judge, seconds=120).check(
+    storm(seed, work, judge=judge, seconds=200).check(
         **{"by hand": 5, "by session": 5, "cleared": 1, "kill": 1}
     )
