@@ -24,7 +24,7 @@ import json
 import math
 import threading
 from dataclasses import dataclass
-from typing import Generic, Protocol
+from typing import Generic
 
 from coordinator.client import (
     Check,
@@ -52,15 +52,6 @@ _SKEW_MS = 5_000
 """How far clocks may be apart before one of them is taken to be wrong."""
 
 
-class Bucket(Protocol):
-    """Where the permits come from: a ``TokenBucket``."""
-
-    burst: int
-
-    async def _try_take(self, count: int) -> int: ...
-    async def _put_back(self, count: int) -> None: ...
-
-
 class TokenChunk(EndedByWith[ClientT]):
     """The permits of ``bucket`` that this client has at hand; made by ``TokenBucket.chunk``.
 
@@ -81,7 +72,7 @@ class TokenChunk(EndedByWith[ClientT]):
     5. One object may be used by many tasks and threads; one of them fetches, the others wait.
     """
 
-    def __init__(self, client: ClientT, bucket: Bucket, size: int) -> None:
+    def __init__(self, client: ClientT, bucket: TokenBucket[ClientT], size: int) -> None:
         self.client = client
         self.size = checked_count("size", size, bucket.burst)
         self._bucket = bucket
@@ -152,7 +143,7 @@ class TokenChunk(EndedByWith[ClientT]):
             with self._guard:
                 count, self._left = self.left, 0
             if count > 0:
-                await self._bucket._put_back(count)
+                await self._bucket._try_take(-count)
             return count
 
     give_back = both(_give_back)
@@ -263,9 +254,6 @@ class TokenBucket(Generic[ClientT]):
                 return False
             await asyncio.sleep(missing_ms / 1000)
         return True
-
-    async def _put_back(self, count: int) -> None:
-        await self._try_take(-count)
 
     async def _try_take(self, count: int) -> int:
         """Take, and return 0; or return for how many ms there will not be enough.

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Literal, TypeVar
@@ -62,7 +63,7 @@ class Interruption:
     def end(self, error: BaseException | None) -> bool:
         """Stop watching; return whether ``error`` is our cancellation and no other."""
         self._stop()
-        self._stop = _stopped  # the other one knows this object: a cycle for the collector
+        self._stop = lambda: None  # the other one knows this object: a cycle for the collector
         if not self._lost:
             return False
         for _ in self._lost:
@@ -70,21 +71,15 @@ class Interruption:
         return cancelling <= self._cancelling and isinstance(error, asyncio.CancelledError)
 
 
-def _stopped() -> None:
-    """Nothing is watched any more."""
-
-
+@dataclass(slots=True, eq=False)
 class EnteredBody:
     """A body under way: who entered it, the grant it leaves, and what stops it if that is lost."""
 
-    __slots__ = ("caller", "grant", "interruption", "loss")
-
-    def __init__(self, caller: str, grant: Grant[Any]) -> None:
-        self.caller = caller
-        self.grant = grant
-        self.interruption: Interruption | None = None
-        self.loss: LockLostError | None = None
-        """Why the grant is lost, if its caller has acquired another one since."""
+    caller: str
+    grant: Grant[Any]
+    interruption: Interruption | None = None
+    loss: LockLostError | None = None
+    """Why the grant is lost, if its caller has acquired another one since."""
 
 
 def grant_in(held: Any) -> Grant[Any]:

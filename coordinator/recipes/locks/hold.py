@@ -274,12 +274,9 @@ class Hold:
 
     async def _release_until_known(self) -> None:
         while not self._is_released and self.remaining_safe_ms() > 0:
-            has_failed = False
             try:
                 await self._given_back()
             except (UnavailableError, OutcomeUnknownError):
-                has_failed = True
-            if has_failed:
                 await asyncio.sleep(_AGAIN_S)
 
     def _retire(self) -> None:
