@@ -382,6 +382,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "coordinator.raft.network.messages",
         "coordinator.service.base.active_clients",
         "coordinator.service.reporting",
+        "coordinator.service.comparing.digest_messages",
         "coordinator.service.sessions",
         "coordinator.service.watches.kept_change",
         "coordinator.service.locks",

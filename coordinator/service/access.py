@@ -116,7 +116,7 @@ def has_expired(token: Token, wall_ms: int) -> bool:
 
 def refuse_expired(table: AccessTable, authorization: str | None, wall_ms: int) -> None:
     """Raise AuthFailedError that names the token, if one is shown that has expired: who shows it
-    had it, so this tells nobody what he did not know; and it is no guess of a stranger."""
+    has owned it, so this says nothing new; and a stranger does not guess it."""
     token = shown_token(table, bearer(authorization) or "")
     if token is not None and has_expired(token, wall_ms):
         raise AuthFailedError(
@@ -168,9 +168,9 @@ class AccessService:
         """Return who shows this header, or a certificate with these names.
 
         Raises:
-            AuthFailedError: it proves nobody, and rights are checked; or nothing was shown, and
-                callers without a credential may do nothing.
-            NoLeaderError: it is not known here, and nobody confirmed that it is known nowhere.
+            AuthFailedError: it proves no identity, and rights are checked; or nothing was shown,
+                and callers without a credential may do nothing.
+            NoLeaderError: it is not known here, and no leader confirmed that it is known nowhere.
         """
         arrived_ms = self.clock.monotonic_ms()
         found = self._known(authorization, names)
@@ -243,7 +243,7 @@ class AccessService:
         """Say whether rights are off in the cluster; a member that has just started may lag.
 
         Raises:
-            NoLeaderError: they are off here, and nobody confirmed that they are off elsewhere.
+            NoLeaderError: they are off here, and no leader confirmed that they are off elsewhere.
         """
         if not self._table.is_on and self.clock.monotonic_ms() >= self._off_until_ms:
             await self._look(deadline_ms)
@@ -251,12 +251,12 @@ class AccessService:
         return not self._table.is_on
 
     def identity(self, names: Sequence[str]) -> str:
-        """Return whose certificate has these names, as far as this member knows; "" if nobody's."""
+        """Return whose certificate has these names, as far as this member knows; "" if unknown."""
         found = self._known(None, names)
         return "" if found is None else found.identity
 
     def identity_of_token(self, authorization: str) -> str:
-        """Return whose token of the cluster this is, as far as this member knows; "" if nobody's.
+        """Return whose token of the cluster this is, as far as this member knows; "" if unknown.
         Tokens of issuers are not looked at, which takes longer."""
         if token_id_in(bearer(authorization) or "") is None:
             return ""
@@ -264,7 +264,7 @@ class AccessService:
         return "" if found is None else found.identity
 
     def _known(self, authorization: str | None, names: Sequence[str]) -> Caller | None:
-        """Return who shows this, as far as this member has come; None if that proves nobody."""
+        """Return who shows this, as far as this member has applied; None: that proves no identity."""
         table = self._table
         if authorization is not None:
             text = bearer(authorization)

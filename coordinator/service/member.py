@@ -104,7 +104,7 @@ class Member:
         random: draws session ids; a test passes a seeded one. None: the system's entropy.
         rules: those of this release; a test passes those of another one.
         audit: where the audit log is kept; None: nowhere.
-        issuer: who vouches for callers with tokens of its own; None: nobody.
+        issuer: who vouches for callers with tokens of its own; None: no issuer.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class Member:
         self.timers.close()
 
     def tick(self, now_ms: int) -> None:
-        """Do everything that is due at ``now_ms``; a running loop calls this by itself."""
+        """Do everything that is due at ``now_ms``; a running loop calls this."""
         self.timers.tick(now_ms)
 
     def on_failure(self, listener: Callable[[BaseException], None]) -> None:

@@ -1,6 +1,6 @@
 """The clients that send requests to a member, reported to the leader: turns hold in the cluster.
 
-Only while a client asks, and ten times a second at most; nobody waits for it."""
+Only while a client asks, and ten times a second at most; no request waits for it."""
 
 from __future__ import annotations
 

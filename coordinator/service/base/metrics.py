@@ -63,7 +63,7 @@ def text_of(name: str) -> str:
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from prometheus_client.core import GaugeMetricFamily, Metric
+    from prometheus_client.core import Metric
     from prometheus_client.registry import Collector
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -87,46 +87,36 @@ class _Source(Protocol):
 
 
 class _Facts:
-    """Counters and gauges that are read at each scrape; the name says which it is."""
+    """Counters and gauges that are read at each scrape, by ``read``; the name says which it is.
 
-    def __init__(self, prefix: str, read: Callable[[], Mapping[str, float]]) -> None:
-        self._prefix = prefix
+    With a ``label`` it is one gauge, with a value for each value of the label."""
+
+    def __init__(
+        self, name: str, read: Callable[[], Mapping[str, float]], text: str = "", label: str = ""
+    ) -> None:
+        self._name = name
         self._read = read
+        self._text = text
+        self._label = label
 
     def collect(self) -> Iterator[Metric]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        for short, value in sorted(self._read().items()):
-            name = self._prefix + short
+        found = sorted(self._read().items())
+        if self._label:
+            family = GaugeMetricFamily(self._name, self._text, labels=[self._label])
+            for label, value in found:
+                family.add_metric([label], value)
+            yield family
+            return
+        for short, value in found:
+            name = self._name + short
             if name.endswith(_COUNTED):
                 yield CounterMetricFamily(name.removesuffix(_COUNTED), text_of(name), value)
             else:
                 yield GaugeMetricFamily(name, text_of(name), value)
 
     def describe(self) -> Iterator[Metric]:
-        return iter(())
-
-
-class _LabelledFacts:
-    """One gauge with a label, read at each scrape."""
-
-    def __init__(
-        self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
-    ) -> None:
-        self._name = name
-        self._text = text
-        self._label = label
-        self._read = read
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        from prometheus_client.core import GaugeMetricFamily
-
-        family = GaugeMetricFamily(self._name, self._text, labels=[self._label])
-        for value, found in sorted(self._read().items()):
-            family.add_metric([value], found)
-        yield family
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
         return iter(())
 
 
@@ -267,7 +257,7 @@ class Metrics:
         self, name: str, text: str, label: str, read: Callable[[], Mapping[str, float]]
     ) -> None:
         """Show what ``read`` returns as one gauge, with a value for each value of ``label``."""
-        self._add(_LabelledFacts(f"coordinator_{name}", text, label, read))
+        self._add(_Facts(f"coordinator_{name}", read, text, label))
 
     def note_leader(self, leader_id: str | None, term: int) -> None:
         """Count a leadership that this member has learned of."""

@@ -144,7 +144,7 @@ class MachineReplica:
         return self._then_merged(self.machine.snapshot())
 
     def _then_merged(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield all pieces; then merge what was changed meanwhile, between other work."""
+        """Yield all pieces; then merge what was changed since, between other work."""
         yield from pieces
         in_turns(iter(self.machine.merge_some, False), lambda _: None, 1)
 

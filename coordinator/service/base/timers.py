@@ -205,7 +205,7 @@ class Timers:
 
     def tick(self, now_ms: int) -> None:
         """Fire, in order of their buckets, everything that is due at ``now_ms``."""
-        # What is added meanwhile would be looked for with the bucket that is just being fired.
+        # What is added now would be looked for with the bucket that is just being fired.
         self._is_ticking = True
         self._fired_ms = max(self._fired_ms, now_ms)
         try:

@@ -12,14 +12,14 @@ others ask. Therefore:
 3. While others ask, a heavy client works by batches, and rests after each for ``REST`` times as
    long as the batch took, whatever made it long. So the others have the member to themselves for
    most of the time. It rests no longer than they ask: once they have been quiet for ``_QUIET_S``
-   the next batch begins. Several heavy ones rest longer; when all are heavy, nobody rests, and
+   the next batch begins. Several heavy ones rest longer; when all are heavy, none rests, and
    they share ``UNDER_WAY_MAX``.
 4. Members tell the leader ten times a second who asks there, and hear whether others ask anywhere
    (``asking``): a flood on one member delays a quorum, too.
 5. Only what works counts, until it is answered: what waits for others (a lock, a change) ends its
    turn.
-6. A client's heartbeats and releases go first in its line. Alone they make nobody else wait: what
-   only keeps its sessions is not a client that asks.
+6. A client's heartbeats and releases go first in its line. Alone they make no other client wait:
+   who only keeps sessions is not a client that asks.
 7. A line is bounded: a client with ``LINE_MAX`` in it is not read from until it is shorter. What
    has waited for too long is refused; nothing of it was begun.
 8. A client may send ``requests_per_second_max`` to each member, and as many again in a burst. More
@@ -55,7 +55,7 @@ LONG_COST: Final = 4
 BODY_COST_BYTES: Final = 8 * 1024
 """So many bytes of a body count as one more request."""
 WORK_FREE: Final = 200
-"""Kibibytes of long answers in two periods, two megabytes a second: less makes nobody heavy."""
+"""Kibibytes of long answers in two periods, two megabytes a second: less makes no client heavy."""
 WORK_SHARE: Final = 1.5
 """How much more work than another one's is too much, in requests and kibibytes of long answers."""
 _WORK_HEAVY_S: Final = 1.0
@@ -238,7 +238,7 @@ class Turns:
         self._waited = client.period
         self.waits_total += 1
         if not client.under_way:
-            loop.call_soon(self._go_on, key, client)  # no end would tell of its turn
+            loop.call_soon(self._go_on, key, client)  # no end would begin its turn
         self._look_again(_PERIOD_S)
 
     async def turn(self, key: str, wait_s: float, cost: int = 1, *, is_urgent: bool = False) -> int:
@@ -258,7 +258,7 @@ class Turns:
         try:
             return await given
         except asyncio.CancelledError:
-            if not given.cancelled():  # it was given meanwhile
+            if not given.cancelled():  # it was given before the cancellation
                 self.end(key, given.result(), cost)
             raise
 
@@ -427,7 +427,7 @@ class Turns:
         return False
 
     def _look_again(self, in_s: float) -> None:
-        """Look at those who wait: what has come to wait for others does not say so."""
+        """Look again at those who wait: a request that begins to wait for others does not say so."""
         loop = self._loop or self._running_loop()
         at_s = loop.time() + max(in_s, 0.0005)
         if self._timer is not None:

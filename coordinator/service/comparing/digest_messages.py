@@ -1,7 +1,7 @@
 """The messages by which members compare their states (``divergence``).
 
 A question names a place and how many slices are asked for from there on; the answer is their
-digests, fewer if entries came meanwhile. A verdict is the digests that the members had for one
+digests, fewer if entries came in between. A verdict is the digests that the members had for one
 slice. A place is at an index, where all have the same level, and so make the same slices.
 """
 
@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeVar
+
+from msgspec import DecodeError, Meta
+from msgspec.msgpack import Decoder, encode
 
 from coordinator.errors import BadArgumentsError
-from coordinator.state.packing import pack, unpack
 from coordinator.state.slice_room import PIECE_BYTES, Cursor
 from coordinator.state.slices import DIGEST_BYTES_MAX, Slice
 
-FORMAT = 1
+FORMAT: Final = 1
 """Of a question."""
-SLICES_AT_ONCE_MAX = 8
+SLICES_AT_ONCE_MAX: Final = 8
 """In one question."""
-_MEMBERS_MAX = 9
-_PAYLOAD_BYTES_MAX = 128 * 1024
+_MEMBERS_MAX: Final = 9
+_PAYLOAD_BYTES_MAX: Final = 128 * 1024
 """The longest key of a cursor is a path."""
+
+T = TypeVar("T")
 
 
 class SlicePlace(NamedTuple):
@@ -36,6 +40,16 @@ class SlicePlace(NamedTuple):
         return SlicePlace(self.at_index, taken.following or Cursor())
 
 
+_Format = Annotated[int, Meta(ge=FORMAT, le=FORMAT)]
+_Count = Annotated[int, Meta(ge=1, le=SLICES_AT_ONCE_MAX)]
+_Digest = Annotated[bytes, Meta(min_length=1, max_length=DIGEST_BYTES_MAX)]
+_Digests = Annotated[tuple[_Digest, ...], Meta(min_length=1, max_length=SLICES_AT_ONCE_MAX)]
+_Rows = Annotated[tuple[tuple[str, _Digest], ...], Meta(min_length=1, max_length=_MEMBERS_MAX)]
+_QUESTION: Final = Decoder(tuple[_Format, int, SlicePlace, _Count])
+_DIGESTS: Final = Decoder(_Digests)
+_VERDICT: Final = Decoder(tuple[SlicePlace, _Rows])
+
+
 @dataclass(frozen=True, slots=True)
 class DigestQuestion:
     """What the leader of a term asks: the digests of ``count`` slices from a place on."""
@@ -47,7 +61,7 @@ class DigestQuestion:
     @property
     def payload(self) -> bytes:
         """Return the question as the message that carries it."""
-        return pack((FORMAT, self.term, tuple(self.place), self.count))
+        return encode((FORMAT, self.term, self.place, self.count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,66 +74,46 @@ class DigestVerdict:
     @property
     def payload(self) -> bytes:
         """Return the verdict as the message that carries it."""
-        return pack((tuple(self.place), tuple(sorted(self.digests.items()))))
+        return encode((self.place, sorted(self.digests.items())))
 
 
 def decode_question(payload: bytes) -> DigestQuestion:
     """Return a question; raises BadArgumentsError for what is none of this format."""
-    try:
-        number, term, place, count = unpack(_bounded(payload))
-        is_question = number == FORMAT and type(term) is int and type(count) is int
-        if is_question and 1 <= count <= SLICES_AT_ONCE_MAX:
-            return DigestQuestion(term, _place_of(place), count)
-    except (ValueError, TypeError):
-        pass
-    raise BadArgumentsError("the question of another member for a digest cannot be read")
+    read = _read(_QUESTION, payload)
+    if read is None:
+        raise BadArgumentsError("the question of another member for a digest cannot be read")
+    _, term, place, count = read
+    return DigestQuestion(term, place, count)
 
 
 def encode_digests(found: Iterable[Slice]) -> bytes:
     """Return the answer; it is empty if there is no digest."""
-    digests = tuple([each.digest for each in found])
-    return pack(digests) if digests else b""
+    digests = [each.digest for each in found]
+    return encode(digests) if digests else b""
 
 
 def decode_digests(answer: bytes) -> tuple[bytes, ...] | None:
     """Return the digests of an answer; None if it is none."""
     if not answer:
         return ()
-    try:
-        digests = tuple(unpack(_bounded(answer)))
-    except (ValueError, TypeError):
-        return None
-    is_answer = 0 < len(digests) <= SLICES_AT_ONCE_MAX and all(map(_is_digest, digests))
-    return digests if is_answer else None
+    digests = _read(_DIGESTS, answer)
+    return digests if digests is not None and _are_whole(digests) else None
 
 
 def decode_verdict(payload: bytes) -> DigestVerdict:
     """Return a verdict; raises BadArgumentsError for what is none."""
+    read = _read(_VERDICT, payload)
+    if read is None or not _are_whole([digest for _, digest in read[1]]):
+        raise BadArgumentsError("what another member says of digests cannot be read")
+    return DigestVerdict(read[0], dict(read[1]))
+
+
+def _read(decoder: Decoder[T], payload: bytes) -> T | None:
     try:
-        place, rows = unpack(_bounded(payload))
-        digests = dict(rows)
-        is_verdict = 0 < len(digests) <= _MEMBERS_MAX and all(map(_is_digest, digests.values()))
-        if is_verdict and all(type(each) is str for each in digests):
-            return DigestVerdict(_place_of(place), digests)
-    except (ValueError, TypeError):
-        pass
-    raise BadArgumentsError("what another member says of digests cannot be read")
+        return decoder.decode(payload) if len(payload) <= _PAYLOAD_BYTES_MAX else None
+    except (DecodeError, RecursionError):
+        return None
 
 
-def _bounded(payload: bytes) -> bytes:
-    if len(payload) > _PAYLOAD_BYTES_MAX:
-        raise ValueError("too long")
-    return payload
-
-
-def _place_of(row: Any) -> SlicePlace:
-    index, (part, left, key, number) = row
-    if type(key) is str and all(type(each) is int for each in (index, part, left, number)):
-        return SlicePlace(index, Cursor(part, left, key, number))
-    raise ValueError("not a place")
-
-
-def _is_digest(digest: Any) -> bool:
-    if type(digest) is not bytes:
-        return False
-    return 0 < len(digest) <= DIGEST_BYTES_MAX and len(digest) % PIECE_BYTES == 0
+def _are_whole(digests: Iterable[bytes]) -> bool:
+    return all(len(each) % PIECE_BYTES == 0 for each in digests)

@@ -59,7 +59,7 @@ _ROUND_MS = 7_000
 """How long a round of a larger one takes, up to 140 slices: the state may have grown when it
 ends."""
 _MADE_UP_MS = 500
-"""What was not compared in this time, since a member was busy, is compared as soon as may be; what
+"""What was not compared in this time, since a member was busy, is compared at the next look; what
 was due before makes the round longer."""
 _AT_ONE_LOOK_MAX = 4
 _PAUSE_MS = 400

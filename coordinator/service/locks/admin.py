@@ -190,7 +190,7 @@ class HoldingService:
             )
 
     def on_restore(self) -> None:
-        """Do nothing: forced releases made meanwhile are in the history."""
+        """Do nothing: forced releases are in the history."""
 
     def _path_of(self, name: str, grant_id: str) -> tuple[str, int]:
         """Return path and czxid of a grant, also of one whose znode was made by hand."""

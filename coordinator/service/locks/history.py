@@ -63,8 +63,8 @@ class GrantReads:
     async def _first(self, query: _Wanted) -> list[GrantAndEnd]:
         """Return the first grants that are asked for and are there now, at most as many as wanted.
 
-        Collected in slices. A grant that ends meanwhile is found as held, or as ended, or both;
-        those granted meanwhile are left out, so that no page leads past one of them.
+        Collected in slices. A grant that ends in between is found as held, or as ended, or both;
+        those granted in between are left out, so that no page leads past one of them.
         """
         newest = self._replica.machine.locks.grant_count
         held = await self._held(query)

@@ -1,7 +1,7 @@
 """Locks that are held by hand: how many, and which for longer than their holder has planned.
 
 1. They are znodes below ``/manual-locks``, made by clients, on the condition that they hold the
-   lock. While one is there, ``queues`` answers nobody that the lock is granted.
+   lock. While one is there, ``queues`` answers no client that the lock is granted.
 2. The alarm goes by the wall clock from the znode's ctime: good enough for people.
 3. Each leader says in its log, once for each hold and each time it was planned for, that it is
    overdue; every member counts them in gauges, and in a sentence of its status.

@@ -214,7 +214,7 @@ class Queues:
     async def _why_not_entered(
         self, attempt: QueueAttempt, request: RequestId, error: CoordinatorError, deadline_ms: int
     ) -> CoordinatorError:
-        """Return what an attempt comes to whose command came to ``error``."""
+        """Return the error of an attempt whose command ended with ``error``."""
         if isinstance(error, OutcomeUnknownError | StorageError):
             is_early = self._clock.monotonic_ms() < deadline_ms
             if attempt.request is not None and is_early and isinstance(error, OutcomeUnknownError):
@@ -278,7 +278,7 @@ class Queues:
         position: int | None,
         until_ms: int,
     ) -> CoordinatorError:
-        """Return what an attempt comes to whose wait ended with ``error``."""
+        """Return the error of an attempt whose wait ended with ``error``."""
         leave, path = releasing(attempt, mine[0]), mine[0].path
         if not isinstance(error, TimeoutError | NoLeaderError):  # of the read barrier: a full disk
             return await self._unseen_error(attempt, leave, path, error)
@@ -306,7 +306,7 @@ class Queues:
                         await self._reads.fresh(LINEARIZABLE, attempt.wait_deadline_ms)
                     is_confirmed = True
                 else:
-                    await self._until_told(mine)
+                    await self._until_woken(mine)
                 won, place = self._look(attempt, mine)
         finally:
             if observer is not None:
@@ -326,7 +326,7 @@ class Queues:
         least_ms = min(session.timeout_ms, attempt.wanted.max_hold_ms or session.timeout_ms)
         return self._clock.monotonic_ms() - led_ms < safe_ms(least_ms, least_ms)
 
-    async def _until_told(self, mine: tuple[Mine, ...]) -> None:
+    async def _until_woken(self, mine: tuple[Mine, ...]) -> None:
         """Return when one of ``mine`` was granted or has gone, or all must look again."""
         waiter: _Waiter = asyncio.get_running_loop().create_future()
         paths = [each.path for each in mine]
@@ -408,7 +408,7 @@ class Queues:
     async def _undone(
         self, attempt: QueueAttempt, leave: Leave, position: int | None
     ) -> LockTimeoutError | None:
-        """Withdraw the attempt; return what it comes to, None if that was not confirmed.
+        """Withdraw the attempt; return its error, None if that was not confirmed.
 
         It goes on in the background then.
         """

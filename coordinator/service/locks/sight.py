@@ -1,7 +1,7 @@
 """The part of queues that a caller sees: those it may read or lock, and its own sessions by name.
 
 Session ids of others are shown to operators. A session belongs to the identity that opened it, so
-its id opens nothing; but it is nobody else's business.
+its id opens nothing; but it concerns no other client.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Sight:
         return replace(candidate, session_id=self.session_id(candidate.session_id))
 
     def record(self, record: GrantRecord) -> GrantRecord:
-        """Return a grant of the history likewise; of a session that has ended nobody is known."""
+        """Return a grant of the history likewise; who opened an ended session is not known."""
         if self._is_whole:
             return record
         group = tuple([each for each in record.group if self.shows(parent_of(each))])

@@ -80,7 +80,7 @@ class LostRights:
             self._is_running = False
 
     async def _round(self) -> None:
-        """Go through all who wait; queues may come, go and change meanwhile."""
+        """Go through all who wait; queues may come, go and change in between."""
         lost: list[ContenderRecord] = []
         seen = 0
         for directory in list(self._replica.machine.locks.directories()):

@@ -56,7 +56,7 @@ _PATHS_MAX = 8
 
 
 def _of_revoke(operation: Revoke, result: Any) -> dict[str, Any] | None:
-    assert isinstance(result, Revoked), "a revoke comes to a Revoked"
+    assert isinstance(result, Revoked), "a revoke has a Revoked"
     return {
         "event": "grant.revoked",
         "verb": "admin",
@@ -73,7 +73,7 @@ def _of_revoke(operation: Revoke, result: Any) -> dict[str, Any] | None:
 
 
 def _of_limits(operation: SetLimits, result: Any) -> dict[str, Any] | None:
-    assert isinstance(result, LimitsSet), "a change of limits comes to a LimitsSet"
+    assert isinstance(result, LimitsSet), "a change of limits has a LimitsSet"
     return {
         "event": "limits.changed",
         "verb": "admin",
@@ -149,7 +149,7 @@ def _of_access(name: Callable[[Any], str], detail: Callable[[Any], dict[str, obj
     """Return how a change of access rights is said: nothing of one that changed nothing."""
 
     def fields_of(operation: Any, result: Any) -> dict[str, Any] | None:
-        assert isinstance(result, AccessChanged), "a change of access comes to an AccessChanged"
+        assert isinstance(result, AccessChanged), "a change of access has an AccessChanged"
         if not result.was_changed:
             return None
         return {

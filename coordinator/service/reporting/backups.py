@@ -3,8 +3,8 @@
 1. A backup is read piece by piece, and every piece is a request of its own: it has a deadline, is
    asked for again when its answer was lost, and a slow reader holds nothing of the door.
 2. What a backup holds is an open file, and the entries that were behind it when it began, which no
-   snapshot frees for the log meanwhile. So there are few at once, and each ends: when nobody asks
-   for long, after a time at most, and when the member stops.
+   snapshot frees for the log until it ends. So there are few at once, and each ends: when it is
+   not asked for, after a time at most, and when the member stops.
 3. One that is not asked for makes room for a new one: its reader may have gone for good.
 """
 
@@ -33,7 +33,7 @@ PIECE_BYTES = 256 * 1024
 """What one answer holds at most: less than a millisecond's work, and some ms on a slow link."""
 AT_ONCE_MAX = 2
 UNREAD_MS_MAX = 120_000
-"""A backup ends when nobody has asked for a piece of it for so long."""
+"""A backup ends when no piece of it was asked for within this time."""
 LEFT_MS_MIN = 10_000
 """One that was not asked for within this time ends when there is no room for another."""
 LASTS_MS_MAX = 4 * 3_600_000
@@ -54,7 +54,7 @@ class _Held:
         return min(self.asked_ms + UNREAD_MS_MAX, self.begun_ms + LASTS_MS_MAX)
 
     def maybe_close(self) -> None:
-        """Close what it holds, once it is over and nobody reads."""
+        """Close what it holds, once it is over and not being read."""
         if self.is_over and not self.readers:
             self.backup.close()
 

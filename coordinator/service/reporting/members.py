@@ -118,7 +118,7 @@ class MemberReports:
 
         Raises:
             NoAuthError: the caller does not administer the members.
-            NoLeaderError: nobody leads.
+            NoLeaderError: no leader is known.
             UnavailableError: no other member took the leadership.
             ProposalTimeoutError: who leads was not known in time; it may have been handed over.
         """

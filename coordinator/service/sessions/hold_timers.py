@@ -135,7 +135,7 @@ class HoldTimers:
     # --- the bounds
 
     def _start_at(self, path: str | None, mark: object) -> None:
-        """Start what ends by itself at ``path``, if anything does; None: all have started."""
+        """Start the bound of ``path``, if it has one; None: all have started."""
         if self._starting is not mark or path in self._bounds:
             return
         if path is None:

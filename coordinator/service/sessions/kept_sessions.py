@@ -10,7 +10,7 @@ not know the session yet. So the member that holds its connection sends them.
 3. The remaining lease is counted from when the last confirmed renewal was *sent*, on this member's
    clock. The leader counts from its arrival, so this member never promises more than the leader.
 4. The attempt to hold opens the session with itself. What was opened, or may have been, is always
-   ended. If nobody knows, the number of the attempt is abandoned first, so that no session is
+   ended. If that is unknown, the number of the attempt is abandoned first, so that no session is
    opened after its end.
 
 A client that knows its session may have it renewed beside any of its requests
@@ -162,7 +162,7 @@ class KeptSession:
         )
 
     async def kept(self, work: Awaitable[T]) -> T:
-        """Return what ``work`` comes to, and renew the lease meanwhile."""
+        """Return the result of ``work``, and renew the lease while it runs."""
         keeping = asyncio.create_task(self._keep(), name=f"keep session {self.session_id}")
         try:
             return await work

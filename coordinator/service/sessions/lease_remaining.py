@@ -9,12 +9,11 @@ For people and programs that look ("safe for so long"); no decision of the servi
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Final
 
-from msgspec import DecodeError, Struct
-from msgspec.json import Decoder
+from msgspec import DecodeError, Meta, Struct
+from msgspec.json import Decoder, encode
 
 from coordinator.errors import BadArgumentsError, CoordinatorError, NoLeaderError, to_problem
 from coordinator.service.base.context import MemberContext
@@ -29,12 +28,20 @@ _NAMES_MAX = 100
 _QUESTION_BYTES_MAX = 512 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Remaining:
+_Names = Annotated[list[str], Meta(max_length=_NAMES_MAX)]
+_LeftMs = Annotated[int, Meta(ge=0)]
+
+
+class _Question(Struct, frozen=True):
+    sessions: _Names
+    paths: _Names
+
+
+class Remaining(Struct, frozen=True):
     """The remaining ms of sessions' leases, and of bounded holds and delays by path."""
 
-    leases: Mapping[str, int] = field(default_factory=dict)
-    bounds: Mapping[str, int] = field(default_factory=dict)
+    leases: dict[str, _LeftMs] = {}
+    bounds: dict[str, _LeftMs] = {}
 
     def after(self, passed_ms: int) -> Remaining:
         """Return what is left when so much more time has passed."""
@@ -45,6 +52,8 @@ class Remaining:
 
 
 NOTHING_KNOWN = Remaining()
+_QUESTION: Final = Decoder(_Question)
+_REPLY: Final = Decoder(Remaining)
 
 
 class RemainingTimes:
@@ -65,11 +74,8 @@ class RemainingTimes:
     ) -> Remaining:
         """Return the times of the first hundred of each, now and at least; nothing if the leader
         is not in time."""
-        question = {
-            "sessions": list(session_ids)[:_NAMES_MAX],
-            "paths": list(paths)[:_NAMES_MAX],
-        }
-        if not question["sessions"] and not question["paths"]:
+        question = _Question(list(session_ids)[:_NAMES_MAX], list(paths)[:_NAMES_MAX])
+        if not question.sessions and not question.paths:
             return NOTHING_KNOWN
         sent_ms = self._clock.monotonic_ms()
         deadline_ms = min(deadline_ms, sent_ms + _DEADLINE_MS)
@@ -80,8 +86,8 @@ class RemainingTimes:
             async with self._timers.deadline(deadline_ms):
                 if leader_id == self._engine.member_id:
                     return await self._remaining(question)
-                payload = json.dumps(question).encode()
-                answer = _decoded(await self._engine.request(leader_id, REQUEST_KIND, payload))
+                reply = await self._engine.request(leader_id, REQUEST_KIND, encode(question))
+                answer = _decoded(reply)
                 return answer.after(self._clock.monotonic_ms() - sent_ms)
         except (TimeoutError, CoordinatorError):
             return NOTHING_KNOWN
@@ -98,14 +104,14 @@ class RemainingTimes:
             return None
         return min(known_ms)
 
-    async def _remaining(self, question: Mapping[str, list[str]]) -> Remaining:
+    async def _remaining(self, question: _Question) -> Remaining:
         term = self._leases.term
         if term is None or await self._engine.confirm_leadership() != term:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead")
         if self._leases.term != term:
             raise NoLeaderError(f"member {self._engine.member_id} does not lead any more")
-        leases = {each: self._leases.remaining_ms(each) for each in question["sessions"]}
-        bounds = {each: self._hold_timers.remaining_ms(each) for each in question["paths"]}
+        leases = {each: self._leases.remaining_ms(each) for each in question.sessions}
+        bounds = {each: self._hold_timers.remaining_ms(each) for each in question.paths}
         return Remaining(
             {key: value for key, value in leases.items() if value is not None},
             {key: value for key, value in bounds.items() if value is not None},
@@ -118,50 +124,25 @@ class RemainingTimes:
                 remaining = await self._remaining(question)
                 await self._answers.turn()  # many may have waited for the same round
         except TimeoutError:
-            return json.dumps({"problem": to_problem(NoLeaderError("not confirmed"))}).encode()
+            return encode({"problem": to_problem(NoLeaderError("not confirmed"))})
         except CoordinatorError as error:
-            return json.dumps({"problem": to_problem(error)}).encode()
-        return json.dumps(
-            {"leases": dict(remaining.leases), "bounds": dict(remaining.bounds)}
-        ).encode()
+            return encode({"problem": to_problem(error)})
+        return encode(remaining)
 
 
-def _decoded_question(payload: bytes) -> dict[str, list[str]]:
+def _decoded_question(payload: bytes) -> _Question:
     """Return the sessions and paths that another member asks about; raises BadArgumentsError."""
     try:
-        question = json.loads(payload) if len(payload) <= _QUESTION_BYTES_MAX else None
-    except (ValueError, RecursionError):
-        question = None
-    if isinstance(question, dict):
-        named = {key: question.get(key) for key in ("sessions", "paths")}
-        if all(
-            isinstance(each, list)
-            and len(each) <= _NAMES_MAX
-            and all(type(name) is str for name in each)
-            for each in named.values()
-        ):
-            return {key: list(each or ()) for key, each in named.items()}
+        if len(payload) <= _QUESTION_BYTES_MAX:
+            return _QUESTION.decode(payload)
+    except (DecodeError, RecursionError):
+        pass
     raise BadArgumentsError("the question of another member cannot be read")
-
-
-class _Reply(Struct):
-    """An answer, as it is read; what is of another type ends the reading of it."""
-
-    leases: dict[str, int] = {}
-    bounds: dict[str, int] = {}
-
-
-_READER = Decoder(_Reply)
 
 
 def _decoded(reply: bytes) -> Remaining:
     """Return the leader's answer; one that cannot be decoded says nothing."""
     try:
-        answer = _READER.decode(reply)
+        return _REPLY.decode(reply)
     except (DecodeError, RecursionError):
         return NOTHING_KNOWN
-    return Remaining(_plausible(answer.leases), _plausible(answer.bounds))
-
-
-def _plausible(times: dict[str, int]) -> dict[str, int]:
-    return {key: each for key, each in times.items() if each >= 0}

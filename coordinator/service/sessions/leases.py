@@ -10,7 +10,7 @@
    proposed, or an outcome is known, which in one term also decides those proposed before it. A
    session has one expiry under way at a time.
 4. A leader that did not tick for ``_STALL_MS`` beyond its interval starts all leases again in full:
-   heartbeats that arrived meanwhile may still be unread (etcd issue 15247 shows what happens
+   heartbeats that arrived in this time may still be unread (etcd issue 15247 shows what happens
    otherwise).
 5. A tick costs O(leases that end or were extended since the last look), not O(all leases).
 6. All leases start in slices, and the loop does other work in between. A session whose lease has
@@ -63,8 +63,8 @@ class Leases:
         self.need_tick_by: NeedBy = never_mind
         self._starting: object | None = None
         """Identifies the start of all leases that is under way."""
-        self._owes_start = False
-        """The leader stalled meanwhile: all leases start again."""
+        self._must_restart = False
+        """The leader stalled during the start: all leases start again."""
         self.term: int | None = None
         """The term of the leadership these leases belong to; None while there are none."""
 
@@ -78,7 +78,7 @@ class Leases:
     def stop(self) -> None:
         """This member no longer leads: drop all promises."""
         self.term = self._starting = None
-        self._owes_start = False
+        self._must_restart = False
         self._deadlines.clear()
         self._heap.clear()
         self._expiring.clear()
@@ -122,7 +122,7 @@ class Leases:
         if stalled_ms > self._stall_ms:
             self._metrics.lease_restarts.inc()
             logger.warning("no tick for %d ms: all leases start again in full", stalled_ms)
-            self._owes_start = True
+            self._must_restart = True
             if self._starting is None:
                 self._start_all()
         if self._is_starting():
@@ -169,7 +169,7 @@ class Leases:
         return self._starting is not None
 
     def _start_all(self) -> None:
-        self._owes_start = False
+        self._must_restart = False
         self._heap.clear()
         self._starting = mark = object()
         ids = [session.session_id for session in self._replica.machine.sessions()]
@@ -196,7 +196,7 @@ class Leases:
                 continue
             deadline_ms = now_ms + session.timeout_ms
             self._deadlines[session_id] = max(self._deadlines.get(session_id, 0), deadline_ms)
-            if session_id not in self._expiring:  # it comes back by itself
+            if session_id not in self._expiring:  # its expiry pushes it again
                 heapq.heappush(self._heap, (deadline_ms, session_id))
 
     def _end_start(self) -> None:
@@ -204,12 +204,12 @@ class Leases:
         self._metrics.leases.set(len(self._deadlines))
         if self._heap:
             self.need_tick_by(self._heap[0][0])
-        if self._owes_start:
+        if self._must_restart:
             self._start_all()
 
     def _start_one(self, session_id: str, timeout_ms: int, now_ms: int) -> None:
         if not self._deadlines:
-            self._last_tick_ms = now_ms  # nobody has looked since the last lease ended
+            self._last_tick_ms = now_ms  # not looked at since the last lease ended
         self._deadlines[session_id] = now_ms + timeout_ms
         heapq.heappush(self._heap, (now_ms + timeout_ms, session_id))
         self.need_tick_by(now_ms + min(timeout_ms, _LOOK_EVERY_MS))
@@ -242,7 +242,7 @@ class Leases:
         except OutcomeUnknownError:
             is_decided = False  # proposed again at the next tick; no promise until then
         if self.term != term:
-            return  # all leases were dropped meanwhile, and with them this expiry
+            return  # all leases were dropped, and with them this expiry
         self._expiring.discard(session_id)
         if session_id in self._deadlines:
             heapq.heappush(self._heap, (self._deadlines[session_id], session_id))

@@ -1,8 +1,8 @@
 """Grants that were taken from sessions that are still open, reported with their heartbeats.
 
-A holder that closes, releases or expires knows by itself. One whose grant was forced out by a
-person, ended by its ``max_hold_ms``, or deleted over the tree, does not: each acknowledged
-heartbeat reports it, until the session ends. Kept by every member, from the history of grants.
+A holder that closes, releases or expires knows it. One whose grant was forced out by a person,
+ended by its ``max_hold_ms``, or deleted over the tree, does not: each acknowledged heartbeat
+reports it, until the session ends. Kept by every member, from the history of grants.
 
 After a snapshot the history is read in slices; until all of it was, no heartbeat is answered
 (``is_starting``). The latest hundred are reported, in the order of their ends, the same by each
@@ -71,7 +71,7 @@ class Revocations:
                 self._note(ended)
 
     def on_restore(self) -> None:
-        """Read the history in turns, the latest first; what is taken meanwhile follows it."""
+        """Read the history in turns, the latest first; what is taken until then follows it."""
         taken: dict[str, deque[EndedGrant]] = {}
         self._taken = taken
         self.is_starting = True

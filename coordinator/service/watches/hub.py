@@ -357,7 +357,7 @@ class WatchHub:
     def _hand_on(self) -> None:
         """Hand out some of what is due; what this pass has no time for, the next ones do.
 
-        A stream that goes live meanwhile has read the changes that are still due (``push``)."""
+        A stream that goes live before that has read the changes that are still due (``push``)."""
         if not self._is_counting:
             self._is_counting = True
             asyncio.get_running_loop().call_soon(self._next_pass)

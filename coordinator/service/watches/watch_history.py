@@ -191,7 +191,7 @@ class History:
         changes = self._changes
         first = changes.place_after(zxid)
         last = changes.place_after(zxid + zxids_max)
-        # A list: what is added or forgotten meanwhile moves the places.
+        # A list: what is added or forgotten between two of them moves the places.
         for kept in [changes.at(place) for place in range(first, last)]:
             yield Change(kept.zxid, events_of(kept))
 

@@ -118,7 +118,7 @@ class LimitsService:
     async def read(
         self, mode: ReadMode, deadline_ms: int, *, caller: Caller = NOBODY
     ) -> ReadReply[LimitsRecord]:
-        """Return the limits that hold, and how they came to be."""
+        """Return the limits that hold, and who set them."""
         age_ms = await self._reads.fresh(mode, deadline_ms)
         self._replica.machine.access.check(caller, Verb.READ, LIMITS)
         return self._reads.reply(self._replica.machine.limits_record, age_ms)
@@ -184,8 +184,8 @@ class LimitsService:
         if type(result) is not LimitsSet or outcome.is_repeat or self._term is None:
             return
         operation = command.operation
-        assert isinstance(operation, SetLimits), "only that comes to a LimitsSet"
-        if result.version == 1:  # nobody has changed anything: every new cluster begins so
+        assert isinstance(operation, SetLimits), "only that has a LimitsSet"
+        if result.version == 1:  # every new cluster begins so
             audit.info("this cluster begins with the limits of %r", operation.by)
             return
         audit.warning(
@@ -199,7 +199,7 @@ class LimitsService:
         )
 
     def on_restore(self) -> None:
-        """Do nothing: changes made meanwhile are in the state."""
+        """Do nothing: the changes are in the state."""
 
     # --- what the configuration says
 

@@ -10,7 +10,7 @@
 4. A repeat whose number belongs to another operation is refused: it would be answered with the
    outcome of that one (``state/repeats``).
 5. ``need_local``: the reply waits until the outcome is applied here too, so that the next read on
-   this member sees it. If the deadline passes meanwhile the outcome is still returned, because it
+   this member sees it. If the deadline passes first the outcome is still returned, because it
    is known; ``is_local`` is then False.
 6. The wall time of a command is that of the leader which proposes it, whichever member was asked.
 """
@@ -297,7 +297,7 @@ class Proposer:
                 attempts.proposed_ms = attempts.proposed_ms or self._clock.monotonic_ms()
                 if leader_id == me:
                     now_ms = self._clock.wall_ms()
-                    if abs(now_ms - attempts.stamp_ms) > _STAMP_MS_MAX:  # nobody led until now
+                    if abs(now_ms - attempts.stamp_ms) > _STAMP_MS_MAX:  # no leader until now
                         command, attempts.stamp_ms = stamped(command, now_ms), now_ms
                     applied = await self._engine.propose(command, is_patient=attempts.is_patient)
                     attempts.committed = Committed(applied.result, applied.index, is_local=True)
