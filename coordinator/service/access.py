@@ -264,7 +264,7 @@ class AccessService:
         return "" if found is None else found.identity
 
     def _known(self, authorization: str | None, names: Sequence[str]) -> Caller | None:
-        """Return who shows this, as far as this member has applied; None: that proves no identity."""
+        """Return who shows this, as far as this member has applied; None if nothing proves it."""
         table = self._table
         if authorization is not None:
             text = bearer(authorization)

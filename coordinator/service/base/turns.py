@@ -174,7 +174,7 @@ class Turns:
 
         Raises:
             ThrottledError: it is one too many for now."""
-        now_s = (self._loop or self._running_loop()).time()
+        now_s = self._now_s()
         client = self._clients.get(key) or self._new(key)
         period = int(now_s / _PERIOD_S) + 1
         if client.period != period:
@@ -222,7 +222,7 @@ class Turns:
         if self._waiting and key in self._waiting:
             self._go_on(key, client)
         elif self._waiting or client.period - self._waited <= 1:
-            now_s = (self._loop or self._running_loop()).time()
+            now_s = self._now_s()
             if client.heavy_until_s <= now_s:
                 self._modest_until_s = now_s + _QUIET_S
 
@@ -230,7 +230,7 @@ class Turns:
         self, key: str, begin: Begin, wait_s: float, cost: int = 1, *, is_urgent: bool = False
     ) -> None:
         """Have ``begin`` called when it is the turn of this client, or when it has waited."""
-        loop = self._loop or self._running_loop()
+        loop = self._running_loop()
         client = self._clients.get(key) or self._new(key)
         line = client.urgent if is_urgent else client.line
         line.append(Turn(begin, cost, loop.time() + wait_s))
@@ -277,14 +277,14 @@ class Turns:
 
     def asking(self) -> list[tuple[str, bool]]:
         """Return who asks here, some of them if they are many, and whether they are heavy."""
-        now_s = (self._loop or self._running_loop()).time()
+        now_s = self._now_s()
         self._turn_period(int(now_s / _PERIOD_S) + 1)
         shown = islice({**self._asked_before, **self._asked}, ASKING_SHOWN_MAX)
         return [(key, self._is_heavy(key, now_s)) for key in shown]
 
     def note_elsewhere(self, asking: Iterable[tuple[str, bool]]) -> tuple[int, bool]:
         """Note who asks at another member; return how many ask, and whether one modestly."""
-        now_s = (self._loop or self._running_loop()).time()
+        now_s = self._now_s()
         period = int(now_s / _PERIOD_S) + 1
         for key, is_heavy in asking:
             if is_heavy:
@@ -298,7 +298,7 @@ class Turns:
 
     def note_cluster(self, count: int, *, is_one_modest: bool) -> None:
         """Note how many ask anywhere, as the leader says, and whether one of them modestly."""
-        now_s = (self._loop or self._running_loop()).time()
+        now_s = self._now_s()
         if count > 1:
             self._shared_until_s = now_s + 3 * _PERIOD_S
             if is_one_modest:
@@ -360,7 +360,7 @@ class Turns:
 
     def _go_on(self, key: str, client: _Client) -> None:
         """Begin what may begin of this client's line."""
-        now_s = (self._loop or self._running_loop()).time()
+        now_s = self._now_s()
         period = int(now_s / _PERIOD_S) + 1
         if client.period != period:
             self._roll(client, period)
@@ -380,7 +380,7 @@ class Turns:
                 room += turn.cost
         for _ in range(min(len(client.held), max(1, (LINE_MAX - len(client.line)) // 16))):
             if len(client.line) < LINE_MAX // 2:
-                (self._loop or self._running_loop()).call_soon(client.held.popleft())
+                self._running_loop().call_soon(client.held.popleft())
         if client.is_idle:
             self._waiting.pop(key, None)
 
@@ -427,8 +427,8 @@ class Turns:
         return False
 
     def _look_again(self, in_s: float) -> None:
-        """Look again at those who wait: a request that begins to wait for others does not say so."""
-        loop = self._loop or self._running_loop()
+        """Look again at those who wait: one that begins to wait for others does not say so."""
+        loop = self._running_loop()
         at_s = loop.time() + max(in_s, 0.0005)
         if self._timer is not None:
             if self._timer.when() <= at_s:
@@ -445,7 +445,7 @@ class Turns:
 
     def _new(self, key: str) -> _Client:
         if len(self._clients) >= max(_CLIENTS_KEPT, 2 * len(self._waiting)):
-            now = int((self._loop or self._running_loop()).time() / _PERIOD_S)
+            now = int(self._now_s() / _PERIOD_S)
             old = [k for k, each in islice(self._clients.items(), _CLIENTS_KEPT)
                    if each.is_idle and not each.under_way and each.period < now]  # fmt: skip
             for each in old:
@@ -465,8 +465,13 @@ class Turns:
         client.tokens = min(self._per_second_max, client.tokens + earned)
         client.period = period
 
+    def _now_s(self) -> float:
+        return self._running_loop().time()
+
     def _running_loop(self) -> asyncio.AbstractEventLoop:
-        self._loop = asyncio.get_running_loop()
+        """Return the member's loop; asyncio asks the system for the process each time."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
         return self._loop
 
 

@@ -35,9 +35,6 @@ from coordinator.state.locks.contender import CONTENDER_DEPTH, DELAY_PREFIX, num
 from coordinator.state.outcomes import Entered, Outcome
 from coordinator.waiting import in_turns, let_go
 
-_CREATED: Final = EventType.CREATED
-_DELETED: Final = EventType.DELETED
-
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_MS: Final = 1_000
@@ -190,9 +187,9 @@ class HoldTimes:
             if path in self._holds or _is_contender(path):
                 if self._unseen and self._is_unseen(path):
                     continue
-                if event.type is _CREATED:
+                if event.type is EventType.CREATED:
                     self._wait(self._classes.at(path), 1)
-                elif event.type is _DELETED:
+                elif event.type is EventType.DELETED:
                     self._leave(path)
         if self._ended:
             self._observe_ended()

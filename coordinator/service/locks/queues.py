@@ -68,8 +68,6 @@ from coordinator.state.commands import (
 from coordinator.state.outcomes import Created, Entered, Outcome
 from coordinator.state.paths import parent_of
 
-_DELETED: Final = EventType.DELETED
-
 _TRY_DEADLINE_MS_MIN: Final = 250
 _SEEN_MS_MAX: Final = 250
 """How long a refusal waits to know who holds."""
@@ -151,7 +149,7 @@ class Queues:
             for waiter in self._waiting.pop(path, ()):
                 self._wake(waiter, is_granted=True)
         for event in outcome.events:
-            if event.type is _DELETED:
+            if event.type is EventType.DELETED:
                 for waiter in self._waiting.pop(event.path, ()):
                     self._wake(waiter, is_granted=False)
                 self._positions.on_deleted(event.path)

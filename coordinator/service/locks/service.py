@@ -146,12 +146,6 @@ class LockService(QueueService):
         Args:
             name: of one lock; or the names of several, which are then granted all at once.
         """
-        return await self.acquire_as(name, wanted, how)
-
-    async def acquire_as(
-        self, name: str | Sequence[str], wanted: AcquireRequest, how: AcquireOptions
-    ) -> GrantReply:
-        """As ``acquire``."""
         names = (name,) if isinstance(name, str) else tuple(name)
         grants = await self._acquire(names, holder_data(wanted), wanted, how)
         return grants[0] if isinstance(name, str) else replace(grants[0], grants=grants)

@@ -193,7 +193,6 @@ class Heartbeats:
         self._revocations = taken
         self._replica = context.replica
         self._metrics = context.metrics
-        self._acknowledged_count = context.metrics.heartbeats.labels("acknowledged")
         self._here = _Rounds(self._confirm, context, "confirm heartbeats")
         self._answers = OneByOne()
         self._there = _Rounds(self._pass_on, context, "pass heartbeats on")
@@ -227,7 +226,7 @@ class Heartbeats:
             raise SessionExpiredError(
                 f"session {session_id} has ended or never was", session_id=session_id
             )
-        self._acknowledged_count.inc()
+        self._metrics.heartbeats.labels("acknowledged").inc()
         return ack
 
     async def heartbeats(self, session_ids: Iterable[str], deadline_ms: int) -> Acks:
@@ -264,7 +263,7 @@ class Heartbeats:
                     answer[each] = ack
         ended = sum([each is None for each in answer.values()])
         self._metrics.heartbeats.labels("expired").inc(ended)
-        self._acknowledged_count.inc(len(answer) - ended)
+        self._metrics.heartbeats.labels("acknowledged").inc(len(answer) - ended)
         return answer
 
     def close(self) -> None:

@@ -30,9 +30,6 @@ from coordinator.state.locks.contender import Closing, ContenderRecord
 from coordinator.state.outcomes import HoldExtended, Outcome
 from coordinator.waiting import in_turns, let_go
 
-_CREATED: Final = EventType.CREATED
-_DELETED: Final = EventType.DELETED
-
 logger = logging.getLogger("coordinator.service")
 
 _AGAIN_MS: Final = 100
@@ -117,9 +114,9 @@ class HoldTimers:
             self._extend(command.operation, outcome.result)
         locks = self._replica.machine.locks
         for event in outcome.events:
-            if event.type is _DELETED:
+            if event.type is EventType.DELETED:
                 self._forget(event.path)
-            elif event.type is _CREATED:
+            elif event.type is EventType.CREATED:
                 closing = locks.closing(event.path)
                 if closing is not None:
                     self._start_delay(closing)

@@ -100,7 +100,6 @@ class Recent(Generic[T]):
         return None
 
 
-_CREATED: Final = EventType.CREATED
 # Rough cost in memory: a change and its places; an Event and its path beyond its characters.
 _CHANGE_BYTES: Final = 200
 _EVENT_BYTES: Final = 200
@@ -109,7 +108,7 @@ _EVENT_BYTES: Final = 200
 def kept_events(zxid: int, events: tuple[Event, ...]) -> tuple[KeptEvent, ...]:
     """Return the events of the change ``zxid`` as they are kept."""
     first = events[0]
-    if len(events) == 1 and first.type is not _CREATED:
+    if len(events) == 1 and first.type is not EventType.CREATED:
         return events
     return tuple([each.path if _is_plain(each, zxid) else each for each in events])
 
@@ -123,7 +122,7 @@ def is_kept_as(kept: KeptEvent, event: Event, zxid: int) -> bool:
 
 def _is_plain(event: Event, zxid: int) -> bool:
     return (
-        event.type is _CREATED
+        event.type is EventType.CREATED
         and event.czxid == zxid
         and event.version == 0
         and event.ephemeral_owner is None
@@ -134,7 +133,7 @@ def events_of(kept: KeptChange) -> tuple[Event, ...]:
     """Return the events as they were."""
     zxid = kept.zxid
     return tuple([
-        Event(_CREATED, each, 0, zxid) if isinstance(each, str) else each
+        Event(EventType.CREATED, each, 0, zxid) if isinstance(each, str) else each
         for each in kept.events
     ])  # fmt: skip
 

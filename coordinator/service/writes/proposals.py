@@ -172,8 +172,7 @@ class Proposer:
         self._timers = context.timers
         self._leadership = context.leadership
         self._metrics = context.metrics
-        self._come_to = context.metrics.proposals.labels
-        self._done = self._come_to("done")
+        self._count_result = context.metrics.proposals.labels
         self._replica = context.replica
         self._turns = context.turns
         self._early = EarlyAnswers(context, reads)
@@ -237,11 +236,11 @@ class Proposer:
                     attempts.committed = replace(committed, is_local=True)
         except TimeoutError:
             if attempts.committed is None:
-                self._come_to("unanswered").inc()
+                self._count_result("unanswered").inc()
                 raise self._timeout_error(attempts, started_ms, deadline_ms) from None
         except CoordinatorError:
             if attempts.committed is None:
-                self._come_to("unanswered").inc()
+                self._count_result("unanswered").inc()
                 raise
         finally:
             if options.is_long:
@@ -253,9 +252,9 @@ class Proposer:
         assert committed is not None, "an unknown outcome was raised"
         self._metrics.proposal_seconds.observe((end_ms - started_ms) / 1000)
         if committed.outcome.refusal is not None:
-            self._come_to("refused").inc()
+            self._count_result("refused").inc()
             raise _refusal(committed.outcome, attempts, is_numbered=request is not None)
-        self._done.inc()
+        self._count_result("done").inc()
         options.check(operation, committed.outcome)
         return committed
 
@@ -270,7 +269,7 @@ class Proposer:
                 if self._bytes.total:  # one alone is never too large
                     self._bytes.check(key, size)
             except ThrottledError:
-                self._come_to("unanswered").inc()
+                self._count_result("unanswered").inc()
                 raise
         self._count.count(key)
         self._bytes.count(key, size)
@@ -292,7 +291,7 @@ class Proposer:
         while True:
             leader_id = None
             try:
-                leader_id = me if self._leadership.is_leader else await self._leadership.leader()
+                leader_id = await self._leadership.leader()
                 attempts.is_under_way = True
                 attempts.proposed_ms = attempts.proposed_ms or self._clock.monotonic_ms()
                 if leader_id == me:

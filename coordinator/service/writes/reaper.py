@@ -27,8 +27,6 @@ from coordinator.state.outcomes import Outcome, Reaped, Refusal
 from coordinator.state.paths import parent_of
 from coordinator.waiting import let_go
 
-_DELETED: Final = EventType.DELETED
-
 LOOK_EVERY_MS: Final = 250
 _REAP_AT_ONCE_MAX: Final = 1_000
 _REAP_TOGETHER: Final = 50
@@ -101,7 +99,7 @@ class Reaper:
             return
         parent = ""
         for event in outcome.events:
-            if event.type is not _DELETED:
+            if event.type is not EventType.DELETED:
                 self._note(event.path)
             elif (above := parent_of(event.path)) != parent:
                 parent = above  # of many siblings it is looked at once
@@ -140,7 +138,7 @@ class Reaper:
             return
         wait_ms = self._container_ms if idle.ttl_ms is None else idle.ttl_ms
         due_ms = self._clock.monotonic_ms() + wait_ms
-        self._seen[path] = tuple.__new__(_Seen, (due_ms, idle.mzxid, idle.pzxid))
+        self._seen[path] = _Seen(due_ms, idle.mzxid, idle.pzxid)
         if seen is None or due_ms < seen.due_ms:  # else its entry comes at the older time
             heapq.heappush(self._heap, (due_ms, path))
             self.need_look_by(due_ms)

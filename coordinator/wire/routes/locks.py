@@ -74,7 +74,7 @@ class LockRoutes(QueueRoutes):
         if_held: tuple[HeldCondition, ...],
     ) -> Awaitable[Answered]:
         def enter(how: AcquireOptions) -> Awaitable[GrantReply]:
-            return self._service.acquire_as(name, wanted, how)
+            return self._service.acquire(name, wanted=wanted, **how)
 
         return self._acquire(request, wanted, if_held, enter)
 
