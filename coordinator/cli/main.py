@@ -36,6 +36,7 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
             "multi": "transactions",
             "export": "exporting",
             "import": "exporting",
+            "mirror": "mirroring",
         },
     ),
     ("Say who is to be elected", {"hand-over": "handing_over"}),

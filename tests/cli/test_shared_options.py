@@ -33,6 +33,7 @@ COMMANDS: dict[str, list[str]] = {
     "multi": ["multi", "-"],
     "export": ["export", "/", "-"],
     "import": ["import", "-"],
+    "mirror": ["mirror", "/", "--to", "http://127.0.0.1:9", "--once"],
     "counter": ["counter", "shared-options"],
     "bucket": ["bucket", "shared-options", "--rate", "9", "--burst", "999"],
     "flag": ["flag", "shared-options", "--set", "x"],

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from coordinator import connect
+from tests.cli.serving import ServedMember
 from tests.cli.test_backup import Running, written
 from tests.docs.pages import FENCE, ROOT
 
@@ -36,7 +37,10 @@ def test_the_page_can_be_followed(tmp_path: Path) -> None:
     shutil.copytree(old / "data", new / "stopped-member")
     running = Running(written(old))
     restored = written(new).rename(new / "member-1.toml")
-    script = ["set -e", f'coordinator() {{ "{sys.executable}" -m coordinator "$@"; }}', *BLOCKS]
+    other = ServedMember()
+    other.start()
+    blocks = [each.replace("http://127.0.0.1:8071", other.url) for each in BLOCKS]
+    script = ["set -e", f'coordinator() {{ "{sys.executable}" -m coordinator "$@"; }}', *blocks]
     environment = {
         **os.environ, "PYTHONPATH": str(ROOT), "COORDINATOR_ENDPOINTS": running.server.url,
     }  # fmt: skip
@@ -47,7 +51,11 @@ def test_the_page_can_be_followed(tmp_path: Path) -> None:
     )  # fmt: skip
     running.stop()
 
-    assert len(BLOCKS) == 6
+    mirrored = other.member.labels()[1]
+    other.stop()
+
+    assert len(BLOCKS) == 7
+    assert mirrored > 0, "the other cluster has got something"
     assert done.returncode == 0, done.stdout + done.stderr
     assert "this machine's clock says" in done.stderr
     assert (new / "backup-2").stat().st_mode & 0o777 == 0o600

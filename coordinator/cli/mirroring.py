@@ -1,0 +1,250 @@
+"""``mirror``: a subtree of one cluster, kept as it is in another one.
+
+1. The target says how far the mirror has come, in a znode of its own (the *mark*), which changes
+   in the same multi as what it speaks of. So the mirror goes on after any interruption where it
+   was, and a target that is whole is as the source was at the mark's zxid. (A change of more than
+   900 znodes or a mebibyte is done in several steps.)
+2. The first copy is read in pages, each of another zxid, and replaces what is in the target. Then
+   the changes since the first page follow, some of which the copy has already: so a change says
+   what a znode is, and not what to do. The mark is written when the copy is complete. It says from
+   which zxid on the target is whole: that of the last page.
+3. If the source no longer knows what was missed, all of it is read again.
+4. One mirror writes a target: the mark's version shows another one, which ends this one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from urllib.parse import quote
+
+import click
+
+from coordinator.cli.completing import paths
+from coordinator.cli.connection import Settings, verb
+from coordinator.cli.output import note
+from coordinator.client import AsyncClient
+from coordinator.errors import BadVersionError, CompactedError, NoAuthError, NoNodeError
+from coordinator.model.events import Change, EventType
+from coordinator.model.operations import Create, Delete, SetData
+from coordinator.model.znodes import CreateMode, Znode
+
+MARKS = "/coordinator-mirrors"
+"""Below it the marks lie, in the target."""
+_BOOKMARK_MS = 1_000
+_AT_ONCE = 900
+_AT_ONCE_BYTES = 1024 * 1024
+
+Operation = Create | SetData | Delete
+
+
+@click.command()
+@click.argument("prefix", shell_complete=paths)
+@click.option("--to", required=True, metavar="URLS", help="Members of the cluster to write to.")
+@click.option("--into", metavar="PATH", help="Where in it; the same path, if it is not given.")
+@click.option("--once", is_flag=True, help="End when it is as the source was at the start.")
+@click.option("--to-token-file", metavar="FILE", help="The token that the other cluster knows.")
+@click.option("--to-ca-file", metavar="FILE", help="The CA of the other cluster's members.")
+@verb
+def mirror(
+    settings: Settings,
+    prefix: str,
+    to: str,
+    into: str | None,
+    once: bool,
+    to_token_file: str | None,
+    to_ca_file: str | None,
+) -> None:
+    """Keep a copy of PREFIX and all below it in another cluster, until Ctrl-C.
+
+    What is at the other place is replaced by what is here: nobody else may write there. Ephemerals
+    are left out; all others are persistent there. It goes on where it was interrupted, also if it
+    is started again on another machine.
+
+    \b
+    Examples:
+      coordinator mirror /app --to https://eu-1:7071,https://eu-2:7071
+      coordinator mirror /app --to http://127.0.0.1:8071 --into /copy-of-app --once
+    """
+    other = replace(
+        settings,
+        endpoints=to,
+        token_file=to_token_file or settings.token_file,
+        ca_file=to_ca_file or settings.ca_file,
+    )
+
+    async def work(source: AsyncClient) -> None:
+        async with other.connector() as target:
+            await Mirror(source, target, prefix, into or prefix).run(is_once=once)
+
+    settings.run(work)
+
+
+class Mirror:
+    """One subtree on its way from ``source`` to ``target``."""
+
+    def __init__(self, source: AsyncClient, target: AsyncClient, prefix: str, into: str) -> None:
+        self._source = source
+        self._target = target
+        self._prefix = prefix
+        self._into = into
+        self._mark = f"{MARKS}/{quote(into, safe='')}"
+        self._mark_version = 0
+        self._whole_from = 0
+        self._there: dict[str, bytes] = {}
+        """The paths in the target, with their data."""
+
+    async def run(self, *, is_once: bool) -> None:
+        """Mirror until it is cancelled; ``is_once``: until it has what is there now.
+
+        Raises:
+            BadVersionError: another mirror writes this target.
+            NoAuthError: this client may not read all of it.
+        """
+        newest_zxid = (await self._source.subtree(self._prefix, limit=1)).zxid
+        zxid = await self._begun()
+        while True:
+            if zxid is None:
+                zxid = await self._copy()
+            try:
+                until_zxid = max(newest_zxid, self._whole_from) if is_once else None
+                if await self._follow(zxid, until_zxid):
+                    return
+            except CompactedError:
+                note("the source no longer knows what was missed: all of it is read again")
+                zxid = None
+
+    async def _begun(self) -> int | None:
+        """Return how far an earlier mirror came; None if there was none."""
+        try:
+            mark = await self._target.get(self._mark)
+        except NoNodeError:
+            await self._target.multi(
+                [Create(self._mark, b"{}", parents=CreateMode.PERSISTENT)]
+            )
+            return None
+        self._mark_version = mark.stat.version
+        said = json.loads(mark.data or b"{}")
+        if said.get("prefix") != self._prefix:
+            return None  # it was made just now, or there was another mirror
+        await self._look()
+        zxid, self._whole_from = said["zxid"], said["whole_from"]
+        return int(zxid)
+
+    async def _look(self) -> None:
+        """See what is in the target."""
+        znodes, _ = await _whole(self._target, self._into)
+        self._there = {each.path: each.data for each in znodes}
+
+    async def _copy(self) -> int:
+        """Make the target as the source is; return from which zxid on to follow."""
+        zxid = (await self._source.subtree(self._prefix, limit=1)).zxid
+        znodes, self._whole_from = await _whole(self._source, self._prefix)
+        wanted = {
+            self._moved(each.path): each.data
+            for each in znodes
+            if each.stat.ephemeral_owner is None
+        }
+        await self._look()
+        operations = self._removals([path for path in self._there if path not in wanted])
+        operations += [
+            step
+            for path, data in wanted.items()
+            if (step := self._put(path, data)) is not None
+        ]
+        await self._commit(operations, zxid)
+        return zxid
+
+    async def _follow(self, zxid: int, until_zxid: int | None) -> bool:
+        """Do each change after ``zxid``; return True once ``until_zxid`` is reached."""
+        if until_zxid is not None and zxid >= until_zxid:
+            return True
+        watch = self._source.watch(
+            self._prefix, kind="subtree", from_zxid=zxid, values=True, bookmark_ms=_BOOKMARK_MS
+        )
+        async with watch as changes:
+            async for change in changes:
+                operations = self._operations(change)
+                if operations or (until_zxid is not None and change.zxid >= until_zxid):
+                    await self._commit(operations, change.zxid)
+                if until_zxid is not None and change.zxid >= until_zxid:
+                    return True
+        return False
+
+    def _operations(self, change: Change) -> list[Operation]:
+        """Return what makes the target as the source is after a change."""
+        found: list[Operation] = []
+        for event in change.events:
+            path = self._moved(event.path)
+            if event.is_withheld:
+                raise NoAuthError(f"this client may not read {event.path}, which is mirrored")
+            if event.ephemeral_owner is not None or _is_mark(event.path):
+                continue
+            if event.type is EventType.DELETED:
+                found += self._removals([path] if path in self._there else [])
+            elif (step := self._put(path, event.data or b"")) is not None:
+                found.append(step)
+        return found
+
+    def _put(self, path: str, data: bytes) -> Operation | None:
+        """Note that a znode is to have these data; return what does it, None if it has."""
+        before = self._there.get(path)
+        self._there[path] = data
+        if before is None:
+            parents = CreateMode.PERSISTENT if path == self._into else None
+            return Create(path, data, parents=parents)
+        return None if before == data else SetData(path, data)
+
+    def _removals(self, gone: list[str]) -> list[Operation]:
+        """Note that these are gone; return what removes them, the deepest first."""
+        for path in gone:
+            del self._there[path]
+        return [Delete(path) for path in sorted(gone, key=lambda path: -path.count("/"))]
+
+    async def _commit(self, operations: list[Operation], zxid: int) -> None:
+        """Do these, and set the mark, all or nothing."""
+        said = {"prefix": self._prefix, "zxid": zxid, "whole_from": self._whole_from}
+        mark = SetData(self._mark, json.dumps(said).encode(), self._mark_version)
+        *first, last = _in_steps(operations)
+        for step in first:
+            await self._target.multi(step)
+        try:
+            await self._target.multi([*last, mark])
+        except BadVersionError as error:
+            raise BadVersionError(
+                f"another mirror writes {self._into}: its mark {self._mark} has changed"
+            ) from error
+        self._mark_version += 1
+
+    def _moved(self, path: str) -> str:
+        below = path[len(self._prefix.rstrip("/")) :]
+        return (self._into.rstrip("/") + below).rstrip("/") or "/"
+
+
+async def _whole(client: AsyncClient, top: str) -> tuple[list[Znode], int]:
+    """Return all znodes at and below ``top``, parents first, without marks; and the zxid of the
+    last page."""
+    page = await client.subtree(top)
+    found = list(page.znodes)
+    while page.next is not None:
+        page = await client.subtree(top, after=page.next)
+        found += page.znodes
+    return [each for each in found if not _is_mark(each.path)], page.zxid
+
+
+def _is_mark(path: str) -> bool:
+    return path == MARKS or path.startswith(f"{MARKS}/")
+
+
+def _in_steps(operations: list[Operation]) -> list[list[Operation]]:
+    """Return them cut to what one multi takes, at least one step."""
+    steps: list[list[Operation]] = [[]]
+    size = 0
+    for each in operations:
+        length = 0 if isinstance(each, Delete) else len(each.data)
+        if len(steps[-1]) == _AT_ONCE or (steps[-1] and size + length > _AT_ONCE_BYTES):
+            steps.append([])
+            size = 0
+        steps[-1].append(each)
+        size += length
+    return steps

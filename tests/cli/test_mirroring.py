@@ -1,0 +1,181 @@
+"""``coordinator mirror``: a subtree in another cluster is as it is here, whatever interrupts it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from coordinator import connect
+from coordinator.cli.mirroring import MARKS, Mirror
+from coordinator.client import AsyncClient
+from coordinator.errors import BadVersionError, CoordinatorError
+from coordinator.model.operations import Create, Delete, SetData
+from tests.cli.conftest import CommandLine
+from tests.cli.serving import ServedMember
+
+MARK = f"{MARKS}/%2Fcopy"
+
+
+@pytest.fixture
+def other() -> Iterator[str]:
+    """The URL of another cluster."""
+    served = ServedMember()
+    served.start()
+    yield served.url
+    served.stop()
+
+
+def tree(url: str, top: str) -> dict[str, bytes]:
+    """Return the data below ``top``, of what belongs to no session."""
+    with connect(url) as client:
+        page = client.subtree(top)
+        found = list(page.znodes)
+        while page.next is not None:
+            page = client.subtree(top, after=page.next)
+            found += page.znodes
+    return {
+        each.path.removeprefix(top): each.data
+        for each in found
+        if each.stat.ephemeral_owner is None
+    }
+
+
+def once(coordinator: CommandLine, other: str, path: str) -> None:
+    coordinator.text("mirror", path, "--to", other, "--into", "/copy", "--once")
+
+
+def test_a_mirror_is_as_the_source_is(coordinator: CommandLine, other: str) -> None:
+    """What is missing is made, what differs replaced, what is too much removed; ephemerals stay
+    where their sessions are. The second time it goes on from where it was."""
+    path = "/mirrored"
+    with connect(coordinator.url) as client:
+        for rest, data in {"": b"top", "/a": b"1", "/a/b": bytes(range(256)), "/c": b""}.items():
+            client.create(path + rest, data)
+        client.create(f"{path}/mine", mode="ephemeral")
+        with connect(other) as target:
+            for rest in ("", "/a", "/too", "/too/much"):
+                target.create("/copy" + rest, b"before")
+
+        once(coordinator, other, path)
+
+        assert tree(other, "/copy") == tree(coordinator.url, path)
+        client.delete(f"{path}/a", recursive=True)
+        client.set(f"{path}/c", b"later")
+        client.create(f"{path}/item-", b"1", mode="persistent_sequential")
+        with connect(other) as target:
+            before = target.get(MARK)
+            target.create("/copy/foreign", b"it is not looked at again")
+
+        once(coordinator, other, path)
+
+    with connect(other) as target:
+        target.delete("/copy/foreign")
+        after = target.get(MARK)
+    assert tree(other, "/copy") == tree(coordinator.url, path)
+    assert json.loads(after.data)["zxid"] > json.loads(before.data)["zxid"]
+
+
+def test_many_znodes_are_mirrored(coordinator: CommandLine, other: str) -> None:
+    """Of several pages and steps; one delete of all of them is one change."""
+    path = "/mirrored-many"
+    with connect(coordinator.url) as client:
+        client.create(path)
+        for first in range(0, 1_300, 100):
+            client.multi([Create(f"{path}/{each}", b"x") for each in range(first, first + 100)])
+        once(coordinator, other, path)
+        assert tree(other, "/copy") == tree(coordinator.url, path)
+
+        client.delete(path, recursive=True)
+        once(coordinator, other, path)
+
+    assert tree(other, "/copy") == {}
+
+
+def test_what_is_not_there_has_an_empty_mirror(coordinator: CommandLine, other: str) -> None:
+    """And gets one as soon as it is there."""
+    once(coordinator, other, "/mirrored-later")
+    assert tree(other, "/copy") == {}
+    with connect(coordinator.url) as client:
+        client.create("/mirrored-later", b"x")
+
+    once(coordinator, other, "/mirrored-later")
+
+    assert tree(other, "/copy") == {"": b"x"}
+
+
+async def changed(client: AsyncClient, path: str, chance: random.Random) -> None:
+    """Do something that may be refused."""
+    one, two = (f"{path}/{chance.randrange(6)}" for _ in range(2))
+    data = bytes([chance.randrange(256)]) * 10
+    with suppress(CoordinatorError):
+        await chance.choice(
+            [
+                lambda: client.create(one, data),
+                lambda: client.create(f"{one}/below", data),
+                lambda: client.set(one, data),
+                lambda: client.delete(one, recursive=True),
+                lambda: client.multi([Delete(one), Create(two, data)]),
+                lambda: client.multi([SetData(one, data), SetData(two, data)]),
+            ]
+        )()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_interrupted_mirror_goes_on(coordinator: CommandLine, other: str, seed: int) -> None:
+    """Cut off at any moment, again and again, while the source changes: in the end it is the same,
+    and at each moment the mark says from where to go on."""
+    chance = random.Random(seed)
+    path = f"/mirrored-{seed}"
+
+    async def scenario() -> None:
+        async with connect(coordinator.url) as source, connect(other) as target:
+            await source.create(path)
+            for _ in range(12):
+                mirror = Mirror(source, target, path, "/copy")
+                running = asyncio.create_task(mirror.run(is_once=False))
+                for _ in range(chance.randrange(30)):
+                    await changed(source, path, chance)
+                running.cancel()
+                with suppress(asyncio.CancelledError):
+                    await running
+            await Mirror(source, target, path, "/copy").run(is_once=True)
+
+    asyncio.run(scenario())
+
+    assert tree(other, "/copy") == tree(coordinator.url, path)
+
+
+def test_two_mirrors_do_not_write_one_target(coordinator: CommandLine, other: str) -> None:
+    """The one whose mark has changed ends, and has changed nothing."""
+
+    async def scenario() -> None:
+        async with connect(coordinator.url) as source, connect(other) as target:
+            await source.create("/mirrored-twice")
+            running = asyncio.create_task(
+                Mirror(source, target, "/mirrored-twice", "/copy").run(is_once=False)
+            )
+            while not await has_mark(target):
+                assert not running.done(), running
+            version = (await target.get(MARK)).stat.version
+            await target.set(MARK, b"{}", expected_version=version)
+            await source.create("/mirrored-twice/later")
+            with pytest.raises(BadVersionError, match="another mirror"):
+                await asyncio.wait_for(running, 20)
+            assert list(await whole(target)) == ["/copy"]
+
+    asyncio.run(scenario())
+
+
+async def has_mark(client: AsyncClient) -> bool:
+    with suppress(CoordinatorError):
+        return b"zxid" in (await client.get(MARK)).data
+    return False
+
+
+async def whole(client: AsyncClient) -> list[str]:
+    return [each.path for each in (await client.subtree("/copy")).znodes]
