@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from functools import cache, partial
 from typing import Any, Final, Generic, TypeVar
 
-from msgspec import Struct, defstruct, inspect
+from msgspec import Struct, inspect
 from msgspec.structs import asdict
 
 from coordinator.errors import BadArgumentsError, CoordinatorError
@@ -84,9 +84,7 @@ def from_body(
 def encoded(body: Any, encoding: Encoding = Encoding.JSON) -> bytes:
     """Return ``body``, or a value of the model, as bytes on the wire."""
     if isinstance(body, Struct):
-        form = form_of(type(body))
-        is_packed = encoding is Encoding.MSGPACK
-        body = form.packable(body) if is_packed else form.write(body, encoding, ())
+        body = to_body(body, encoding)
     return encode(body, encoding)
 
 
@@ -197,10 +195,7 @@ def _object(kind: type[Any]) -> Form:
     def write(value: Any, encoding: Encoding) -> Any:
         return form_of(kind).write(value, encoding, ())
 
-    def pack(value: Any) -> Any:
-        return form_of(kind).packable(value)
-
-    return Form("an object", read, write, pack)
+    return Form("an object", read, write)
 
 
 def _tagged(kinds: list[Any]) -> Form:
@@ -241,17 +236,6 @@ def form_of(kind: type[Any]) -> ObjectForm:
     if form is None:
         form = _forms[kind] = ObjectForm(kind)
     return form
-
-
-def _shadow(kind: type[Any], fields: Sequence[BodyField]) -> Callable[..., Any] | None:
-    """Return the struct that msgspec packs as the body of a named tuple, in a third of the time
-    that an object of its values takes; None if a field of it is written otherwise."""
-    names = [each.name for each in fields]
-    is_plain = all(each.called == each.name and each.form.write is None for each in fields)
-    is_bare = not any(each.is_written_otherwise or each.when for each in fields)
-    if getattr(kind, "_fields", None) != tuple(names) or not (is_plain and is_bare):
-        return None
-    return defstruct(f"{kind.__name__}InMsgpack", names, gc=False)
 
 
 def _bare_values(kind: type[Any], fields: Sequence[BodyField]) -> Callable[[Any], dict[str, Any]]:
@@ -303,7 +287,6 @@ class ObjectForm:
         """The fields that are not in a body what they are in the model."""
         self._renamed = [each for each in self._fields if each.when]
         self._when = self._renamed[0].when if self._renamed else ""
-        self._shadow = _shadow(kind, self._fields)
         self._quick = {each.called: each for each in self._fields if each.other is None}
         self._required = {each.name for each in self._fields if each.is_required}
 
@@ -337,9 +320,7 @@ class ObjectForm:
                 values[name] = field.read(body)  # null, or a refusal
         return self._kind(**values)
 
-    def _read_quick(
-        self, body: dict[str, Any], given: Mapping[str, Any]
-    ) -> dict[str, Any] | None:
+    def _read_quick(self, body: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the fields that ``body`` says and those ``given``, looking only at what is there.
 
         None: it says something in another way, or wrongly; then it is looked at field by field."""
@@ -382,23 +363,8 @@ class ObjectForm:
         if unknown := body.keys() - known:
             raise WrongBody(unknown_name(unknown, known, "field"))
 
-    def packable(self, value: Any) -> Any:
-        """Return what msgspec packs as the body of ``value``."""
-        if self._shadow is not None:
-            return self._shadow(*value)
-        return self.write(value, Encoding.MSGPACK, (), is_packed=True)
-
-    def write(
-        self,
-        value: Any,
-        encoding: Encoding,
-        given: Collection[str],
-        *,
-        is_packed: bool = False,
-    ) -> dict[str, Any]:
-        """Return ``value`` as an object: the bare values, and then what is written otherwise.
-
-        ``is_packed``: msgspec packs it at once, so objects within it may be ``packable``."""
+    def write(self, value: Any, encoding: Encoding, given: Collection[str]) -> dict[str, Any]:
+        """Return ``value`` as an object: the bare values, and then what is written otherwise."""
         body = self._bare(value)
         if not given and self._tagged:
             body = {**self._tagged, **body}
@@ -412,8 +378,7 @@ class ObjectForm:
             if write is None:
                 field.write_otherwise(body, encoding)
             elif (item := body[called]) is not None:
-                pack = field.form.pack if is_packed else None
-                body[called] = write(item, encoding) if pack is None else pack(item)
+                body[called] = write(item, encoding)
         if self._when and getattr(value, self._when):
             for field in self._renamed:
                 field.rename(body)

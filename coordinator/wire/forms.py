@@ -37,8 +37,6 @@ class Form:
     read: Callable[[Any], Any]
     write: Callable[[Any, Encoding], Any] | None = None
     """None: it is in a body what it is in the model."""
-    pack: Callable[[Any], Any] | None = None
-    """What msgspec packs in place of what ``write`` makes; None: that."""
 
 
 def integer(low: int, high: int) -> Form:

@@ -24,7 +24,7 @@ from coordinator.model.fields import (
     or_called,
     unless,
 )
-from coordinator.wire.codec import encoded, form_of, from_body, to_body, union_from_body
+from coordinator.wire.codec import encoded, from_body, to_body, union_from_body
 from coordinator.wire.encoding import Encoding, decode, encode
 from coordinator.wire.http.schemas import Schemas
 
@@ -73,13 +73,6 @@ class Said(Struct, frozen=True):
     when: Annotated[str, one_of("now", "later")] = "now"
     extra: Annotated[str | None, LEFT_OUT] = None
     places: tuple[Place, ...] = ()
-
-
-class Whole(Struct, frozen=True):
-    """An answer of which no field is written otherwise, but for what is within it."""
-
-    place: Place
-    data: Annotated[bytes, described("the data")]
 
 
 class Ended(Struct, frozen=True, tag_field="type", tag="error"):
@@ -132,13 +125,6 @@ def test_what_is_written_is_read_and_described(value: Any, encoding: Encoding) -
     assert from_body(type(value), body) == value
     assert is_described(type(value).__name__, to_body(value))
     assert encoded(value, encoding) == encode(to_body(value, encoding), encoding)
-
-
-def test_a_named_tuple_alone_is_packed_as_its_body() -> None:
-    """As within another value; msgspec itself would pack an array."""
-    for value in (Place(1, 2), Whole(Place(1), b"\xff")):
-        packed = encode(form_of(type(value)).packable(value), Encoding.MSGPACK)
-        assert packed == encode(to_body(value, Encoding.MSGPACK), Encoding.MSGPACK)
 
 
 def test_a_request_is_written_without_defaults_and_an_answer_whole() -> None:
