@@ -287,13 +287,9 @@ class ObjectForm:
         """The fields that are not in a body what they are in the model."""
         self._renamed = [each for each in self._fields if each.when]
         self._when = self._renamed[0].when if self._renamed else ""
-        self._quick = {each.called: each for each in self._fields if each.other is None}
-        self._required = {each.name for each in self._fields if each.is_required}
 
     def read(self, body: Any, given: Mapping[str, Any], beside: Collection[str]) -> Any:
         """Return the value that ``body`` says; raises WrongBody."""
-        if type(body) is dict and (values := self._read_quick(body, given)) is not None:
-            return self._kind(**values)
         if not isinstance(body, Mapping):
             refuse("an object", body)
         if self._is_strict and not self._knows(body, given):
@@ -319,28 +315,6 @@ class ObjectForm:
             elif field.is_required:
                 values[name] = field.read(body)  # null, or a refusal
         return self._kind(**values)
-
-    def _read_quick(self, body: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the fields that ``body`` says and those ``given``, looking only at what is there.
-
-        None: it says something in another way, or wrongly; then it is looked at field by field."""
-        values = dict(given)
-        for called, item in body.items():
-            field = self._quick.get(called)
-            if field is None or item is None or field.name in values:
-                return None
-            if field.bytes_max is None:
-                try:
-                    item = field.form.read(item)
-                except WrongBody:
-                    return None
-            else:
-                if type(item) is str:
-                    item = item.encode("utf-8")
-                if type(item) is not bytes or len(item) > field.bytes_max:
-                    return None
-            values[field.name] = item
-        return values if self._required <= values.keys() else None
 
     def _knows(self, body: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
         if not body.keys() <= self._known:
