@@ -24,7 +24,7 @@ from coordinator.raft.network.handshake import (
     NoProtocolError,
 )
 from coordinator.raft.network.lanes import PIECE_FRAME_BYTES_MAX, Joiner
-from coordinator.raft.network.messages import PROTOCOLS, Codec, FrameError, Message
+from coordinator.raft.network.messages import NEWEST, PROTOCOLS, Codec, FrameError, Message
 from coordinator.raft.network.seals import SEAL_BYTES, Seals, Unsealed
 from coordinator.raft.network.securing import (
     ALERT,
@@ -125,7 +125,7 @@ class Link(asyncio.Protocol):
         self.seal: Callable[[bytes], bytes] = _unproved
         """Makes a payload the next frame; what is sealed must be written, in order."""
         self._received: Seals | Unsealed | None = None
-        self.protocol: Codec = PROTOCOLS[handshake.protocol]
+        self.protocol: Codec = NEWEST
         """What both ends speak, once it is proved."""
         self._joiner = Joiner(owner.raft.frame_bytes_max)
         self._stream: asyncio.Transport | None = None

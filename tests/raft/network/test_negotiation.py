@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import msgpack  # type: ignore[import-untyped]
@@ -11,7 +12,7 @@ import pytest
 
 from coordinator.raft.network.handshake import Acceptor, Dialer, HandshakeError, Identity
 from coordinator.raft.network.messages import Codec, FrameError, Message, MessageKind
-from tests.raft.network.test_transport import SECRET, shake
+from tests.raft.network.test_transport import SECRET, Ear, Network, shake, until
 
 Range = tuple[int, int]
 
@@ -120,6 +121,26 @@ def test_a_later_release_may_say_more_and_it_is_proved_too() -> None:
     assert proof is not None
     with pytest.raises(HandshakeError, match="secret"):
         acceptor.receive(proof)
+
+
+async def test_both_sides_log_over_sockets_that_they_have_no_common_protocol(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One sentence each, and the status of both says it."""
+    network = Network(tmp_path)
+    one, two = network.make(1), network.make(2)
+    two.identity = replace(two.identity, protocols=(2, 2))
+    for each in (one, two):
+        await each.start(Ear())
+
+    await until(lambda: "2" in one.disagreements() and "1" in two.disagreements())
+
+    assert one.disagreements()["2"].startswith("member 1 speaks the protocols 1, and member '2'")
+    assert two.disagreements()["1"].startswith("member 2 speaks the protocols 2, and member '1'")
+    assert not one.is_connected("2")
+    assert not two.is_connected("1")
+    assert "start member 1 with a release between the two" in caplog.text
+    await network.stop()
 
 
 # --- messages
