@@ -89,7 +89,7 @@ async def probed(
         failure = await prober.failed()
         grant.cut(patience.grace_ms + patience.margin_ms)
         ending = acquired.session.fail(failure, client.settings.timeout_ms)
-        client.chores.start(ending, "end the failed session")
+        client.background.start(ending, "end the failed session")
 
     looking = asyncio.create_task(look(), name="health probe")
     try:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from coordinator.client.running.settling import settled as settled
     from coordinator.client.sessions.probing import HealthProbe as HealthProbe
     from coordinator.client.sessions.session import Session as Session
-    from coordinator.client.sessions.session_state import SessionState as SessionState
+    from coordinator.client.sessions.session import SessionState as SessionState
     from coordinator.client.sync import BlockingStream as BlockingStream
     from coordinator.client.sync import Client as Client
     from coordinator.client.sync_and_async import AnyClientT as AnyClientT
@@ -121,8 +121,7 @@ _HOMES = {
     "coordinator.client.sessions.probing": ("HealthProbe",),
     "coordinator.client.running.process": ("OfOneProcess",),
     "coordinator.client.calling.retry": ("RetryPolicy",),
-    "coordinator.client.sessions.session": ("Session",),
-    "coordinator.client.sessions.session_state": ("SessionState",),
+    "coordinator.client.sessions.session": ("Session", "SessionState"),
     "coordinator.client.running.settling": ("StoppedIteration", "settled"),
     "coordinator.client.sync_and_async": (
         "AnyClientT",

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from coordinator.client.calling.background import Chores
+from coordinator.client.calling.background import BackgroundTasks
 from coordinator.client.calling.calls import Call
 from coordinator.client.calling.deadline import limited, within
 from coordinator.client.calling.delivery import CallDelivery
@@ -16,18 +16,18 @@ from coordinator.client.locks.lock_queue import LockQueue
 from coordinator.client.locks.observing import ElectionStream
 from coordinator.client.locks.verbs import LockVerbs
 from coordinator.client.running.callables import expect_function
-from coordinator.client.running.home import Home
+from coordinator.client.running.process import OwnLoop
 from coordinator.client.sessions.current_session import CurrentSession
 from coordinator.client.sessions.session import Session
 from coordinator.client.sessions.settings import ClientSettings
 from coordinator.client.verbs.access import AccessVerbs
 from coordinator.client.verbs.conditions import Conditions
 from coordinator.client.verbs.hints import missing_verb
-from coordinator.client.verbs.modes import EventWord as EventWord
-from coordinator.client.verbs.modes import Mode as Mode
-from coordinator.client.verbs.modes import WatchKind as WatchKind
 from coordinator.client.verbs.operating import OperatorVerbs
 from coordinator.client.verbs.updating import updated
+from coordinator.client.verbs.znodes import EventWord as EventWord
+from coordinator.client.verbs.znodes import Mode as Mode
+from coordinator.client.verbs.znodes import WatchKind as WatchKind
 from coordinator.client.verbs.znodes import ZnodeVerbs
 from coordinator.client.watches.watching import ChangeStream
 from coordinator.clock import Clock
@@ -61,13 +61,13 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         self.settings = settings
         self.last: AsyncGenerator[None, None] | None = None
         """What closes this client if the program does not."""
-        self.chores = Chores()
+        self.background = BackgroundTasks()
         self.clean_ups = CleanUps()
         self._shared: dict[Callable[[], Any], Any] = {}
-        self.home = Home()
-        self.loop = self.home.loop
+        self.own_loop = OwnLoop()
+        self.loop = self.own_loop.loop
         self._delivery = delivery
-        self._session = CurrentSession(delivery, settings, self.chores)
+        self._session = CurrentSession(delivery, settings, self.background)
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -198,7 +198,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         self._refuse_when_closed()
         return LockQueue(
             self._delivery,
-            self.chores,
+            self.background,
             self.clean_ups,
             self._session,
             names=names,
@@ -227,7 +227,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
 
         In a forked child nothing is closed: all of it is the parent's.
         """
-        if self._is_closed or not self.home.process.is_ours:
+        if self._is_closed or not self.own_loop.process.is_ours:
             return
         self._is_closed = True
         ends_ms = self.clock.monotonic_ms() + min(self.settings.timeout_ms, _CLOSE_MS_MAX)
@@ -237,7 +237,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
 
         try:
             await self._session.stop_opening()
-            await self.chores.drain(left_ms())
+            await self.background.drain(left_ms())
             await self.clean_ups.no_release(left_ms())
             await self._session.close(left_ms())
         finally:

@@ -75,7 +75,7 @@ class CachedValue(Generic[ClientT]):
             return value
         reading, core = self._reading, self.client.core
         if reading is None or reading.done():
-            reading = core.chores.start(self._read(), f"read {self._path}")
+            reading = core.background.start(self._read(), f"read {self._path}")
             self._reading = reading
         limit_s = (core.time_left_ms() + LAST_MS) / 1000
         await asyncio.wait({reading}, timeout=limit_s)  # one that gives up leaves it to the others
@@ -109,8 +109,8 @@ class CachedValue(Generic[ClientT]):
             await put(core, self._path, value, if_held=grant)
             return grant.fencing_token
         finally:
-            core.chores.start(writing._release_until_known(), f"write {self._path} ends")
-            core.chores.start(remove(core, place), f"ask for {self._path} ends")
+            core.background.start(writing._release_until_known(), f"write {self._path} ends")
+            core.background.start(remove(core, place), f"ask for {self._path} ends")
 
     @both
     async def forget(self) -> None:
@@ -169,7 +169,7 @@ class CachedValue(Generic[ClientT]):
         core = self.client.core
         if self._copy is not None and self._copy[0] is reading.grant:
             self._copy = None
-        core.chores.start(_ended(changes, reading), f"the copy of {self._path} ends")
+        core.background.start(_ended(changes, reading), f"the copy of {self._path} ends")
 
     async def _drop(self) -> None:
         listening, self._listening, self._copy = self._listening, None, None

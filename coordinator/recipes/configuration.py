@@ -173,7 +173,7 @@ class Configuration(Generic[ClientT]):
 
     async def _is_refused(self, values: dict[str, Any]) -> bool:
         assert self._check is not None, "there is a check"
-        return await answered(self.client.core.home, self._check, values) is False
+        return await answered(self.client.core.own_loop, self._check, values) is False
 
     async def _commit(
         self,

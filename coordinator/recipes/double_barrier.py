@@ -105,7 +105,7 @@ class DoubleBarrier(Generic[ClientT]):
         core = self.client.core
         if self._mine is not None:
             mine, self._mine = self._mine, None
-            core.chores.start(remove(core, mine), f"leave {mine.path}")
+            core.background.start(remove(core, mine), f"leave {mine.path}")
         directory, others = self._round
 
         async def look() -> bool | None:
@@ -129,13 +129,13 @@ class DoubleBarrier(Generic[ClientT]):
                 is_in = await session.while_alive(self._begin(coming, left_ms))
                 session.check()  # the answer may be older than the pause of a whole process
             except BaseException:
-                core.chores.start(remove(core, made), f"leave {made.path}")
+                core.background.start(remove(core, made), f"leave {made.path}")
                 raise
             if is_in:
                 self._mine = made
                 return True
             # Not in time; or one too many, for the next round.
-            await asyncio.shield(core.chores.start(remove(core, made), f"leave {made.path}"))
+            await asyncio.shield(core.background.start(remove(core, made), f"leave {made.path}"))
             if is_in is None:
                 return False
 

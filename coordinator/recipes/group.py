@@ -70,7 +70,7 @@ class Group(Generic[ClientT]):
         try:
             await joined.register(wait_ms_of(timeout))
         except BaseException:
-            core.chores.start(joined._leave(), f"leave {path}")
+            core.background.start(joined._leave(), f"leave {path}")
             raise
         return joined
 

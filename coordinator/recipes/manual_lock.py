@@ -109,21 +109,21 @@ async def begin(
     """
     free, make = Check(path, exists=False), Create(path, hold.to_bytes(), parents="persistent")
     # A task of its own, asked for until it is known: once the grant has ended it is refused.
-    creating = core.chores.start(
+    creating = core.background.start(
         core.guarded([free], then=[make], if_held=grant, timeout=_KNOWN_S_MAX), f"hold {path}"
     )
     try:
         async with asyncio.timeout(core.time_left_ms() / 1000) as scope:
             reply = await asyncio.shield(creating)
     except (TimeoutError, OutcomeUnknownError) as error:
-        core.chores.start(_end(core, path, creating, grant), f"release {path}")
+        core.background.start(_end(core, path, creating, grant), f"release {path}")
         if isinstance(error, TimeoutError) and not scope.expired():
             raise
         raise OutcomeUnknownError(
             f"{path}: no member answered in time; if it is held, it is released in the background"
         ) from None
     except asyncio.CancelledError:
-        core.chores.start(_end(core, path, creating, grant), f"release {path}")
+        core.background.start(_end(core, path, creating, grant), f"release {path}")
         raise
     if reply.branch != "then":
         raise LockTimeoutError(f"lock {lock!r}: it is held by hand", lock=lock)
@@ -228,7 +228,7 @@ class ManualLock(Generic[ClientT]):
             hold = ManualHold(grant.grant_id, grant.fencing_token, who, note, alarm_ms)
             return await begin(core, self.name, self._path, hold, grant)
         finally:
-            core.chores.start(turn._release_until_known(), f"release {self._path}")
+            core.background.start(turn._release_until_known(), f"release {self._path}")
 
     acquire = both(_acquire, undo=_undo_acquire)
 

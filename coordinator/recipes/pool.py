@@ -95,7 +95,7 @@ class Pool(Generic[ClientT]):
                     f"none in time; other clients may name other resources"
                 )
         except BaseException:
-            core.chores.start(_given_back(core, made, slot), f"give back {self._path}")
+            core.background.start(_given_back(core, made, slot), f"give back {self._path}")
             raise
         claim = found or made[-1]
         return Borrowed(self.client, self._segments[claim.name], claim, slot)
@@ -182,7 +182,7 @@ class Borrowed(EndedByWith[ClientT]):
         """
         self._is_given_back = True
         core, was_ours = self.client.core, not self.is_lost
-        giving = core.chores.start(
+        giving = core.background.start(
             _given_back(core, [self._claim], self._slot), f"give back {self._claim.path}"
         )
         await asyncio.wait({giving}, timeout=core.settings.timeout_ms / 1000)

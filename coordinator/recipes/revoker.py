@@ -102,7 +102,7 @@ class Revoker(Generic[ClientT]):
             answering = _answer(core, holder, made, record.within_ms)
             return await made.session.while_alive(answering)
         finally:
-            core.chores.start(remove(core, made), f"take {made.path} away")
+            core.background.start(remove(core, made), f"take {made.path} away")
 
     ask = both(_ask, has_own_time=True)
 

@@ -102,7 +102,7 @@ class TreePlace:
             await self._core.exists(self._directory)
         # A task of its own: a caller that gives up must still learn what there is to delete. It is
         # asked for until it is known, under one request number, while the session lives.
-        self._creating = self._core.chores.start(
+        self._creating = self._core.background.start(
             session.while_alive(self._create(create, is_try=is_try)), f"enter {self._directory}"
         )
         created = await asyncio.shield(self._creating)
@@ -118,9 +118,9 @@ class TreePlace:
         """
         if self._creating is None:
             return True
-        chore = self._core.chores.start(self._leave_at_last(), f"leave {self._directory}")
-        await asyncio.wait({chore}, timeout=_LEAVE_WAIT_S)
-        return chore.done() and not chore.cancelled() and chore.result()
+        task = self._core.background.start(self._leave_at_last(), f"leave {self._directory}")
+        await asyncio.wait({task}, timeout=_LEAVE_WAIT_S)
+        return task.done() and not task.cancelled() and task.result()
 
     @property
     def is_unheard(self) -> bool:
@@ -163,7 +163,7 @@ class TreePlace:
 
     def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
         """Run ``work`` in the background; see ``LockQueue.clean_up``."""
-        return self._core.chores.start(work, name)
+        return self._core.background.start(work, name)
 
     def begin_release(self, owner: str) -> None:
         """A contender of another try is another znode; see ``LockQueue.begin_release``."""

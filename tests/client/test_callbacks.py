@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from coordinator.client.running.callbacks import THREADS_MAX, Callback, answered, call_in_threads
-from coordinator.client.running.home import Home
+from coordinator.client.running.process import OwnLoop
 from tests.patience import patient
 
 ENDS = [StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError]
@@ -23,7 +23,7 @@ async def test_whatever_ends_a_function_is_an_answer(kind: type[BaseException]) 
         raise kind
 
     with pytest.raises(RuntimeError, match=kind.__name__):
-        await asyncio.wait_for(answered(Home(), function), patient(20))
+        await asyncio.wait_for(answered(OwnLoop(), function), patient(20))
 
 
 async def test_answers_do_not_wait_for_callbacks() -> None:
@@ -33,7 +33,7 @@ async def test_answers_do_not_wait_for_callbacks() -> None:
     for _ in range(THREADS_MAX):
         threads.run(may_return.wait)
     try:
-        assert await asyncio.wait_for(answered(Home(), lambda: 1), patient(20)) == 1
+        assert await asyncio.wait_for(answered(OwnLoop(), lambda: 1), patient(20)) == 1
     finally:
         may_return.set()
 
@@ -51,7 +51,7 @@ async def test_a_callback_is_called_again_whatever_it_raised(kind: type[BaseExce
             raise kind
         loop.call_soon_threadsafe(was_called.set)
 
-    callback = Callback(Home(), "a test", function)
+    callback = Callback(OwnLoop(), "a test", function)
     callback(True)
     callback(False)
 

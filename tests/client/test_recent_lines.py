@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.client.calling.recent_lines import RecentLines
+from coordinator.client.calling.answers import RecentLines
 
 
 def test_of_long_lines_the_last_is_kept_until_others_follow() -> None:

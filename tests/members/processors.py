@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 from heapq import heappop
 from typing import Any, TypeVar
 
-from coordinator.client.memory_pipe import PipeEnd
+from coordinator.client.in_process import PipeEnd
 from tests.simulation.loop import NOBODY, Happening, Owner, WorldLoop, _tear_down
 
 Result = TypeVar("Result")

@@ -47,7 +47,7 @@ class Tally:
     granted: int = 0
     tasks_before: int = 0
     tasks_after: int = 0
-    chores_after: int = 0
+    background_after: int = 0
     standing_after: dict[str, list[str]] = field(default_factory=dict)
     resident_kib: list[int] = field(default_factory=list)
 
@@ -56,7 +56,7 @@ class Tally:
         found = {
             "contenders": self.standing_after,
             "tasks": max(0, self.tasks_after - self.tasks_before),
-            "chores": self.chores_after,
+            "background tasks": self.background_after,
         }
         return {what: left for what, left in found.items() if left}
 
@@ -97,7 +97,7 @@ async def crowd(
                 )
         await asyncio.sleep(1)
         tally.tasks_after = len(tasks_alive())
-        tally.chores_after = len(client.chores._tasks)
+        tally.background_after = len(client.background._tasks)
         standing_now = await standing(holder)
         tally.standing_after = {
             queue: names

@@ -136,7 +136,7 @@ async def scenario(seed: int) -> Counter[str]:
             for task in tasks:
                 task.result()
             assert {queue: names for queue, names in (await standing(ops)).items() if names} == {}
-            assert len(one.chores._tasks) + len(other.chores._tasks) == 0
+            assert len(one.background._tasks) + len(other.background._tasks) == 0
     return weather.came
 
 

@@ -164,7 +164,8 @@ async def not_by_hand(truth: AsyncClient, key: str) -> int:
 
 async def a_hold(client: AsyncClient, key: str) -> HeldByHand:
     held = await ManualLock(client, key).acquire("to see", timeout=20)
-    await asyncio.gather(*client.chores._tasks)  # the end of its turn, which would be broken first
+    # The end of its turn, which would be broken first.
+    await asyncio.gather(*client.background._tasks)
     return held
 
 
@@ -212,7 +213,7 @@ async def open_or_decided(truth: AsyncClient, key: str) -> int:
 async def a_leader_and_a_candidate(client: AsyncClient, key: str) -> Election[AsyncClient]:
     leading, other = Election(client, key), Election(client, key, timeout=60)
     await leading.campaign()
-    candidacy = client.chores.start(other.campaign(), "a candidate")
+    candidacy = client.background.start(other.campaign(), "a candidate")
     while not (await leading.who()).candidates:
         assert not candidacy.done()
         await asyncio.sleep(0.01)
@@ -233,7 +234,7 @@ Voting = tuple[CommitSite[AsyncClient], Transaction, "asyncio.Task[Transaction]"
 
 
 async def an_open_transaction(client: AsyncClient, key: str) -> Voting:
-    running = client.chores.start(
+    running = client.background.start(
         CommitLog(client, key, timeout=20).run("order", ["one"], timeout=20), "a transaction"
     )
     site = CommitSite(client, key, "one")

@@ -328,7 +328,7 @@ def test_cancelled_at_any_step_it_leaves_nothing(work: Work) -> None:
                 task = await cancelled_at(work(client), step)
                 await a_second_after_the_cancellation()
                 assert await left_below(observer, "") == [], step
-                assert not client.chores._tasks, step
+                assert not client.background._tasks, step
                 for name in ("mails", "late"):
                     assert await WorkQueue(observer, name).dead() == (), step
                 if not task.cancelled():

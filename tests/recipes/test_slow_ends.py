@@ -426,14 +426,14 @@ def test_nobody_is_granted_what_a_thread_still_works_under_without_knowing(
 ) -> None:
     """Nor is a verb over while its work runs."""
     monkeypatch.setenv("COORDINATOR_ENDPOINTS", stage.member.url)
-    session, tell_end = stage.holder.session(), Session._tell_end
+    session, tell_end = stage.holder.session(), Session._report_end
 
     async def spied(self: Session, timeout_ms: int) -> bool:
         if self is session:
             stage.note_whether_told()
         return await tell_end(self, timeout_ms)
 
-    monkeypatch.setattr(Session, "_tell_end", spied)
+    monkeypatch.setattr(Session, "_report_end", spied)
     expected = ELSE.get(f"{name} {way}", WAYS[way][1])
 
     found = perform(stage, ENTRANCES[name], way, has_next="next" in expected)

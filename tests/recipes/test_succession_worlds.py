@@ -82,7 +82,7 @@ class World:
             file = election._queue.file
             assert file is not None
             file.close()
-            life.client.chores.start(_expire(election), "its session ends")
+            life.client.background.start(_expire(election), "its session ends")
             return True
         else:
             await election.resign() if life.storm.is_over else await asyncio.sleep(5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from coordinator.client.calling.transport import Response
@@ -77,3 +77,34 @@ def encoding_of(headers: Mapping[str, str]) -> Encoding:
         return Encoding.MSGPACK
     media_type = media_type.split(";")[0].strip()
     return Encoding.MSGPACK if media_type == Encoding.MSGPACK.value else Encoding.JSON
+
+
+_COUNT_MAX = 32
+_BYTES_MAX = 4_096
+"""Of a longer line only the last is kept."""
+
+
+class RecentLines:
+    """What the lines of streams said that were read last, by the line and how it is read.
+
+    Many watches of a client get the same line, each on a stream of its own; it is read once.
+    Several are kept, for a watch that has fallen behind reads a few in a row."""
+
+    __slots__ = ("_long", "said")
+
+    def __init__(self) -> None:
+        self.said: dict[Hashable, Any] = {}
+        self._long: Hashable | None = None
+
+    def keep(self, key: Hashable, said: Any, length: int) -> None:
+        """Keep what a line of so many bytes said."""
+        kept = self.said
+        if length > _BYTES_MAX:
+            kept.pop(self._long, None)
+            self._long = key
+        kept[key] = said
+        if len(kept) > _COUNT_MAX:
+            oldest = next(iter(kept))
+            kept.pop(oldest)
+            if oldest == self._long:
+                self._long = None  # it is the line itself

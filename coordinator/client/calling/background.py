@@ -15,7 +15,7 @@ from coordinator.client.calling.deadline import without_deadline
 T = TypeVar("T")
 
 
-class Chores:
+class BackgroundTasks:
     """The background tasks of one client."""
 
     def __init__(self) -> None:

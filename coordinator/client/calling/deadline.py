@@ -2,7 +2,7 @@
 
 A verb may make several calls, each of which could wait for as long as the client's timeout. The
 caller was promised one time for all of them. What goes on in the background when the verb has
-ended (``chores``) has its own time.
+ended (``background``) has its own time.
 """
 
 from __future__ import annotations

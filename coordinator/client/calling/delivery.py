@@ -31,14 +31,13 @@ from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from coordinator.client.calling.answers import number_of, problem_in, read_answer
+from coordinator.client.calling.answers import RecentLines, number_of, problem_in, read_answer
 from coordinator.client.calling.calls import Call
 from coordinator.client.calling.credentials import Acceptance, Credentials
 from coordinator.client.calling.deadline import limited
 from coordinator.client.calling.endpoints import Endpoints
 from coordinator.client.calling.failures import CallFailures
 from coordinator.client.calling.leader import KnownLeader
-from coordinator.client.calling.recent_lines import RecentLines
 from coordinator.client.calling.renewal import Renewal, Renewing
 from coordinator.client.calling.request_ids import RequestIdPool, RequestIds
 from coordinator.client.calling.retry import RetryPolicy
@@ -72,7 +71,7 @@ _INDEX, _ZXID = INDEX_HEADER.lower(), ZXID_HEADER.lower()
 class Reader(Protocol):
     """The reader of a stream."""
 
-    def hurry(self) -> None:
+    def on_closed(self) -> None:
         """Look now whether the client is closed."""
         ...
 
@@ -306,7 +305,7 @@ class CallDelivery:
         self.is_closed = True
         self._closed.set()
         for reader in list(self.readers):
-            reader.hurry()
+            reader.on_closed()
         await self._transport.close()
 
     async def _until_answered(

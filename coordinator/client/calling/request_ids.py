@@ -17,7 +17,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-from coordinator.client.calling.places import Places
+from coordinator.client.calling.turns import Places
 from coordinator.errors import UnavailableError
 from coordinator.wire.messages import CLIENT_ID_HEADER, FLOOR_INDEX_HEADER
 

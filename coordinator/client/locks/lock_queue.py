@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from coordinator.client.calling.background import Chores
+from coordinator.client.calling.background import BackgroundTasks
 from coordinator.client.calling.calls import Call, quoted
 from coordinator.client.calling.deadline import LAST_MS, TRY_MS, limited
 from coordinator.client.calling.delivery import CallDelivery
@@ -33,7 +33,6 @@ from coordinator.client.locks.attempt import (
 )
 from coordinator.client.locks.clean_ups import CleanUps
 from coordinator.client.locks.held_verbs import HeldVerbs
-from coordinator.client.locks.unclaimed import unclaimed
 from coordinator.client.running.process import OfOneProcess
 from coordinator.client.sessions.current_session import CurrentSession, OpeningSession
 from coordinator.client.sessions.lifetime import Lifetime
@@ -57,6 +56,7 @@ from coordinator.model.grants import (
     GrantReply,
     ReleaseReply,
 )
+from coordinator.model.views import Candidate, Contender, ElectionView, LockView
 from coordinator.wire.codec import reader
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
     def __init__(
         self,
         delivery: CallDelivery,
-        chores: Chores,
+        background: BackgroundTasks,
         clean_ups: CleanUps,
         sessions: CurrentSession,
         *,
@@ -100,7 +100,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         self._base = self._bases[0]
         self._target = f"/v1/{self._room}" if len(names) > 1 else self._base
         self._delivery = delivery
-        self._chores = chores
+        self._background = background
         self._clean_ups = clean_ups
         self._sessions = sessions
         self._timeout_ms = timeout_ms
@@ -218,9 +218,9 @@ class LockQueue(OfOneProcess, HeldVerbs):
 
         ``acquire`` in the name of the same owner waits for it to end. ``name`` is the task's.
         """
-        chore = self._chores.start(work, name)
-        self._clean_ups.add(self.names, owner, chore)
-        return chore
+        task = self._background.start(work, name)
+        self._clean_ups.add(self.names, owner, task)
+        return task
 
     def begin_release(self, owner: str) -> None:
         """Let ``acquire`` in the name of ``owner`` wait for ``end_release``."""
@@ -389,11 +389,11 @@ class LockQueue(OfOneProcess, HeldVerbs):
         target = f"{self._base}/attempts/{ids.client_id}/{ids.number}"
         call = Call("DELETE", f"{target}?floor_index={ids.floor_index}")
         work = self._withdraw(call, attempt, owner)
-        chore = self.clean_up(work, f"withdraw {target}", owner)
-        # A second cancellation does not wait any longer; the chore goes on in any case.
-        await asyncio.wait({chore}, timeout=attempt.settling_ms() / 1000)
-        has_come_to_it = chore.done() and not chore.cancelled() and chore.exception() is None
-        is_withdrawn = has_come_to_it and chore.result()
+        task = self.clean_up(work, f"withdraw {target}", owner)
+        # A second cancellation does not wait any longer; the task goes on in any case.
+        await asyncio.wait({task}, timeout=attempt.settling_ms() / 1000)
+        has_come_to_it = task.done() and not task.cancelled() and task.exception() is None
+        is_withdrawn = has_come_to_it and task.result()
         if is_withdrawn and isinstance(error, OutcomeUnknownError):
             raise UnavailableError(
                 f"{self._title}: no answer in time; the attempt was withdrawn: {error.message}"
@@ -449,3 +449,38 @@ class LockQueue(OfOneProcess, HeldVerbs):
                     return True
             await self._clean_ups.pause(self.names, owner, self._delivery.retry.cap_ms)
         return False
+
+
+async def unclaimed(
+    delivery: CallDelivery, base: str, session: Session, owner: str, timeout_ms: int
+) -> tuple[str, ...]:
+    """Return the grant ids of contenders that ``owner`` has at ``base`` and does not hold by.
+
+    They are left over if ``owner`` has no attempt under way there either, which the caller knows.
+    So an attempt is withdrawn whose number the members have forgotten: they refuse every copy of it
+    that is still under way, so what is queued now is all.
+    """
+    found = await _queued(delivery, f"{base}?session_id={session.session_id}", timeout_ms)
+    return tuple(
+        each.grant_id
+        for each in found
+        if each.session_id == session.session_id
+        and _owner_of(each) == owner
+        and not session.grant_watch.is_watched(each.path)
+    )
+
+
+async def _queued(
+    delivery: CallDelivery, path: str, timeout_ms: int
+) -> tuple[Contender | Candidate, ...]:
+    call = Call("GET", path)
+    if path.startswith("/v1/elections/"):
+        election = await delivery.read(call, reader(ElectionView), timeout_ms)
+        elected: tuple[Candidate, ...] = () if election.elected is None else (election.elected,)
+        return elected + election.candidates
+    lock = await delivery.read(call, reader(LockView), timeout_ms)
+    return lock.holders + lock.queue
+
+
+def _owner_of(each: Contender | Candidate) -> str:
+    return each.owner if isinstance(each, Contender) else ""

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from coordinator.client.running.callables import expect_function, expect_result
-from coordinator.client.running.home import Home
+from coordinator.client.running.process import OwnLoop
 from coordinator.client.running.settling import settled
 
 THREADS_MAX = 16
@@ -66,11 +66,11 @@ class CallbackThreads:
 
     async def ended(self, limit_s: float) -> None:
         """Wait until all have returned, for so long at most; in the loop."""
-        is_idle, home = asyncio.Event(), Home()
+        is_idle, own_loop = asyncio.Event(), OwnLoop()
         with self._guard:
             if not self._running:
                 return
-            self._on_idle = partial(home.soon, is_idle.set)
+            self._on_idle = partial(own_loop.soon, is_idle.set)
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await is_idle.wait()
@@ -98,10 +98,10 @@ def calls_in_threads(loop: asyncio.AbstractEventLoop) -> bool:
 class Callback:
     """One registered ``function``; ``what`` names it in errors. It is called from any thread."""
 
-    def __init__(self, home: Home, what: str, function: Callable[..., object]) -> None:
-        self._threads = _threads_of.get(home.loop)
+    def __init__(self, own_loop: OwnLoop, what: str, function: Callable[..., object]) -> None:
+        self._threads = _threads_of.get(own_loop.loop)
         expect_function(what, function, may_wait=self._threads is None)
-        self._home = home
+        self._own_loop = own_loop
         self._what = what
         self._function = function
         self._guard = threading.Lock()
@@ -110,8 +110,8 @@ class Callback:
 
     def __call__(self, *args: object) -> None:
         """Have the function called with ``args``, soon."""
-        home = self._home
-        if not home.process.is_ours or home.loop.is_closed():
+        own_loop = self._own_loop
+        if not own_loop.process.is_ours or own_loop.loop.is_closed():
             self._call(args)
             return
         with self._guard:
@@ -120,7 +120,7 @@ class Callback:
                 return
             self._is_under_way = True
         if self._threads is None:
-            home.soon(self._call_in_loop)
+            own_loop.soon(self._call_in_loop)
         else:
             self._threads.run(self._call_all)
 
@@ -152,7 +152,7 @@ class Callback:
             try:
                 given = self._function(*args)
                 if inspect.isawaitable(given):
-                    task = self._home.loop.create_task(self._await(given), name=self._what)
+                    task = self._own_loop.loop.create_task(self._await(given), name=self._what)
                     _tasks.add(task)
                     task.add_done_callback(_tasks.discard)
                     return  # it goes on with the next
@@ -171,13 +171,13 @@ class Callback:
         self._call_in_loop()
 
     def _report(self, error: BaseException) -> None:
-        home = self._home
+        own_loop = self._own_loop
         context = {"message": f"a callback failed: {self._what}", "exception": error}
-        report = partial(home.loop.call_exception_handler, context)
-        if not home.process.is_ours or home.loop.is_closed():
+        report = partial(own_loop.loop.call_exception_handler, context)
+        if not own_loop.process.is_ours or own_loop.loop.is_closed():
             report()
         else:
-            home.soon(report)
+            own_loop.soon(report)
 
 
 def contained(failure: BaseException) -> Exception:
@@ -191,7 +191,7 @@ def contained(failure: BaseException) -> Exception:
     return error
 
 
-async def answered(home: Home, function: Callable[..., Any], *args: object) -> Any:
+async def answered(own_loop: OwnLoop, function: Callable[..., Any], *args: object) -> Any:
     """Return what a program's function comes to, for a step of the client that depends on it.
 
     For a sync client it runs in a thread of its own: those for callbacks may all be waiting for it.
@@ -200,16 +200,16 @@ async def answered(home: Home, function: Callable[..., Any], *args: object) -> A
         BadArgumentsError: what it returned would still have to run.
         What it raises.
     """
-    if calls_in_threads(home.loop):
-        result = await _in_thread(home, partial(function, *args))
+    if calls_in_threads(own_loop.loop):
+        result = await _in_thread(own_loop, partial(function, *args))
     else:
         result = await settled(function(*args))
     expect_result(function, result)
     return result
 
 
-def _in_thread(home: Home, function: Callable[[], Any]) -> asyncio.Future[Any]:
-    answer: asyncio.Future[Any] = home.loop.create_future()
+def _in_thread(own_loop: OwnLoop, function: Callable[[], Any]) -> asyncio.Future[Any]:
+    answer: asyncio.Future[Any] = own_loop.loop.create_future()
 
     def settle(result: object, error: Exception | None) -> None:
         if answer.done():
@@ -226,7 +226,7 @@ def _in_thread(home: Home, function: Callable[[], Any]) -> asyncio.Future[Any]:
             result = function()
         except BaseException as error:  # the root of this thread
             failure = contained(error)
-        home.soon(partial(settle, result, failure))
+        own_loop.soon(partial(settle, result, failure))
 
     threading.Thread(target=run, name="coordinator answer", daemon=True).start()
     return answer

@@ -7,7 +7,9 @@ without a request asks ``is_ours`` first, and each request is refused by ``check
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable
 from typing import NoReturn
 
 from coordinator.errors import ClientClosedError
@@ -65,3 +67,35 @@ class Process:
         """Raise ClientClosedError in a forked child."""
         if not self.is_ours:
             raise ClientClosedError(self.reason)
+
+
+class OwnLoop:
+    """Where a client lives; made in its event loop."""
+
+    __slots__ = ("loop", "process")
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.process = Process()
+
+    def at_once(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` now in the loop; from another thread ``soon``, before its next call."""
+        try:
+            is_here = asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            is_here = False
+        if is_here:
+            callback()
+        else:
+            self.soon(callback)
+
+    def soon(self, callback: Callable[[], object]) -> None:
+        """Call ``callback`` in the loop, from any thread; not at all once that is closed.
+
+        Nor in a forked child, whose copy of the loop nobody runs."""
+        if not self.process.is_ours:
+            return
+        try:
+            self.loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            pass  # nothing waits there any more

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from coordinator.client.calling.background import Chores
+from coordinator.client.calling.background import BackgroundTasks
 from coordinator.client.calling.calls import Call, target_of
 from coordinator.client.calling.deadline import limited
 from coordinator.client.calling.delivery import CallDelivery
@@ -103,10 +103,12 @@ class OpeningSession:
 class CurrentSession:
     """Shared by all who need it."""
 
-    def __init__(self, delivery: CallDelivery, settings: ClientSettings, chores: Chores) -> None:
+    def __init__(
+        self, delivery: CallDelivery, settings: ClientSettings, background: BackgroundTasks
+    ) -> None:
         self._delivery = delivery
         self._settings = settings
-        self._chores = chores
+        self._background = background
         self._prober = None if settings.probe is None else Prober(settings.probe)
         self._opening: asyncio.Task[Session] | None = None
         self._with_attempt: OpeningSession | None = None
@@ -122,7 +124,7 @@ class CurrentSession:
         if opening is not None and not _is_over(opening):
             return None
         begun = self._with_attempt = OpeningSession(self._delivery, settings, self._forget)
-        self._opening = self._chores.start(self._opened_with(begun), "open a session")
+        self._opening = self._background.start(self._opened_with(begun), "open a session")
         return begun
 
     def _forget(self, begun: OpeningSession) -> None:
@@ -149,7 +151,7 @@ class CurrentSession:
         opening = self._opening
         if opening is None or _is_over(opening):
             # A task of its own: all callers share it, and one that gives up does not end it.
-            opening = self._opening = self._chores.start(self._open(), "open a session")
+            opening = self._opening = self._background.start(self._open(), "open a session")
         if timeout_s is None:  # the attempt that opens it may wait for ever
             timeout_s = self._settings.timeout_ms / 1000
         now_ms = self._delivery.clock.monotonic_ms()
@@ -195,7 +197,7 @@ class CurrentSession:
 
     def _end(self, session: Session, failure: str) -> None:
         ending = session.fail(failure, self._settings.timeout_ms)
-        self._chores.start(ending, f"end the failed session {session.session_id}")
+        self._background.start(ending, f"end the failed session {session.session_id}")
 
     async def stop_opening(self) -> None:
         """Give up a session that is still being opened, unless that is about to be done.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from coordinator.client.running.home import Home
+from coordinator.client.running.process import OwnLoop
 from coordinator.errors import SessionExpiredError
 
 
@@ -14,7 +14,7 @@ class LivingSession(Protocol):
     """A session, as far as its end is concerned."""
 
     session_id: str
-    home: Home
+    own_loop: OwnLoop
 
     @property
     def reason(self) -> str:
@@ -70,7 +70,7 @@ class Lifetime:
 
     def _cut_soon(self) -> None:
         # Not at once: it may be the task itself that has found the session at its end.
-        self._session.home.loop.call_soon(self._cut)
+        self._session.own_loop.loop.call_soon(self._cut)
 
     def _cut(self) -> None:
         if not self._is_over and not self._is_cut:

@@ -24,8 +24,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -34,13 +36,11 @@ from coordinator.client.calling.deadline import without_deadline
 from coordinator.client.calling.delivery import CallDelivery
 from coordinator.client.calling.failures import CallFailures
 from coordinator.client.running.callbacks import Callback
-from coordinator.client.running.home import Home
-from coordinator.client.running.process import OfOneProcess
+from coordinator.client.running.process import OfOneProcess, OwnLoop
 from coordinator.client.sessions.grant_watch import GrantWatch
 from coordinator.client.sessions.lease import Lease, margin_ms
 from coordinator.client.sessions.lifetime import Lifetime
 from coordinator.client.sessions.probing import Prober
-from coordinator.client.sessions.session_state import SessionState, StateListeners
 from coordinator.errors import (
     AuthFailedError,
     CoordinatorError,
@@ -57,6 +57,49 @@ from coordinator.model.sessions import (
     SessionRequest,
 )
 from coordinator.wire.codec import reader
+
+
+class SessionState(StrEnum):
+    """The state of a session as its client knows it."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+class StateListeners:
+    """The callbacks of one session, added and taken away in any thread, called in ``loop``."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._callbacks: dict[int, Callable[[SessionState], None]] = {}
+        self._numbers = itertools.count(1)
+
+    def __len__(self) -> int:
+        return len(self._callbacks)
+
+    def add(self, callback: Callable[[SessionState], None]) -> Callable[[], None]:
+        """Call ``callback(state)`` at each change; returns how to stop that."""
+        number = next(self._numbers)
+        self._callbacks[number] = callback
+
+        def stop() -> None:
+            self._callbacks.pop(number, None)
+
+        return stop
+
+    def notify(self, state: SessionState) -> None:
+        """Call all of them."""
+        for callback in list(self._callbacks.values()):
+            try:
+                callback(state)
+            except (Exception, asyncio.CancelledError) as error:
+                # One holder's mistake must not keep the others uninformed.
+                self._loop.call_exception_handler(
+                    {"message": "a callback of a session failed", "exception": error}
+                )
+
 
 T = TypeVar("T")
 
@@ -88,13 +131,13 @@ class Session(OfOneProcess):
         self._ends: list[_End] = []
         """Its end, once it has come; a thread may add another one in that moment, which is void."""
         self._announced = SessionState.CONNECTED
-        self.home = Home()
+        self.own_loop = OwnLoop()
         """Where its heartbeats are sent."""
-        self._loop = self.home.loop
+        self._loop = self.own_loop.loop
         self._listeners = StateListeners(self._loop)
         self._failure = ""
         """What is wrong with the client, if that is why the session ended."""
-        self._is_end_told = False
+        self._is_end_reported = False
         self._probes: asyncio.Task[None] | None = None
         self._heartbeats = self._loop.create_task(
             self._keep_alive(),
@@ -110,7 +153,7 @@ class Session(OfOneProcess):
     @property
     def state(self) -> SessionState:
         """The state as of now, by the clock; lost in a forked child."""
-        if not self.home.process.is_ours:
+        if not self.own_loop.process.is_ours:
             return SessionState.LOST
         self.remaining_safe_ms()
         return self._state
@@ -122,7 +165,7 @@ class Session(OfOneProcess):
     @property
     def reason(self) -> str:
         """Why the session ended; empty while it has not."""
-        process = self.home.process
+        process = self.own_loop.process
         if not process.is_ours:
             return process.reason
         return self._ends[0].reason if self._ends else ""
@@ -136,7 +179,7 @@ class Session(OfOneProcess):
         """Return for how long the server certainly keeps this session, 0 when that is not known.
 
         Always 0 in a forked child: the session is its parent's."""
-        if not self.home.process.is_ours:
+        if not self.own_loop.process.is_ours:
             return 0
         # The lease before the end: what it says was true when there was no end.
         remaining_ms = self._lease.safe_until_ms - self._clock.monotonic_ms()
@@ -150,7 +193,7 @@ class Session(OfOneProcess):
             f"{self.timeout_ms} ms"
         )
         self._ends.append(_End(SessionState.LOST, unheard, is_unheard=True))
-        self.home.soon(self._announce)
+        self.own_loop.soon(self._announce)
         return 0
 
     @property
@@ -179,8 +222,8 @@ class Session(OfOneProcess):
             ClientClosedError: in a forked child, where nobody would call it.
             BadArgumentsError: it is no function that this client can call.
         """
-        self.home.process.check()
-        called = Callback(self.home, "session.on_state", callback)
+        self.own_loop.process.check()
+        called = Callback(self.own_loop, "session.on_state", callback)
         stop = self.on_change(called)
 
         def stop_all() -> None:
@@ -244,9 +287,9 @@ class Session(OfOneProcess):
         self._end(SessionState.CLOSED, f"session {self.session_id} was closed by its client")
         self._heartbeats.cancel()
         await asyncio.wait([self._heartbeats])
-        if was_lost and (not self._failure or self._is_end_told):
+        if was_lost and (not self._failure or self._is_end_reported):
             return True  # the server ends it by itself; a holder may still be stopping its work
-        return await self._tell_end(timeout_ms)
+        return await self._report_end(timeout_ms)
 
     @property
     def has_failed(self) -> bool:
@@ -269,7 +312,7 @@ class Session(OfOneProcess):
         with suppress(TimeoutError):
             async with asyncio.timeout(remaining_ms / 1000):
                 await self.grant_watch.nothing_watched()
-        return await self._tell_end(timeout_ms)
+        return await self._report_end(timeout_ms)
 
     def keep_probing(self, prober: Prober, on_failed: Callable[[Session, str], None]) -> None:
         """Let ``prober`` look while the session lives; ``on_failed`` is called when it fails."""
@@ -279,7 +322,7 @@ class Session(OfOneProcess):
 
         self._probes = self._loop.create_task(probe(), name=f"probes of session {self.session_id}")
 
-    async def _tell_end(self, timeout_ms: int) -> bool:
+    async def _report_end(self, timeout_ms: int) -> bool:
         target = target_of("sessions", self.session_id)
         if self._failure:
             target += f"?failure={quote(self._failure, safe='')}"
@@ -291,7 +334,7 @@ class Session(OfOneProcess):
             return False  # its token was revoked, and with that the server has ended it
         except SessionError:
             pass  # it had ended before
-        self._is_end_told = True
+        self._is_end_reported = True
         return True
 
     # --- heartbeats
@@ -400,14 +443,14 @@ class _BesideRequests:
             return  # too late, as for a heartbeat
         session._lease = session._lease.renewed(sent_ms)
         if session._state is SessionState.SUSPENDED:
-            session.home.soon(lambda: session._turn(SessionState.CONNECTED))
+            session.own_loop.soon(lambda: session._turn(SessionState.CONNECTED))
 
     def on_ended(self, reason: str) -> None:
         """The session has ended in the cluster: nothing that it owns may be relied on."""
         session = self._session
         if not session._ends:
             session._ends.append(_End(SessionState.LOST, reason))
-            session.home.soon(session._announce)
+            session.own_loop.soon(session._announce)
 
 
 async def open_session(

@@ -14,6 +14,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -21,7 +24,12 @@ from typing import Any, TypeAlias
 
 from coordinator.client.calling.endpoints import address_of
 from coordinator.client.calling.leader import KnownLeader
-from coordinator.client.calling.securing import ClientTls, cannot_connect, connect_secured
+from coordinator.client.calling.securing import (
+    ClientTls,
+    cannot_connect,
+    connect_secured,
+    reason_of,
+)
 from coordinator.client.calling.transport import (
     Request,
     Response,
@@ -30,7 +38,6 @@ from coordinator.client.calling.transport import (
     client_closed,
 )
 from coordinator.client.stream.connection import Connection, ResponseLines
-from coordinator.client.stream.endpoints import not_welcomed, why_not
 from coordinator.client.stream.patience import (
     CONNECT_MS_MAX,
     FULL_MS,
@@ -382,3 +389,20 @@ def _spelt_out(request: Request) -> Request:
     if request.body is not None and "content-type" not in given:
         headers["content-type"] = _PACKED
     return request.with_headers(headers)
+
+
+def not_welcomed(endpoint: str) -> UnavailableError:
+    """Return the error of a member that has spoken the stream before and says nothing now."""
+    return UnavailableError(
+        f"{endpoint}: it took the connection, and said nothing for {WELCOME_MS_MAX} ms",
+        endpoint=endpoint,
+    )
+
+
+def why_not(error: OSError | ValueError) -> str:
+    """Return what the system says, without the address; of TLS, what to do."""
+    number = error.errno if isinstance(error, OSError) else None
+    is_tls = isinstance(error, ssl.SSLError)
+    if not is_tls and number is not None and number in errno.errorcode:
+        return os.strerror(number)
+    return reason_of(error)

@@ -9,7 +9,6 @@ from coordinator.client.calling.calls import PACKED, packed, read_mode, tree_tar
 from coordinator.client.sessions.session import Session
 from coordinator.client.verbs.conditions import Conditions, conditions_of
 from coordinator.client.verbs.hints import answering
-from coordinator.client.verbs.modes import Mode
 from coordinator.client.verbs.verb_group import VerbGroup
 from coordinator.errors import NoNodeError, SessionExpiredError
 from coordinator.model.fields import ANY_VERSION
@@ -25,6 +24,19 @@ from coordinator.model.operations import (
 from coordinator.model.znodes import Children, Stat, Subtree, Written, Znode
 from coordinator.wire.codec import reader, to_body
 from coordinator.wire.if_held import if_held_body, if_held_query
+
+WatchKind = Literal["znode", "children", "subtree"]
+EventWord = Literal["NodeCreated", "NodeDeleted", "NodeDataChanged"]
+Mode = Literal[
+    "persistent",
+    "persistent_sequential",
+    "ephemeral",
+    "ephemeral_sequential",
+    "container",
+    "ttl",
+    "ttl_sequential",
+]
+
 
 _WRITTEN = reader(Written)
 _ZNODE = reader(Znode)

@@ -128,7 +128,7 @@ class Lines(Generic[T]):
             return _FOR_EVER_MS
         return self._delivery.clock.monotonic_ms() + self._contact_timeout_ms
 
-    def hurry(self) -> None:
+    def on_closed(self) -> None:
         """Wait no longer for a line: the client was closed."""
         if self._silence is not None:
             with suppress(RuntimeError):  # not entered yet, or left already

@@ -13,13 +13,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Any
+from collections.abc import Generator, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from coordinator.client.calling.answers import encoding_of
 from coordinator.client.calling.calls import Call
 from coordinator.client.calling.delivery import CallDelivery
 from coordinator.client.watches.lines import Lines
-from coordinator.client.watches.watch_share import WatchShare
 from coordinator.errors import BadArgumentsError
 from coordinator.model.events import (
     Bookmark,
@@ -31,7 +31,8 @@ from coordinator.model.events import (
     WatchRequest,
     WatchSelector,
 )
-from coordinator.wire.codec import union_from_body
+from coordinator.wire.codec import encoded, union_from_body
+from coordinator.wire.encoding import decode
 from coordinator.wire.messages import NDJSON_TYPE
 
 
@@ -149,3 +150,45 @@ def _types_of(words: Sequence[str]) -> tuple[EventType, ...]:
 def _read_line(body: Any) -> WatchLine:
     line: WatchLine = union_from_body(WatchLine, body, "line")
     return line
+
+
+_WITH_A_ZXID = ("watching", "change", "bookmark")
+
+
+class WatchShare(NamedTuple):
+    """A watch that is about to begin, and may do so in the stream of an equal one.
+
+    It begins where a member would let it begin: behind the last line that has come, if the client
+    has seen nothing later, or after a zxid that is not before that line. ``form`` is the request
+    without its begin."""
+
+    form: WatchRequest
+    authorization: str | None
+    from_zxid: int | None
+    seen_zxid: int
+    """Up to which the client has seen what was changed."""
+
+    @property
+    def key(self) -> Hashable:
+        """What watches have in common that may share a stream."""
+        return self.form, self.authorization
+
+    def first_line(self, last_line: bytes, headers: Mapping[str, str]) -> bytes | None:
+        """Return with what it begins if it joins behind ``last_line``; None if it must not."""
+        encoding = encoding_of(headers)
+        try:
+            line: Any = decode(last_line, encoding)
+        except BadArgumentsError:
+            return None  # who reads it finds that out
+        if not isinstance(line, dict) or line.get("type") not in _WITH_A_ZXID:
+            return None
+        zxid = line.get("zxid")
+        if type(zxid) is not int:
+            return None
+        if self.from_zxid is None:
+            return encoded(Watching(zxid), encoding) if zxid >= self.seen_zxid else None
+        return encoded(Watching(self.from_zxid), encoding) if zxid <= self.from_zxid else None
+
+    def last_line(self, headers: Mapping[str, str]) -> bytes:
+        """Return with what it ends that has fallen behind: it goes on from its last zxid."""
+        return encoded(Resync(0), encoding_of(headers))

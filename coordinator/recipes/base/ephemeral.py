@@ -64,7 +64,7 @@ async def make(
         UnavailableError: no member could be reached in time; nothing is left.
         RequestError: an operation was refused; nothing was done.
     """
-    creating = core.chores.start(
+    creating = core.background.start(
         session.while_alive(_create(core, session, path, conditions, operations)),
         f"make {path}",
     )
@@ -72,14 +72,14 @@ async def make(
         async with asyncio.timeout(core.time_left_ms() / 1000) as scope:
             return await asyncio.shield(creating)
     except TimeoutError:
-        core.chores.start(_remove_late(core, creating, undo), f"take {path} away")
+        core.background.start(_remove_late(core, creating, undo), f"take {path} away")
         if not scope.expired():
             raise
         raise UnavailableError(
             f"{path}: no member answered in time; if it was made it is taken away again"
         ) from None
     except asyncio.CancelledError:
-        core.chores.start(_remove_late(core, creating, undo), f"take {path} away")
+        core.background.start(_remove_late(core, creating, undo), f"take {path} away")
         raise
 
 

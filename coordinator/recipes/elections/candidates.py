@@ -257,7 +257,7 @@ class CandidateQueue:
 
     def _give_up(self, acquired: Acquired) -> None:
         acquired.stop_watching()
-        self._core.chores.start(self._resigned(acquired), f"give up {acquired.grant.grant_id}")
+        self._core.background.start(self._resigned(acquired), f"give up {acquired.grant.grant_id}")
 
     async def _resigned(self, acquired: Acquired) -> None:
         failures = 0

@@ -47,7 +47,7 @@ async def announced(core: AsyncClient, name: str, weight: int) -> AsyncIterator[
         yield
     finally:
         if made is not None:
-            core.chores.start(remove(core, made), f"take {path} away")
+            core.background.start(remove(core, made), f"take {path} away")
 
 
 async def weights_of(core: AsyncClient, name: str) -> dict[str, int]:

@@ -112,7 +112,7 @@ class Membership(EndedByWith[ClientT]):
         if made is None:
             return True
         core = self.client.core
-        removing = core.chores.start(remove(core, made), f"leave {made.path}")
+        removing = core.background.start(remove(core, made), f"leave {made.path}")
         await asyncio.wait({removing}, timeout=core.settings.timeout_ms / 1000)
         return removing.done() and not removing.cancelled() and removing.result()
 
@@ -144,7 +144,7 @@ class Membership(EndedByWith[ClientT]):
             found = await session.while_alive(until(core, self._path, "znode", look, wait_ms))
         except BaseException:
             for made, _ in every:  # cancelled on the way here
-                core.chores.start(remove(core, made), f"leave {made.path}")
+                core.background.start(remove(core, made), f"leave {made.path}")
             raise
         if found is None and every:
             found = every[-1]  # it came in the instant when time was up
@@ -196,9 +196,9 @@ class Membership(EndedByWith[ClientT]):
         made = self._made
         if state is SessionState.LOST and made is not None and made.session.is_lost:
             self._made = None
-            chores = self.client.core.chores
+            background = self.client.core.background
             again = f"register {made.path} again"
-            self._returning = chores.start(self._register_again(), again)
+            self._returning = background.start(self._register_again(), again)
 
     async def _register_again(self) -> None:
         core, failures = self.client.core, 0

@@ -96,7 +96,7 @@ class Jobs(Generic[ClientT]):
             except BadArgumentsError as error:
                 if on_unreadable is None:
                     raise
-                await answered(self.client.core.home, on_unreadable, name, error)
+                await answered(self.client.core.own_loop, on_unreadable, name, error)
                 return None
 
         for begin in range(0, len(names), _TOGETHER):

@@ -64,7 +64,7 @@ class LockContender(Context[HeldT_co, ClientT]):
         """
         if on_position is not None:
             expect_function(self.client, "on_position", on_position)
-            on_position = partial(answered, self.client.core.home, on_position)
+            on_position = partial(answered, self.client.core.own_loop, on_position)
         self._on_position = on_position
         return await self._holding.acquire(self._options.wait(blocking, timeout))
 

@@ -146,7 +146,7 @@ class Grant(OfOneProcess, Generic[ClientT]):
         Raises:
             BadArgumentsError: it is no function that this client can call.
         """
-        called = Callback(self.client.core.home, f"on_lost of {self.lock!r}", callback)
+        called = Callback(self.client.core.own_loop, f"on_lost of {self.lock!r}", callback)
         stop = self.hold.on_lost(called)
 
         def stop_all() -> None:
@@ -186,7 +186,7 @@ class Grant(OfOneProcess, Generic[ClientT]):
                 this client can call.
             ClientClosedError: in a forked child, which is not asked.
         """
-        self.client.core.home.process.check()
+        self.client.core.own_loop.process.check()
         if self.is_election:
             raise BadArgumentsError("on_asked: expected a lock, found an election; see its asked()")
         listener = RequestListener(self.client.core, self.path, self.fencing_token, callback)
@@ -352,7 +352,7 @@ class Grant(OfOneProcess, Generic[ClientT]):
         """Go on releasing in the background until it is known, or the session has ended.
 
         From any thread."""
-        self.client.core.home.at_once(self.hold.keep_releasing)
+        self.client.core.own_loop.at_once(self.hold.keep_releasing)
 
     async def _ask(self) -> tuple[bool, int]:
         is_current, zxid = await self._queue.is_current(self._reply)

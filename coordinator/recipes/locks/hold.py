@@ -73,8 +73,8 @@ class Hold:
         self._session = acquired.session
         self._queue = queue
         self._owner = owner
-        self._home = acquired.session.home
-        self._loop = self._home.loop
+        self._own_loop = acquired.session.own_loop
+        self._loop = self._own_loop.loop
         self._reason = ""
         self._is_released = False
         self._callbacks: list[Callable[[], None]] = []
@@ -120,7 +120,7 @@ class Hold:
         """Call ``callback()`` once when it is lost; returns how to stop that.
 
         In a forked child, which does not hold, at once."""
-        if not self._session.home.process.is_ours:
+        if not self._session.own_loop.process.is_ours:
             callback()
             return lambda: None
         with self._guard:
@@ -176,7 +176,7 @@ class Hold:
         Raises:
             ClientClosedError: in a forked child, whose parent gives the same numbers.
         """
-        self._home.process.check()
+        self._own_loop.process.check()
         return next(self._write_numbers)
 
     async def give_back(self) -> bool:

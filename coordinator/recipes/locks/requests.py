@@ -105,14 +105,14 @@ class RevokeRequest:
         self._answer(REFUSED, reason)
 
     def _answer(self, answer: str, reason: str) -> None:
-        self._core.home.process.check()
+        self._core.own_loop.process.check()
         why = checked_text("reason", reason, WHY_CHARACTERS_MAX)
         self._record = replace(self._record, answer=answer, answer_reason=why)
-        self._core.home.soon(self._begin_to_write)
+        self._core.own_loop.soon(self._begin_to_write)
 
     def _begin_to_write(self) -> None:
         if self._writing is None or self._writing.done():
-            self._writing = self._core.chores.start(self._write(), f"answer {self._path}")
+            self._writing = self._core.background.start(self._write(), f"answer {self._path}")
 
     async def _write(self) -> None:
         failures = 0
@@ -143,20 +143,20 @@ class RequestListener:
     def __init__(self, core: AsyncClient, path: str, fencing_token: int, on_asked: OnAsked) -> None:
         self._core = core
         self._directory = directory_of(path, fencing_token)
-        self._on_asked = Callback(core.home, f"on_asked at {self._directory}", on_asked)
+        self._on_asked = Callback(core.own_loop, f"on_asked at {self._directory}", on_asked)
         self._seen: set[str] = set()
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
 
     def start(self) -> None:
         """Begin to listen."""
-        self._core.home.soon(self._start)
+        self._core.own_loop.soon(self._start)
 
     def stop(self) -> None:
         """Call no more; a call that has begun goes on, and may release the lock."""
         self._is_stopped = True
         self._on_asked.stop()
-        self._core.home.soon(self._cancel)
+        self._core.own_loop.soon(self._cancel)
 
     def _start(self) -> None:
         if self._task is None and not self._is_stopped:

@@ -199,7 +199,7 @@ class Delivery(EndedByWith[ClientT]):
     def _go_on(self, verb: str, operations: Sequence[Operation]) -> None:
         if self._going_on is None:
             settling = self._settle_until_known(verb, operations)
-            self._going_on = self.client.core.chores.start(settling, f"{verb} {self.path}")
+            self._going_on = self.client.core.background.start(settling, f"{verb} {self.path}")
 
     async def _settle_until_known(self, verb: str, operations: Sequence[Operation]) -> None:
         core, failures = self.client.core, 0

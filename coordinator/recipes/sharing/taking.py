@@ -63,7 +63,7 @@ class Taking(Generic[ClientT]):
             left_ms = None if ends_ms is None else max(0, ends_ms - core.clock.monotonic_ms())
             return await until(core, self._path, "subtree", self._first_free, left_ms)
         finally:
-            core.chores.start(turn._release(), f"the turn at {self._path} ends")
+            core.background.start(turn._release(), f"the turn at {self._path} ends")
 
     async def _first_free(self) -> Delivery[ClientT] | None:
         """Return the first item that is free and due."""

@@ -49,7 +49,7 @@ class FollowedTree(Generic[ClientT]):
             ClientClosedError: in a forked child, where it is not kept true.
         """
         if self._core is not None:
-            self._core.home.process.check()
+            self._core.own_loop.process.check()
         return self._tree
 
     def start(self, core: AsyncClient) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coordinator.client import Request, Response
-from coordinator.client.memory_pipe import PipeEnd, joined
+from coordinator.client.in_process import PipeEnd, joined
 from coordinator.client.stream.transport import StreamTransport
 from coordinator.errors import (
     CoordinatorError,
