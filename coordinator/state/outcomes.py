@@ -7,7 +7,7 @@ outcome on every member. Results have tags, by which ``remembered`` tells them a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import Meta, Struct, field
 
@@ -21,6 +21,22 @@ from coordinator.model.operations import Deleted as Deleted
 from coordinator.model.operations import ReadDone as ReadDone
 from coordinator.model.operations import ZnodeResult as ZnodeResult
 from coordinator.model.znodes import Stat as Stat
+from coordinator.state.commands import (
+    Abandon,
+    Check,
+    CloseSession,
+    Delete,
+    Downgrade,
+    ExtendHold,
+    Note,
+    Read,
+    Release,
+    RenewCredential,
+    Resize,
+    Revoke,
+    SetData,
+    SetLevel,
+)
 
 
 class MultiDone(Struct, frozen=True, gc=False, tag_field="op", tag="multi"):
@@ -201,6 +217,16 @@ Result = (
     | CredentialRenewed
     | AccessChanged
 )
+
+
+RESULTS: Final[dict[type, type]] = {
+    SetData: DataSet, Delete: Deleted, Check: Checked, Read: ReadDone, CloseSession: SessionEnded,
+    RenewCredential: CredentialRenewed, Release: Released, Abandon: Abandoned,
+    Downgrade: Downgraded, Resize: Resized, Note: Noted, ExtendHold: HoldExtended, Revoke: Revoked,
+    SetLevel: LevelSet,
+}  # fmt: skip
+"""What these operations result in. A field that both have says the same, so a result shows which
+operation it is of (``repeats``)."""
 
 
 _Each = TypeVar("_Each")

@@ -10,53 +10,28 @@ from __future__ import annotations
 from coordinator.errors import BadArgumentsError
 from coordinator.state.access.operations import Change, described
 from coordinator.state.commands import (
-    Abandon,
-    Check,
-    CloseSession,
     Create,
-    Delete,
-    Downgrade,
     Enter,
-    ExtendHold,
     Guarded,
     Multi,
-    Note,
     OpenSession,
     Operation,
     Put,
     Read,
-    Release,
-    RenewCredential,
-    Resize,
-    Revoke,
     SetData,
-    SetLevel,
     SetLimits,
     ZnodeOperation,
 )
 from coordinator.state.outcomes import (
-    Abandoned,
+    RESULTS,
     AccessChanged,
-    Checked,
     Created,
-    CredentialRenewed,
-    DataSet,
-    Deleted,
-    Downgraded,
     Entered,
     GuardedDone,
-    HoldExtended,
-    LevelSet,
     LimitsSet,
     MultiDone,
-    Noted,
     Outcome,
-    ReadDone,
-    Released,
-    Resized,
     Result,
-    Revoked,
-    SessionEnded,
     SessionOpened,
     ZnodeResult,
 )
@@ -86,32 +61,13 @@ def _answers(operation: Operation, result: Result) -> bool:
             return _all_answer(then if is_then else otherwise, results)
         case Put(path, data), GuardedDone(is_then, results):
             return _all_answer((Create(path, data) if is_then else SetData(path, data),), results)
-        case (OpenSession(), SessionOpened()) | (Abandon(), Abandoned()):
+        case OpenSession(), SessionOpened():
             return True  # each try draws a new id
-        case CloseSession(session_id), SessionEnded(ended):
-            return session_id == ended
-        case Release(path, czxid), Released(found, found_czxid):
-            return (path, czxid) == (found, found_czxid)
-        case RenewCredential(session_id), CredentialRenewed(renewed):
-            return session_id == renewed
         case Enter(), Entered():
             return _is_entry_of(operation, result)
-        case (
-            (Downgrade(path, czxid), Downgraded(found, found_czxid))
-            | (Note(path, czxid), Noted(found, found_czxid))
-            | (ExtendHold(path, czxid), HoldExtended(found, found_czxid))
-            | (Revoke(path, czxid), Revoked(found, found_czxid))
-        ):
-            return (path, czxid) == (found, found_czxid)
-        case Resize(path, size), Resized(found, found_size):
-            return (path, size) == (found, found_size)
         case SetLimits(values), LimitsSet(_, changes):
             return {(name, now) for name, _, now in changes} <= set(values)
-        case SetLevel(level), LevelSet(found):
-            return level == found
-        case ((Create() | SetData() | Delete() | Check()), _):
-            return _one_answers(operation, result)
-    return False
+    return _one_answers(operation, result)
 
 
 def _is_entry_of(asked: Enter, result: Entered) -> bool:
@@ -128,18 +84,13 @@ def _all_answer(asked: tuple[ZnodeOperation, ...], results: tuple[ZnodeResult, .
     return len(asked) == len(results) and all(map(_one_answers, asked, results))
 
 
-def _one_answers(asked: ZnodeOperation, result: Result | ZnodeResult) -> bool:
-    match asked, result:
-        case Create(path), Created(found) if asked.mode.is_sequential:
-            return found.startswith(path)
-        case Create(path), Created(found):
-            return path == found
-        case SetData(path), DataSet(found):
-            return path == found
-        case Delete(path), Deleted(found):
-            return path == found
-        case Check(path), Checked(found):
-            return path == found
-        case Read(path), ReadDone(found):
-            return path == found
-    return False
+def _one_answers(asked: Operation | Read, result: Result | ZnodeResult) -> bool:
+    if isinstance(asked, Create):
+        if not isinstance(result, Created):
+            return False
+        is_sequential = asked.mode.is_sequential
+        return result.path.startswith(asked.path) if is_sequential else result.path == asked.path
+    if RESULTS.get(type(asked)) is not type(result):
+        return False
+    shared = [name for name in result.__struct_fields__ if name in asked.__struct_fields__]
+    return all(getattr(result, name) == getattr(asked, name) for name in shared)

@@ -24,6 +24,7 @@ DECIDES_NOTHING = {
     "access.table._COVERING_ACCESS": "what covers ACCESS, as code",
     "access.table._OF_MEMBER": "everything, as code",
     "access.table._RIGHTS_KEPT_MAX": "how many answers are kept that can be made again",
+    "outcomes.RESULTS": "classes of results by those of operations, as code",
     "snapshot": "how values are written",
     "znode_rows": "how values are written",
     "rules": "this table",
