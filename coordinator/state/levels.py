@@ -6,8 +6,9 @@
    commands, outcomes, snapshots and slices. A new release can so be started on one member after
    the other, and the former one started again, until the level is raised (docs/upgrading.md).
 3. Whatever changes a format, or what a command comes to, is of a new level: an operation or a field
-   that is added, another encoding, another decision, a rule that is added. A release has at most
-   one new level. It keeps the code that writes the level before, for as long as it reads it.
+   that is added, another encoding, another decision, a rule or a limit that is added (which a state
+   of a lower level neither has nor digests). A release has at most one new level. It keeps the code
+   that writes the level before, for as long as it reads it.
 4. A release does not start on data of a level that it does not read, and says which one it needs.
 """
 

@@ -2,9 +2,9 @@
 
 1. A release fixes the rules; an operator may change ``limits``. Releases with different rules
    decide some command differently, so one must not replay a log of the other.
-2. The first command of a state stamps them (``SetLimits.rules``), and a snapshot carries the stamp.
-   A member whose release has other rules stops and logs the ``difference``. Members compare a
-   digest of the rules of each level when they connect.
+2. The first command of a state stamps those of its level (``SetLimits.rules``), and a snapshot
+   carries the stamp. A member whose release has other rules stops and logs the ``difference``.
+   Members compare a digest of the rules of each level when they connect.
 3. To change a value, make it a limit whose default decides as before. A rule that is added, and any
    other change of what ``apply`` decides, is of a new level, and a state of a lower one is decided
    as before (``levels``).
@@ -105,12 +105,18 @@ RULES: Final = _find()
 """The rules of this release by name, each as a text, sorted."""
 
 
+def rules_at(
+    level: int, rules: tuple[tuple[str, str], ...] = RULES
+) -> tuple[tuple[str, str], ...]:
+    """Return those of the rules that hold at a level."""
+    return tuple([each for each in rules if ADDED.get(each[0], 1) <= level])
+
+
 def digest_at(level: int) -> str:
     """Return a digest of the rules that hold at a level, as hexadecimal digits."""
     found = sha256()
-    for name, value in RULES:
-        if ADDED.get(name, 1) <= level:
-            found.update(f"{name}={value!r}\n".encode())
+    for name, value in rules_at(level):
+        found.update(f"{name}={value!r}\n".encode())
     return found.hexdigest()[:32]
 
 

@@ -26,7 +26,7 @@ from coordinator.service.writes.proposals import Proposer, RequestContext
 from coordinator.state.commands import Command, SetLimits
 from coordinator.state.limits import LimitsRecord
 from coordinator.state.outcomes import LimitsSet, Outcome
-from coordinator.state.rules import RULES
+from coordinator.state.rules import RULES, rules_at
 
 logger = logging.getLogger("coordinator.service")
 audit = logging.getLogger("coordinator.audit")
@@ -95,8 +95,9 @@ class LimitsService:
         self._term = None
 
     async def _set_first(self, term: int, lead: Callable[[], None]) -> None:
+        rules = rules_at(self._replica.machine.level, self._rules)
         operation = SetLimits(
-            self._proposed.items(), 0, self._rules, f"the configuration of {self._name()}"
+            self._proposed.items(), 0, rules, f"the configuration of {self._name()}"
         )
         while self._term == term and not self._is_set():
             try:
