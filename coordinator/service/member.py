@@ -35,7 +35,7 @@ from coordinator.service.base.timers import Every, Timers
 from coordinator.service.base.turns import Turns
 from coordinator.service.comparing.divergence import SLICE_EVERY_MS, Difference, Divergence
 from coordinator.service.locks.admin import HoldingService
-from coordinator.service.locks.denials import Denials
+from coordinator.service.locks.denials import Denials, RefusedDeadlocks
 from coordinator.service.locks.elections import ElectionService
 from coordinator.service.locks.history import GrantReads
 from coordinator.service.locks.hold_times import LOOK_EVERY_MS as HOLDS_LOOK_EVERY_MS
@@ -43,7 +43,6 @@ from coordinator.service.locks.hold_times import HoldTimes, LockClasses
 from coordinator.service.locks.manual_holds import LOOK_EVERY_MS as MANUAL_LOOK_EVERY_MS
 from coordinator.service.locks.manual_holds import ManualHolds
 from coordinator.service.locks.queues import Queues
-from coordinator.service.locks.refused_deadlocks import RefusedDeadlocks
 from coordinator.service.locks.service import LockService
 from coordinator.service.locks.upkeep import LaterGrants, LostRights
 from coordinator.service.locks.views import LockViews

@@ -9,8 +9,7 @@ import pytest
 from coordinator.errors import NoAuthError, ThrottledError
 from coordinator.model.access import Caller, Rule, Verb
 from coordinator.node.config import Config, RaftConfig
-from coordinator.service.writes.early_answers import PROPOSED_MAX
-from coordinator.service.writes.proposals import Committed, RequestContext
+from coordinator.service.writes.proposals import PROPOSED_MAX, Committed, RequestContext
 from coordinator.state.commands import Create, RequestId
 from coordinator.state.outcomes import SessionEnded
 from tests.service.fake_cluster import World, cluster, settle, soon

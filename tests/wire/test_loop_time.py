@@ -27,7 +27,7 @@ from coordinator.model.limits import NEW_CLUSTER
 from coordinator.model.sessions import HEARTBEATS_MAX
 from coordinator.node.config import Config, HttpConfig, MemberLimits
 from coordinator.raft.loopback import LoopbackEngine
-from coordinator.service.locks.refused_deadlocks import KEPT_MAX
+from coordinator.service.locks.denials import KEPT_MAX
 from coordinator.service.member import Member
 from coordinator.service.sessions.session_ends import ENDED_AT_ONCE
 from coordinator.state.commands import (

@@ -41,11 +41,10 @@ class Leadership:
         self._engine = engine
         self._member_id = engine.member_id
         self._clock = clock
-        # Read for each request: attributes, which take no call of a Python function.
         self.is_leader = False
         """True while this member leads and is ready to serve as leader."""
         self._term = 0
-        # In the order in which they came: a set would wake them in an order of its own.
+        # A set would wake them in an order of its own.
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._look: asyncio.TimerHandle | None = None
         self._unled_ms: int | None = clock.monotonic_ms()

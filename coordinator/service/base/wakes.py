@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 WOKEN_AT_ONCE = 100
-"""In one pass of the loop; each reader encodes and sends, some 30 microseconds."""
+"""In one pass of the loop; each reader encodes and sends."""
 
 
 class Wakes:

@@ -50,7 +50,7 @@ DIGEST_KIND = "digest"
 VERDICT_KIND = "differs"
 
 SLICE_EVERY_MS = 50
-"""Slices do not follow each other more quickly; each costs every member a millisecond or two."""
+"""Slices do not follow each other more quickly."""
 ROUND_MS_MIN = 1_000
 """A small state is compared once in this time, not more often."""
 _CALM_ROUND_MS = 5_000

@@ -1,8 +1,7 @@
 """The positions of waiting contenders in their queue, reported to those that asked, not too often.
 
-The waking of the next holder is another matter: it concerns one contender and happens at once. A
-departure changes the position of every contender behind it; if each departure were reported, one
-hand-over would cost as much as the queue is long.
+A departure changes the position of every contender behind it; if each departure were reported, one
+hand-over would cost as much as the queue is long. The next holder is woken at once (``queues``).
 
 1. A queue that was quiet is looked at in the next pass of the loop; after that once in
    ``EVERY_MS``, or more seldom where very many wait: a member reports about a thousand positions

@@ -15,7 +15,7 @@ from coordinator.state.locks.queues import LOOKED_AT_ONCE
 from coordinator.state.outcomes import AccessChanged, Outcome
 
 _SEEN_AT_ONCE = 500
-"""Queues and waiters in a pass of the loop; each costs about two microseconds."""
+"""Queues and waiters in a pass of the loop."""
 
 
 class LostRights:

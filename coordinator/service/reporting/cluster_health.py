@@ -23,7 +23,7 @@ LEADERS_MS = 600_000
 BACKUP_LATE = 2
 """A backup that is more than so many times as old as one may be is said of the cluster."""
 LEADERS_MAX = 5
-"""So many changes of the leader in ``LEADERS_MS`` are nothing to speak of: a rolling restart."""
+"""So many changes of the leader in ``LEADERS_MS`` are usual: a rolling restart."""
 _RANK = ("bad", "warn", "note")
 
 

@@ -18,9 +18,9 @@ from coordinator.state.commands import CloseSession, Command, FinishSession
 from coordinator.state.outcomes import AccessChanged, Outcome, SessionEnded, SessionFinished
 
 ENDED_AT_ONCE = 100
-"""Ephemerals; each costs its share of locks, watches and waiters some 50 microseconds."""
+"""Ephemerals in one command."""
 _REVOKED_AT_ONCE = 20
-"""Sessions that are ended in one round, so that a token of thousands of them is no long story."""
+"""Sessions that are ended in one round."""
 
 
 class SessionEnds:

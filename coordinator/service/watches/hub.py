@@ -55,7 +55,7 @@ from coordinator.state.outcomes import Outcome
 from coordinator.waiting import in_turns, let_go
 
 HANDED_AT_ONCE = 2_000
-"""Steps of handing out changes in one pass of the loop, of a microsecond or two each."""
+"""Steps of handing out changes in one pass of the loop."""
 _HANDED_STEPS: Final = 3
 """What it takes to write a change for a reader that waits."""
 RECHECKED_AT_ONCE: Final = 2_000

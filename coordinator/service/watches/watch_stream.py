@@ -32,8 +32,7 @@ _REPLAY_EVENTS_AT_ONCE = 2_000
 EVENTS_A_TURN = 10
 """The events of a change that cost as much as the turn of a stream with a small one."""
 HANDED_AT_ONCE = 3
-"""The items of one stream in one of the turns that all streams of a member take (``wakes``): each
-item is encoded and sent, some 20 microseconds."""
+"""The items of one stream in one of the turns that all streams of a member take (``wakes``)."""
 SIFTED_AT_ONCE = 1_000
 """Events that were buffered under former access rights, looked at again in one turn of a stream."""
 
@@ -201,8 +200,7 @@ class WatchStream:
     def hand_to(self, take: Callable[[WatchItem], bool]) -> None:
         """While its reader waits, let ``take`` have what comes; what it does not take is read.
 
-        It returns whether it took the item, and must not wait. To wake a task for each of many
-        readers of one change costs several times what it costs to write it for them."""
+        It returns whether it took the item, and must not wait."""
         self._take = take
 
     def close(self) -> None:
@@ -236,8 +234,7 @@ class WatchStream:
 
     def push(self, change: Change) -> bool:
         """Hand on the matching events of one zxid, or buffer them, or end with a Resync if there is
-        no room. Return whether its reader has them already: to take a turn for each of many readers
-        costs more than to write a line for them."""
+        no room. Return whether its reader has them already."""
         if self._has_ended or change.zxid <= self._cursor_zxid:
             return False
         woken = self._woken

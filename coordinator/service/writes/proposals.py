@@ -47,9 +47,8 @@ from coordinator.errors import (
 from coordinator.model.access import NOBODY, Caller
 from coordinator.service.base.context import MemberContext
 from coordinator.service.base.places import SharedPlaces
-from coordinator.service.base.turns import KEY, cost_of
-from coordinator.service.reads.reads import Reads
-from coordinator.service.writes.early_answers import EarlyAnswers
+from coordinator.service.base.turns import KEY, FirstFew, cost_of
+from coordinator.service.reads.reads import LINEARIZABLE, Reads
 from coordinator.service.writes.slow_writes import SlowWrites
 from coordinator.state.codec import decode_command, encode_command, level_of
 from coordinator.state.commands import (
@@ -63,7 +62,7 @@ from coordinator.state.commands import (
     RequestId,
 )
 from coordinator.state.outcome_codec import decode_outcome, encode_outcome
-from coordinator.state.outcomes import Outcome
+from coordinator.state.outcomes import Outcome, SessionEnded
 from coordinator.state.packing import check_in_pieces, stamped
 from coordinator.state.repeats import check_answers
 
@@ -126,6 +125,65 @@ class _Attempts:
         """When it was first sent to a leader that was known; 0 before."""
         self.ordered_ms = 0
         """When its outcome was known; 0 before."""
+
+
+PROPOSED_MAX: Final = 16
+"""Such writes of a client that are proposed, in a second."""
+
+
+class EarlyAnswers:
+    """Answers at the door to writes that would change nothing: refused for want of a right, or the
+    end of a session that is not there.
+
+    Any client may send those, and each would be an entry of the log. So of each client only the
+    first few in a second are proposed; the others are answered from a fresh state, as by apply.
+
+    1. ``apply`` judges all that is proposed. What is answered here was not proposed.
+    2. A request that came before is proposed, whatever it is now: its first outcome is its answer.
+    3. What is not there may be under way. The log alone orders the two, so the first few are
+       proposed: no client ends more sessions in a second whose opening it has not seen.
+    """
+
+    def __init__(self, context: MemberContext, reads: Reads) -> None:
+        self._replica = context.replica
+        self._reads = reads
+        self._few = FirstFew(context.clock.monotonic_ms)
+
+    async def answer(self, command: Command, deadline_ms: int) -> Outcome | None:
+        """Return the outcome of a write that changes nothing, None if it has to be proposed.
+
+        Raises:
+            AuthFailedError, NoAuthError, NotOwnerError: its caller may not do it.
+            NoLeaderError, ShuttingDownError: whether it changes something is not known.
+        """
+        if not self._is_idle(command) or self._few.count(KEY.get()) <= PROPOSED_MAX:
+            return None
+        await self._reads.fresh(LINEARIZABLE, deadline_ms)
+        machine, operation = self._replica.machine, command.operation
+        if self._came_before(command.request):
+            return None
+        try:
+            machine.check_rights(command)
+        except CoordinatorError as error:
+            error.fields["zxid"] = machine.zxid  # as that of an outcome
+            raise
+        if type(operation) is CloseSession and not command.if_held and self._is_idle(command):
+            return Outcome(machine.zxid, SessionEnded(operation.session_id, was_open=False))
+        return None
+
+    def _is_idle(self, command: Command) -> bool:
+        """Whether it would change nothing, as this member sees it."""
+        machine, operation = self._replica.machine, command.operation
+        if type(operation) is CloseSession and not machine.is_session_kept(operation.session_id):
+            return True
+        try:
+            machine.check_rights(command)
+        except CoordinatorError:
+            return True
+        return False
+
+    def _came_before(self, request: RequestId | None) -> bool:
+        return request is not None and self._replica.machine.has_seen(request)
 
 
 @dataclass(frozen=True, slots=True)
