@@ -148,7 +148,7 @@ class AsyncClient(ZnodeVerbs, LockVerbs, OperatorVerbs, AccessVerbs):
         bookmark_ms: int | None = None,
         contact_timeout: float | None = None,
     ) -> ChangeStream:
-        """Watch paths, from now or from after ``from_zxid``; resumes by itself at any member.
+        """Watch paths, from now or from after ``from_zxid``; resumes at any member.
 
         It is watching after ``async with client.watch("/a") as changes``, or after
         ``changes = await client.watch("/a")``. ``values``: each event has the data after and

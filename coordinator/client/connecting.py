@@ -76,7 +76,7 @@ def connect(
     Args:
         endpoints: URLs of members, ``host:port`` is one of plain HTTP; None:
             ``COORDINATOR_ENDPOINTS``, or ``http://127.0.0.1:7071``.
-        timeout: seconds for one verb in all; None: 10, or 1.5 if nobody is there at first.
+        timeout: seconds for one verb in all; None: 10, or 1.5 if no member is there at first.
         session_timeout: seconds of silence after which the cluster ends the session.
         label, operator: who this client is, for people, in the lists of sessions, and of locks,
             elections and jobs where these have no label; who mends the cluster with it.
@@ -227,7 +227,7 @@ def _warn_once(host: str) -> None:
 
 
 def _is_hidden(url: str) -> bool:
-    """Whether nobody on the way can read what goes there."""
+    """Whether no one on the way can read what goes there."""
     host = URL(url).host or ""
     return url.startswith("https:") or host.lower() == "localhost" or is_local(host)
 
@@ -277,7 +277,7 @@ def _with_scheme(endpoint: str) -> str:
 
 
 def _beyond_host(url: str) -> str:
-    """Return what follows host and port, a slash by itself not counted."""
+    """Return what follows host and port, a single slash not counted."""
     _, _, rest = url.partition("://")
     return next((rest[at:] for at, letter in enumerate(rest) if letter in "/?#"), "").strip("/")
 

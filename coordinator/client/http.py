@@ -89,7 +89,7 @@ async def _send_once(
 ) -> aiohttp.ClientResponse:
     """Send ``request`` at most once, whatever its method.
 
-    aiohttp sends PUT and DELETE again by itself when a kept connection breaks (RFC 9112, 9.3.1
+    aiohttp sends PUT and DELETE again unasked when a kept connection breaks (RFC 9112, 9.3.1
     allows it). If the second sending is refused, its error says that nothing was sent, although
     the first sending may have taken effect. aiohttp repeats only its own errors, so this one ends
     the request.

@@ -151,7 +151,7 @@ def run_either(client: AsyncClient | Client, steps: Coroutine[Any, Any, T]) -> A
 async def returned(
     client: AsyncClient | Client, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs
 ) -> Any:
-    """Call a program's function; return what it returns, with an AsyncClient what that comes to.
+    """Call a program's function; return its result, with an AsyncClient once it is awaited.
 
     Raises:
         BadArgumentsError: what it returned would still have to run (``callables``).

@@ -42,4 +42,4 @@ class BackgroundTasks:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # its starter saw it, or nobody needs it: the session's end clears up
+            task.exception()  # seen by its starter, or of no use: the session's end clears up

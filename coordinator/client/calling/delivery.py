@@ -16,7 +16,7 @@
 7. A refusal for want of rights says nothing of an earlier attempt whose outcome is open: the rights
    may have ended in between; so the outcome stays unknown (see 3).
 8. A refusal that says that an accepted credential is gone ends the session (``Acceptance``).
-9. A client that no member has ever answered soon says that nobody is there (``endpoints``), unless
+9. A client that no member has ever answered soon says that none is there (``endpoints``), unless
    it was asked for a deadline. Once one has answered, all of them may be restarting.
 10. When the client is closed no call waits for another attempt: each ends with what is known (3).
 """
@@ -374,7 +374,7 @@ class CallDelivery:
 class Streaming:
     """``async with`` it for the stream; what fails in its body leaves the member.
 
-    A class and no generator: a stream that nobody closes is only forgotten when its loop ends.
+    A class and no generator: a stream that is not closed is only forgotten when its loop ends.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from coordinator.errors import BadArgumentsError
 
 FIRST_CONTACT_MS = 1_500
 USUAL_MS = 10_000
-"""How long a call may take for whose deadline nobody has asked."""
+"""How long a call may take whose caller has set no deadline."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -41,9 +41,9 @@ class Endpoints:
         """Whether a member has ever answered this client."""
 
     def contact_deadline_ms(self, failures: CallFailures, now_ms: int, deadline_ms: int) -> int:
-        """Return ``deadline_ms``, or when a call gives up since certainly nobody is there.
+        """Return ``deadline_ms``, or when a call gives up since certainly no member is there.
 
-        In a forked child, for which nobody is there, at once."""
+        In a forked child, for which no member is there, at once."""
         if not self._process.is_ours:
             return now_ms
         if self._is_patient or self.were_met:

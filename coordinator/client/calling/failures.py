@@ -20,7 +20,7 @@ class CallFailures:
         self.began_ms: int | None = None
         """When the first failure was looked at, for a first contact."""
         self.is_nobody_there = True
-        """Whether nobody was there, each time."""
+        """Whether no member was there, each time."""
         self.unknown: OutcomeUnknownError | None = None
         self.refused: UnavailableError | None = None
 

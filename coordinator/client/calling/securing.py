@@ -123,7 +123,7 @@ def cannot_connect(endpoint: str, why: str, error: BaseException | None = None) 
 
 
 def is_nobody_there(error: BaseException | None) -> bool:
-    """Whether nobody listens at an address, or its host has none."""
+    """Whether nothing listens at an address, or its host has none."""
     if isinstance(error, ConnectionRefusedError):
         return True
     if isinstance(error, socket.gaierror):

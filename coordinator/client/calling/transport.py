@@ -77,7 +77,7 @@ class ResponseStream(Protocol):
 
     @property
     def watches_silence(self) -> bool:
-        """Whether ``line`` raises ConnectionLostError by itself when the member falls silent.
+        """Whether ``line`` raises ConnectionLostError when the member falls silent.
 
         If not, a stream without a line, be it blank, for some seconds is to be given up.
         """

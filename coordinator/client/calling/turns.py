@@ -24,7 +24,7 @@ class Places:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def take_now(self) -> bool:
-        """Take a place if one is free: then nobody waits for it."""
+        """Take a place if one is free: then no other waits for it."""
         if self._free == 0:
             return False
         self._free -= 1

@@ -67,7 +67,7 @@ class Acquired:
         """Return when it is known how long this grant is bounded, at once if it is not; watched.
 
         Raises:
-            SessionExpiredError: the session has ended meanwhile.
+            SessionExpiredError: the session has ended.
             OutcomeUnknownError: no heartbeat confirmed the hold in ``timeout_ms``; it may be over.
         """
         watch, paths = self.session.grant_watch, self.paths

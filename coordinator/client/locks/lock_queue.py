@@ -165,7 +165,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
         request: AcquireRequest,
         on_position: Callable[[int], object] | None,
     ) -> Acquired:
-        """Return what the attempt comes to; if it fails, withdraw what it may have left."""
+        """Return the grant of the attempt; if it fails, withdraw what it may have left."""
         try:
             return await self._acquired(attempt, request, on_position)
         except BaseException as error:
@@ -392,8 +392,8 @@ class LockQueue(OfOneProcess, HeldVerbs):
         task = self.clean_up(work, f"withdraw {target}", owner)
         # A second cancellation does not wait any longer; the task goes on in any case.
         await asyncio.wait({task}, timeout=attempt.settling_ms() / 1000)
-        has_come_to_it = task.done() and not task.cancelled() and task.exception() is None
-        is_withdrawn = has_come_to_it and task.result()
+        is_known = task.done() and not task.cancelled() and task.exception() is None
+        is_withdrawn = is_known and task.result()
         if is_withdrawn and isinstance(error, OutcomeUnknownError):
             raise UnavailableError(
                 f"{self._title}: no answer in time; the attempt was withdrawn: {error.message}"
@@ -442,7 +442,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 found = await unclaimed(
                     self._delivery, self._base, session, owner, self._timeout_ms
                 )
-                # Checked after the answer: an attempt begun meanwhile may be what was seen.
+                # Checked after the answer: an attempt that has begun since may be what was seen.
                 if not self._clean_ups.is_contending(self._base, owner):
                     for grant_id in found:
                         await self._release(self.names[0], grant_id)

@@ -7,7 +7,7 @@
    function may take its time; a function that blocks stops the program's loop, and all in it.
 3. The calls of one ``Callback`` come one after the other, in order. If more than ``WAITING_MAX``
    wait the oldest are dropped.
-4. What a callback raises is reported to the loop's exception handler, and costs nobody else.
+4. What a callback raises is reported to the loop's exception handler, and stops no other callback.
 5. In a forked child, and once the loop is closed, a callback is called at once, in the thread that
    says so.
 """
@@ -192,7 +192,7 @@ def contained(failure: BaseException) -> Exception:
 
 
 async def answered(own_loop: OwnLoop, function: Callable[..., Any], *args: object) -> Any:
-    """Return what a program's function comes to, for a step of the client that depends on it.
+    """Return the result of a program's function, for a step of the client that depends on it.
 
     For a sync client it runs in a thread of its own: those for callbacks may all be waiting for it.
 

@@ -1,7 +1,7 @@
 """The process that a client belongs to: a child that is forked from it has no part in it.
 
 Everything that a client knows is copied into the child: a grant, its lease, a cached value. But
-nobody keeps them true there, and the session is the parent's alone. So each answer that is given
+nothing keeps them true there, and the session is the parent's alone. So each answer that is given
 without a request asks ``is_ours`` first, and each request is refused by ``check``.
 """
 
@@ -92,7 +92,7 @@ class OwnLoop:
     def soon(self, callback: Callable[[], object]) -> None:
         """Call ``callback`` in the loop, from any thread; not at all once that is closed.
 
-        Nor in a forked child, whose copy of the loop nobody runs."""
+        Nor in a forked child, whose copy of the loop does not run."""
         if not self.process.is_ours:
             return
         try:

@@ -32,7 +32,7 @@ def called(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 async def settled(given: Any) -> Any:
-    """Return what a method of either client comes to."""
+    """Return the result of a method of either client."""
     return await given if inspect.isawaitable(given) else given
 
 

@@ -1,7 +1,8 @@
 """The one session of a client: opened when first needed, and again after a loss.
 
 A client with a health probe gets one only while the probe says that it is well. The first attempt
-to hold a lock opens it with itself, in the same entry of the log, if nobody has asked for it yet.
+to hold a lock opens it with itself, in the same entry of the log, if no other call has asked for
+it yet.
 """
 
 from __future__ import annotations
@@ -77,20 +78,20 @@ class OpeningSession:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has run out, if it was opened at all: nobody sends its heartbeats."""
+        """Whether it has run out, if it was opened at all: it has no heartbeats."""
         if self._first_ms is None:
             return True
         ends_ms = self._last_ms + 2 * self._settings.session_timeout_ms
         return self._delivery.clock.monotonic_ms() > ends_ms
 
     async def close(self, timeout_ms: int) -> None:
-        """End the session that the attempt may have opened, and that nobody uses."""
+        """End the session that the attempt may have opened, and that is not used."""
         call = Call("DELETE", target_of("sessions", self.session_id))
         with suppress(UnavailableError, OutcomeUnknownError, SessionError):  # it runs out
             await self._delivery.write(call, reader(SessionClosed), timeout_ms)
 
     def end(self) -> None:
-        """The attempt is over: if no session is known by now, others open one by themselves."""
+        """The attempt is over: if no session is known by now, others open their own."""
         if self.is_known.done():
             return
         self._on_unopened(self)
@@ -165,7 +166,7 @@ class CurrentSession:
         if opening.cancelled():  # a cancellation of the caller's own is raised by the wait
             raise ClientClosedError("this client was closed while a session was being opened")
         if opening.exception() is not None and self._opening is opening:
-            self._opening = None  # its error comes to hold its callers, and so this client
+            self._opening = None  # its error holds its callers, and so this client
         return opening.result()
 
     async def _wait(self, opening: asyncio.Task[Session], timeout_s: float) -> None:
@@ -202,7 +203,7 @@ class CurrentSession:
     async def stop_opening(self) -> None:
         """Give up a session that is still being opened, unless that is about to be done.
 
-        No caller waits for it any more; if it was opened nevertheless, it runs out by itself.
+        No caller waits for it any more; if it was opened nevertheless, it runs out.
         """
         opening = self._opening
         if opening is not None and not opening.done():

@@ -158,7 +158,7 @@ class Prober:
             except BaseException as error:  # such as SystemExit, which ends nothing but this run
                 failure = RuntimeError(repr(error))
             returned.set()
-            with suppress(RuntimeError):  # the loop is closed: nobody is waiting
+            with suppress(RuntimeError):  # the loop is closed: nothing waits
                 loop.call_soon_threadsafe(settle, answer, failure)
 
         threading.Thread(target=work, name="health probe", daemon=True).start()

@@ -219,7 +219,7 @@ class Session(OfOneProcess):
         """Call ``callback(state)`` at each change (``callbacks``); returns how to stop that.
 
         Raises:
-            ClientClosedError: in a forked child, where nobody would call it.
+            ClientClosedError: in a forked child, where it would not be called.
             BadArgumentsError: it is no function that this client can call.
         """
         self.own_loop.process.check()
@@ -262,7 +262,7 @@ class Session(OfOneProcess):
     async def renew(self, timeout_ms: int) -> int:
         """Send a heartbeat now; return the safe time it leaves, in ms.
 
-        The lease has its full length from now on. Heartbeats do this by themselves, so it is only
+        The lease has its full length from now on. Heartbeats do this anyway, so it is only
         for a caller that wants to know before a long step.
 
         Raises:
@@ -288,7 +288,7 @@ class Session(OfOneProcess):
         self._heartbeats.cancel()
         await asyncio.wait([self._heartbeats])
         if was_lost and (not self._failure or self._is_end_reported):
-            return True  # the server ends it by itself; a holder may still be stopping its work
+            return True  # the server ends it; a holder may still be stopping its work
         return await self._report_end(timeout_ms)
 
     @property

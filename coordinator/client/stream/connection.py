@@ -90,7 +90,7 @@ class Connection(asyncio.Protocol):
     # --- requests
 
     def ask(self, request: Request, timeout_ms: int) -> WholeAnswer:
-        """Send ``request``; awaited it comes to its whole response."""
+        """Send ``request``; awaited it returns its whole response."""
         whole = WholeAnswer(self, self.loop)
         whole.number = self._begin(request, whole, timeout_ms)
         return whole

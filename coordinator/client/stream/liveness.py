@@ -1,7 +1,7 @@
 """The presence of a connection's server, in the loop: it is asked (PING) when it is silent.
 
 1. If it owes the first of an answer it is asked soon, and what waits for that goes elsewhere if it
-   goes on to say nothing; at once if another member says meanwhile that it leads no more.
+   goes on to say nothing; at once if another member says that it leads no more.
 2. While only lines are waited for it is asked later.
 3. It is asked when it let a deadline pass, too. If it goes on sending instead, what it sends is
    before all further answers: the connection takes no request until its PONG has come, so a

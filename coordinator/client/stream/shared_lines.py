@@ -2,9 +2,9 @@
 
 1. The server is credited with what the quickest reader has read, as if that were the only one; one
    that joins has read all that came, so it does not wait for those who read nothing.
-2. A reader that is behind it by more than a window ends with ``last_line``. So nobody waits for the
+2. A reader that is behind it by more than a window ends with ``last_line``. So none waits for the
    slowest, and no more is kept for it than another window.
-3. The request is given up when nobody reads any more.
+3. The request is given up when none reads any more.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class LinesSource(Protocol):
         ...
 
     def lines_closed(self, number: int) -> None:
-        """Take note that nobody reads the lines of request ``number`` any more."""
+        """Take note that the lines of request ``number`` are not read any more."""
         ...
 
 

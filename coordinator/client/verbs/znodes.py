@@ -71,7 +71,7 @@ class ZnodeVerbs(VerbGroup):
             NoNodeError: its parent does not.
             NoChildrenForEphemeralsError: its parent is ephemeral.
             DataTooLargeError, QuotaExceededError: beyond a limit of the cluster.
-            SessionExpiredError: the session of an ephemeral ended meanwhile.
+            SessionExpiredError: the session of an ephemeral has ended.
             LockLostError: a grant of ``if_held`` does not hold; nothing was changed.
             UnavailableError, OutcomeUnknownError: nothing was changed; it may have been.
         """
