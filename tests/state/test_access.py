@@ -114,7 +114,7 @@ EXAMPLES: dict[type, Operation] = {
         Resize(SEMAPHORE, 9),
         Revoke(LOCK, czxid=0, by="me", reason="mine"),
         SetLimits((("znodes_max", 9_000),)),
-        SetLevel(2),
+        SetLevel(1),
         InitAccess("me", token_id="metoken001", digest=b"d" * 32),
         SetAccess(is_on=False),
         PutRole("mine", (Rule("/", (Verb.ADMIN,)),)),
