@@ -21,6 +21,7 @@ from typing import Any
 
 from coordinator.raft.barrier import QuorumRounds
 from coordinator.raft.context import RaftContext
+from coordinator.raft.core import Core
 from coordinator.raft.elections import Elections
 from coordinator.raft.engine import Role
 from coordinator.raft.entries import Entries
@@ -74,7 +75,9 @@ class Consensus:
             self._others, log=log, raft=raft, now_ms=self._now_ms, send=self.send_now,
             on_snapshot_needed=on_snapshot_needed,
         )  # fmt: skip
-        self.core = HardenedSyncObj(context, entries, host=self, applied_index=applied_index)
+        self.core: Core = HardenedSyncObj(
+            context, entries, host=self, applied_index=applied_index
+        )
         if log[-1][1:] != (1, 0):
             self.recovering.note_history()
         self._elections = Elections(context, self.core, may_lead=may_lead)
@@ -254,7 +257,7 @@ class Consensus:
             return heartbeat_ms if notice_ms is None else min(heartbeat_ms, notice_ms)
         return self._elections.due_ms()
 
-    # What PySyncObj decides (the Host of ``hardening``).
+    # What PySyncObj decides (the Host of ``core``).
 
     def send(self, member_id: str, message: Message) -> None:
         """Send once everything written to the log and the vote by now is durable."""

@@ -20,8 +20,8 @@ import logging
 from collections.abc import Callable
 
 from coordinator.raft.context import RaftContext
+from coordinator.raft.core import Core
 from coordinator.raft.engine import Role
-from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network import messages as say
 from coordinator.raft.standstill import Standstill
 
@@ -43,7 +43,7 @@ class Elections:
     """One member's part in elections."""
 
     def __init__(
-        self, context: RaftContext, core: HardenedSyncObj, *, may_lead: Callable[[], bool]
+        self, context: RaftContext, core: Core, *, may_lead: Callable[[], bool]
     ) -> None:
         self._member_id = context.member_id
         self._others = context.others

@@ -22,13 +22,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from coordinator.raft.context import RaftContext
+from coordinator.raft.core import Host
 from coordinator.raft.engine import InvariantError, Role
 from coordinator.raft.entries import Entries
 from coordinator.raft.library import library
-from coordinator.raft.network.messages import Appended, Message, VoteGrant, VoteRequest
+from coordinator.raft.network.messages import Appended, VoteGrant, VoteRequest
 
 LIBRARY_VERSION = "0.3.17"
 LIBRARY_FILES = ("syncobj", "transport", "node", "journal", "config", "serializer", "fast_queue")
@@ -37,30 +38,6 @@ LIBRARY_SHA256 = "3457f3aa49428104ed9014d823cc88863bb201f582d2ef42edbecfd0b52f0b
 APPLY_ENTRIES_MAX = 1_000
 LITTLE_BYTES = 1024
 """An entry up to this size has a few commands, for which probably one client waits."""
-
-
-class Host(Protocol):
-    """The part that carries out what the library decides: consensus."""
-
-    def send(self, member_id: str, message: Message) -> None:
-        """Send once everything written by now is durable."""
-        ...
-
-    def broadcast_vote_request(self, request: VoteRequest) -> None:
-        """Ask all others for their vote, once the own one is durable."""
-        ...
-
-    def send_heartbeats(self) -> None:
-        """Send each follower an append, with entries if there are some."""
-        ...
-
-    def send_entries(self) -> None:
-        """Send each follower the entries that it was not sent yet."""
-        ...
-
-    def on_role(self, role: Role) -> None:
-        """Take note of the role that this member has from now on."""
-        ...
 
 
 def check_library() -> None:
@@ -167,7 +144,7 @@ def _reading(name: str) -> Any:
 
 
 class HardenedSyncObj(library.SyncObj):  # type: ignore[misc]  # the library is untyped
-    """One member's Raft state, driven by ``consensus``."""
+    """The core of one member's Raft (``core``), driven by ``consensus``."""
 
     def __init__(
         self, context: RaftContext, entries: Entries, *, host: Host, applied_index: int

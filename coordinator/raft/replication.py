@@ -21,8 +21,8 @@ from typing import Any
 
 from coordinator.node.config import RaftConfig
 from coordinator.raft.context import RaftContext
+from coordinator.raft.core import Core
 from coordinator.raft.engine import InvariantError, Role
-from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network.messages import (
     APPEND_ENTRIES_MAX,
     Append,
@@ -307,7 +307,7 @@ class Following:
     def __init__(
         self,
         context: RaftContext,
-        core: HardenedSyncObj,
+        core: Core,
         *,
         send: Callable[[str, Message], None],
         accept_leader: Callable[[str, int], bool],

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from coordinator.errors import StorageError
 from coordinator.node.config import Config, MemberConfig
 from coordinator.raft.blocking import start_in_place
+from coordinator.raft.core import Core
 from coordinator.raft.engine import Applied, Replica, Role
-from coordinator.raft.hardening import HardenedSyncObj
 from coordinator.raft.network.messages import Appended, Message
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.rejoin import recovering
@@ -350,7 +350,7 @@ class SimulatedMember:
     def is_leading(self) -> bool:
         return self.is_started and self._core().role is Role.LEADER
 
-    def _core(self) -> HardenedSyncObj:
+    def _core(self) -> Core:
         """What ``engine.status()`` is made from, which is asked thousands of times a run."""
         consensus = self.engine.real._consensus
         assert consensus is not None
