@@ -13,7 +13,6 @@ from coordinator.errors import BadArgumentsError
 from coordinator.raft.network.frames import PayloadReader, frame
 from coordinator.raft.network.handshake import Acceptor, Dialer, Identity
 from coordinator.raft.network.messages import NEWEST, FrameError
-from coordinator.raft.network.messages import encode as encode_message
 from coordinator.state.codec import decode_command, encode_command
 from coordinator.state.machine import StateMachine
 from coordinator.wire.encoding import Encoding, encode
@@ -34,7 +33,7 @@ def messages(data: bytes) -> str:
         message = NEWEST.decode(data)
     except FrameError:
         return "refused"
-    assert NEWEST.decode(encode_message(message)) == message
+    assert NEWEST.decode(NEWEST.encode(message)) == message
     return type(message).__name__
 
 
