@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -38,8 +39,10 @@ class Bytes:
     data: bytes = bytes(range(251)) * (LENGTH // 251 + 1)
     is_closed: bool = False
     size_bytes: int = LENGTH
+    may_read: threading.Event = field(default_factory=threading.Event)
 
     def read(self, offset: int, length: int) -> bytes:
+        assert self.may_read.wait(20), "the test lets it go on"
         assert not self.is_closed, "closed under its reader"
         return self.data[:LENGTH][offset : offset + length]
 
@@ -58,6 +61,7 @@ class Engine(LoopbackEngine):
         if self.is_slow:
             await asyncio.Event().wait()
         self.given.append(Bytes(facts()))
+        self.given[-1].may_read.set()
         return self.given[-1]
 
 
@@ -147,10 +151,13 @@ async def test_it_is_not_closed_under_a_piece_that_is_read() -> None:
     """The member stops meanwhile: the file is closed behind the last reader."""
     room = Room()
     backup_id = await room.begin()
+    given = room.engine.given[0]
+    given.may_read.clear()
 
     reading = asyncio.create_task(room.backups.read(backup_id, 0, NOBODY))
     await asyncio.sleep(0)
     room.backups.close()
+    given.may_read.set()
     piece = await reading
 
     assert len(piece.data) == backups.PIECE_BYTES
