@@ -157,8 +157,9 @@ class Metrics:
             "door",
         )
         self.proposals = self._counters(
-            "proposals", "Writes taken by this member, by what they came to.", "result"
+            "proposals", "Writes taken by this member, by their result.", "result"
         )
+        self.proposals.labels("done")
         self.proposal_seconds = self._histogram(
             "proposal_seconds", "From taking a write to knowing its outcome.", _SECONDS
         )
@@ -172,6 +173,7 @@ class Metrics:
 
     def _count_sessions(self) -> None:
         self.heartbeats = self._counters("heartbeats", "Heartbeats taken, by answer.", "result")
+        self.heartbeats.labels("acknowledged")
         self.heartbeat_rounds = self._counter(
             "heartbeat_rounds", "Rounds in which a quorum confirmed heartbeats here."
         )
