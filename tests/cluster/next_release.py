@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RELEASE = "0.2.0+next"
 
 _CHANGES: tuple[tuple[str, str, str], ...] = (
-    # --- level 2: the level, an operation, how it is written, who may do it, what it comes to
+    # --- level 2: the level, an operation, how it is written, who may do it, what it comes to, by
+    # which rule
     ("state/levels.py", "NEWEST: Final = 1\n", "NEWEST: Final = 2\n"),
     (
         "state/commands.py",
@@ -58,6 +59,12 @@ Logged = (
 
     def put(self, operation: Put)''',
     ),
+    (
+        "state/rules.py",
+        "ADDED: Final[dict[str, int]] = {}",
+        'ADDED: Final[dict[str, int]] = {"append.place": 2}',
+    ),
+    ("state/rules.py", "    found = {}\n", '    found = {"append.place": "behind the data"}\n'),
     # --- its route
     (
         "wire/routes/upgrade.py",

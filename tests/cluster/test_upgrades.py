@@ -185,6 +185,26 @@ async def test_an_upgrade_is_finished_and_then_there_is_no_way_back(
     await cluster.wait_ready_async(first)
 
 
+@pytest.mark.timeout(300)
+async def test_a_new_cluster_of_the_next_release_is_read_by_this_one(tmp_path: Path) -> None:
+    """It begins at level 1, so its members can be started with the release before."""
+    following = make_next_release(tmp_path / "next")
+    cluster = ProcessCluster(tmp_path / "cluster", 3, {"raft": SNAPSHOTS})
+    try:
+        cluster.start(env=following)
+        cluster.wait_ready(deadline_s=60)
+        for member_id in cluster.ids:
+            await exchange(cluster, member_id, THIS)
+        async with connect(cluster.urls, timeout=30) as client:
+            await client.create("/written", b"by the former release")
+        for member_id in cluster.ids:
+            await exchange(cluster, member_id, following)
+        assert (await asyncio.to_thread(upgrade, cluster))["can_finish"]
+    finally:
+        cluster.stop()
+    assert cluster.tracebacks() == []
+
+
 def logged(cluster: ProcessCluster, member_id: str, since: int, words: str) -> str:
     """Wait until a member's log says that it reads no such level; return the line."""
     end = time.monotonic() + patient(60.0)
