@@ -224,7 +224,7 @@ def decode_snapshot(pieces: Iterable[bytes]) -> Capture:
     """
     rows = unpack_rows(_verified(pieces))
     header = next(rows, ())
-    if header[:1] != (MAGIC,) or type(header[1]) is not int:
+    if header[:1] != (MAGIC,) or tuple(map(type, header[1:2])) != (int,):
         found = ", ".join([described(each) for each in header[:2]]) or "nothing"
         raise ValueError(f"snapshot: expected {MAGIC!r} and its level, found {found}")
     check_level(header[1])

@@ -228,6 +228,7 @@ WELL_SEALED: dict[str, list[object]] = {
     "another kind": [("something else", *HEADER[1:]), LIMITS_ROW, ROOT_ROW, ACCESS_ROW],
     "another format": [(HEADER[0], 2, *HEADER[2:]), LIMITS_ROW, ROOT_ROW, ACCESS_ROW],
     "a header too short": [HEADER[:-1], LIMITS_ROW, ROOT_ROW, ACCESS_ROW],
+    "a header without a level": [HEADER[:1], LIMITS_ROW, ROOT_ROW, ACCESS_ROW],
     "no header": [],
     "header of other types": [(*HEADER[:-1], "0"), LIMITS_ROW, ROOT_ROW, ACCESS_ROW],
     "too few rows": [HEADER, LIMITS_ROW],
