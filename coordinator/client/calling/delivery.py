@@ -400,7 +400,6 @@ class Streaming:
         except (UnavailableError, OutcomeUnknownError) as error:
             self._leave(error)
             raise
-        refusal: BaseException
         try:
             delivery = self._delivery
             delivery.acceptance.note(self._request, stream.status, delivery.clock.monotonic_ms())
@@ -409,16 +408,12 @@ class Streaming:
                 self._renewal.on_answer(stream.headers)
             if stream.status < 400:
                 return stream
-            refusal = await self._problem(stream)
-            if isinstance(refusal, AuthFailedError):
-                delivery.on_auth_failed(refusal, self._request, self._sent_ms)
+            raise await self._problem(stream)
         except BaseException as error:
-            refusal = error
-        await self.__aexit__(type(refusal), refusal, refusal.__traceback__)
-        try:
-            raise refusal
-        finally:
-            del refusal  # its frames hold it: no cycle is left for the collector
+            if isinstance(error, AuthFailedError):
+                self._delivery.on_auth_failed(error, self._request, self._sent_ms)
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
 
     async def __aexit__(
         self,

@@ -155,20 +155,17 @@ class AcquireAttempt:
         assert self.opening is not None, "an attempt has a session, or opens one"
         working = asyncio.get_running_loop().create_task(work)
         either: set[asyncio.Future[Any]] = {working, self.opening.is_known}
-        failure: BaseException | None = None
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if self.session is None or working.done():
                 return await working
             return await self.session.while_alive(_result([working]))
-        except BaseException as error:
-            failure = error
-        working.cancel()
-        await asyncio.gather(*[working], return_exceptions=True)
-        try:
-            raise failure
+        except BaseException:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            raise
         finally:
-            del failure, working, either  # its frames hold it: a cycle for the collector
+            del working, either  # frames of a failure hold them: no cycle for the collector
 
     async def heard(
         self,

@@ -333,7 +333,6 @@ class LockQueue(OfOneProcess, HeldVerbs):
     ) -> GrantReply:
         was_maybe_queued = attempt.may_be_queued
         turn = None
-        failure: BaseException | None = None
         try:
             turn = delivery.turn_now()
             if turn is None:
@@ -344,17 +343,9 @@ class LockQueue(OfOneProcess, HeldVerbs):
             call = self._call(attempt, request, max(1, remaining_ms), accept)
             headers_ms = attempt.first_answer_ms(delivery, self._timeout_ms, remaining_ms)
             opening = delivery.stream(call, headers_ms, attempt.ids, is_bounded=attempt.is_try)
-            stream = await opening.__aenter__()
-            turn.end()
-            try:
-                grant = await attempt.heard(stream, delivery, self._title, on_position)
-            except BaseException as error:
-                failure = error
-            else:
-                await opening.__aexit__(None, None, None)
-                return grant
-            await opening.__aexit__(type(failure), failure, failure.__traceback__)
-            raise failure
+            async with opening as stream:
+                turn.end()
+                return await attempt.heard(stream, delivery, self._title, on_position)
         except (LockTimeoutError, SessionExpiredError, LockLostError):
             attempt.may_be_queued = False  # the server says that it is gone
             raise
@@ -362,7 +353,6 @@ class LockQueue(OfOneProcess, HeldVerbs):
             attempt.may_be_queued = was_maybe_queued  # this sending certainly changed nothing
             raise
         finally:
-            failure = None  # as above
             if turn is not None:
                 turn.end()
 
