@@ -15,6 +15,7 @@ from coordinator.model.members import ClusterHealth, MemberFacts, MemberList, Me
 from coordinator.model.sizes import in_bytes
 from coordinator.model.status import Status
 from coordinator.wire.codec import to_body
+from coordinator.wording import moment
 
 COLOURS = {"good": "green", "note": "green", "warn": "yellow", "bad": "red"}
 
@@ -62,6 +63,8 @@ def show_status(own: Status, found: MemberList) -> None:
         f"cluster {own.cluster}, term {own.term}, zxid {own.zxid}, "
         f"{own.sessions} sessions, {own.znodes} znodes, access rights {own.access}"
     )
+    if (newest := newest_backup(found)) is not None:
+        click.echo(newest)
     applied_max = max(each.facts.applied_index for each in found.members if each.facts)
     show_table(
         ("MEMBER", "URL", "ROLE", "LAG", "DISK FREE", "TERM", "VERSION", "COMPILED"),
@@ -71,6 +74,17 @@ def show_status(own: Status, found: MemberList) -> None:
             for cells in [_cells(each, applied_max)]
         ),
     )
+
+
+def newest_backup(found: MemberList) -> str | None:
+    """Say when the newest backup was made that members make by themselves; None if they do not."""
+    facts = [each.facts for each in found.members if each.facts is not None]
+    making = [(each, each.backups) for each in facts if each.backups is not None]
+    made = [(state.succeeded_ms, each.member_id) for each, state in making if state.succeeded_ms]
+    if not made:
+        return "newest backup: none yet" if making else None
+    at_ms, member_id = max(made)
+    return f"newest backup {moment(at_ms)}, by member {member_id}"
 
 
 def lines_of_health(health: ClusterHealth) -> Iterator[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from coordinator import connect
 from coordinator.node.backups import checked
+from tests.cli.conftest import CommandLine
 from tests.cluster.conftest import MakeCluster
 from tests.cluster.processes import ProcessCluster
 from tests.patience import patient
@@ -68,6 +69,8 @@ def test_one_member_makes_them_and_another_when_it_stops(
     assert len(made(directory)) <= 4
     checked(str(newest[-1]))
     until(lambda: succeeded_ms(cluster, second), "it says so")
+    status, said = CommandLine(cluster.url(second)), f", by member {second}"
+    until(lambda: said in status("status").stdout.partition("newest backup ")[2], "all say so")
     assert cluster.metric(second, "coordinator_backup_success_timestamp_seconds") > 0
     assert cluster.tracebacks() == []
 
