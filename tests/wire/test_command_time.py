@@ -402,7 +402,7 @@ ROWS: dict[type, Row] = {
     ),
     Reopen: _closed_queue,
     SetLimits: lambda scene, number: SetLimits((("znodes_max", 1_000_000 - number),)),
-    SetLevel: lambda _scene, _number: SetLevel(2),
+    SetLevel: lambda _scene, _number: SetLevel(1),
     RenewCredential: lambda scene, number: RenewCredential(_owner(scene, number)),
     InitAccess: _init_access,
     SetAccess: _set_access,
