@@ -93,7 +93,7 @@ class RefusedDeadlocks:
         if type(error) is not DeadlockError:
             return
         steps = error.fields.get("cycle", ())
-        cycle = [CycleStep(*(str(each[name]) for name in _STEP)) for each in steps]
+        cycle = [CycleStep(*[str(each[name]) for name in _STEP]) for each in steps]
         length = int(error.fields.get("cycle_length", len(cycle)))
         if cycle:
             self._latest.append(
