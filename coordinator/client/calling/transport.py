@@ -2,7 +2,7 @@
 
 1. A transport never retries and never interprets a body; it reports what happened. Nor may a
    library below it retry: the answer to a second request says nothing of the first
-   (``_send_once`` of ``http_transport``).
+   (``_send_once`` of ``http``).
 2. ``UnavailableError`` means that nothing was sent (refused, no route, no such host): definite.
 3. ``ConnectionLostError`` means that the request may have arrived: indefinite.
 4. ``HttpTransport`` is the network; a test passes its own, or ``InProcessTransport``.
