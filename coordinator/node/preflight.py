@@ -94,9 +94,9 @@ def _look_at_data(found: Preflight) -> None:
     directory = Path(config.member.data_dir).absolute()
     if not directory.exists():
         above = next(each for each in directory.parents if each.exists())
-        _refuse_foreign(above, "member.data_dir")
+        _refuse_foreign(above, "[member] data_dir")
         return
-    _refuse_foreign(directory, "member.data_dir")
+    _refuse_foreign(directory, "[member] data_dir")
     refuse_shared(str(directory))
     own = Owner(config.cluster.name, config.member.member_id)
     if (owner := load_owner(disk, str(directory))) is not None:
@@ -145,7 +145,7 @@ def _why_not(host: str, port: int) -> str:
 
 def _look_at_audit(found: Preflight) -> None:
     if found.config.audit.file is not None:
-        _refuse_foreign(Path(found.config.audit.file).absolute().parent, "audit.file")
+        _refuse_foreign(Path(found.config.audit.file).absolute().parent, "[audit] file")
 
 
 def _look_at_open_files(found: Preflight) -> None:
