@@ -87,7 +87,7 @@ def _of_limits(operation: SetLimits, result: Any) -> dict[str, Any] | None:
 
 
 def _of_level(operation: SetLevel, result: Any) -> dict[str, Any] | None:
-    assert isinstance(result, LevelSet), "a raise of the level comes to a LevelSet"
+    assert isinstance(result, LevelSet), "a raise of the level has a LevelSet"
     if not result.was_changed:
         return None
     return {

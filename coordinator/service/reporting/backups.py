@@ -72,7 +72,7 @@ class Backups:
         self._held: dict[str, _Held] = {}
         self._opening = 0
         self.scheduled: ScheduledBackups | None = None
-        """Those that this member makes by itself; who makes them says how they went."""
+        """The backups that this member makes on a schedule, and how they went."""
         self._is_waiting = False
         """Whether a timer looks for those that are over."""
         context.metrics.add_facts("", self._figures)

@@ -70,8 +70,7 @@ class Upgrades:
                 raise BadVersionError(f"the upgrade cannot be finished: {view.text} {view.todo}")
             return LevelRaised(view, machine.zxid, machine.applied_index)
         committed = await self._proposer.submit(SetLevel(view.level + 1, by), context)
-        result = committed.outcome.unwrap()
-        assert isinstance(result, LevelSet), "a raise of the level comes to a LevelSet"
+        result = committed.result(LevelSet)
         audit.warning("level of the cluster raised to %d by %r", result.level, by)
         reports = await self._reports.fresh()
         view = upgrade_of(result.level, reports.members)
