@@ -81,6 +81,7 @@ _SECTIONS: tuple[tuple[str, dict[str, str]], ...] = (
         {
             "status": "status",
             "doctor": "doctor",
+            "top": "top",
             "sessions": "cluster",
             "limits": "limits",
             "log-level": "log_level",

@@ -57,6 +57,7 @@ COMMANDS: dict[str, list[str]] = {
     "diagnose": ["diagnose"],
     "status": ["status"],
     "doctor": ["doctor"],
+    "top": ["top", "--once"],
     "log-level": ["log-level", "info"],
     "backup": ["backup", UNUSED + "-backup"],
     "sessions": ["sessions"],
