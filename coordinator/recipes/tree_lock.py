@@ -165,6 +165,10 @@ class TreePlace:
         """Run ``work`` in the background; see ``LockQueue.clean_up``."""
         return self._core.background.start(work, name)
 
+    async def pause(self, owner: str, pause_ms: int) -> None:
+        """Wait before a clean-up tries again: nothing waits for it."""
+        await asyncio.sleep(pause_ms / 1000)
+
     def begin_release(self, owner: str) -> None:
         """A contender of another try is another znode; see ``LockQueue.begin_release``."""
 

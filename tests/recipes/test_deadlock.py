@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.client import AsyncClient
+from coordinator.client import AsyncClient, Request
 from coordinator.errors import (
     DeadlockError,
     LockTimeoutError,
@@ -15,7 +15,7 @@ from coordinator.errors import (
     UnavailableError,
 )
 from coordinator.recipes import Lock, MultiLock, RWLock, Semaphore
-from tests.client.memory_cluster import MemoryCluster, in_memory
+from tests.client.memory_cluster import MemoryCluster, Network, in_memory
 from tests.recipes.lock_kinds import now
 
 
@@ -188,3 +188,56 @@ async def test_a_try_whose_withdrawal_is_under_way_does_not_block_the_next_one(
                 await Lock(client, "daily", timeout=5).acquire()
         async with Lock(client, "daily"):
             pass
+
+
+async def _refusing(request: Request) -> None:
+    if request.method == "DELETE":
+        raise UnavailableError("connection refused")
+
+
+async def leave_unreleased(client: AsyncClient, network: Network) -> None:
+    """Leave a with nothing but a release that is under way until ``network`` refuses no more."""
+    before, network.before = network.before, _refusing
+    with pytest.raises(UnavailableError):
+        async with Lock(client, "a", owner="mine"):
+            pass
+    await asyncio.sleep(0.1)
+    asyncio.get_running_loop().call_later(3, setattr, network, "before", before)
+
+
+@in_memory
+async def test_a_release_under_way_makes_no_deadlock_of_a_wait_for_another_lock(
+    world: MemoryCluster,
+) -> None:
+    """Its owner comes behind one who waits for what is being released: that wait ends."""
+    network = world.network()
+    async with (
+        world.client(network, session_timeout=120, timeout=1) as client,
+        world.client() as other,
+    ):
+        await leave_unreleased(client, network)
+        pair = asyncio.ensure_future(MultiLock(other, "a", "b", timeout=60).acquire())
+        await asyncio.sleep(0.5)
+        again = asyncio.ensure_future(Lock(client, "b", owner="mine", timeout=60).acquire())
+
+        await (await pair)[0].release()
+        assert (await again).fencing_token > 0
+
+
+@in_memory
+async def test_a_release_under_way_makes_no_deadlock_of_the_wait_of_another_owner(
+    world: MemoryCluster,
+) -> None:
+    """Another owner holds the next lock, and wants the one that is being released."""
+    network = world.network()
+    async with (
+        world.client(network, session_timeout=120, timeout=1) as client,
+        world.client() as other,
+    ):
+        async with Lock(other, "b"):
+            await leave_unreleased(client, network)
+            again = asyncio.ensure_future(Lock(client, "b", owner="mine", timeout=60).acquire())
+            await asyncio.sleep(0.5)
+            async with Lock(other, "a", timeout=60):
+                assert not again.done()
+        assert (await again).fencing_token > 0

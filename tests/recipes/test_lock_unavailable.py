@@ -144,7 +144,7 @@ async def test_what_an_acquire_waits_for_one_after_the_other_shares_its_one_dead
     network = world.network()
     network.is_cut = True
     async with world.client(network, timeout=30) as client:
-        client.clean_ups.add(["daily"], "me", asyncio.create_task(asyncio.sleep(4.5)))
+        client.clean_ups.add("me", asyncio.create_task(asyncio.sleep(4.5)))
         began = now()
 
         with pytest.raises(OutcomeUnknownError):

@@ -216,11 +216,16 @@ class LockQueue(OfOneProcess, HeldVerbs):
     def clean_up(self, work: Coroutine[Any, Any, T], name: str, owner: str) -> asyncio.Task[T]:
         """Run ``work``, which removes what ``owner`` has in this queue, in the background.
 
-        ``acquire`` in the name of the same owner waits for it to end. ``name`` is the task's.
+        ``acquire`` in the name of the same owner, in whichever queue, waits for it to end. ``name``
+        is the task's.
         """
         task = self._background.start(work, name)
-        self._clean_ups.add(self.names, owner, task)
+        self._clean_ups.add(owner, task)
         return task
+
+    async def pause(self, owner: str, pause_ms: int) -> None:
+        """Wait before a clean-up tries again; not long while an ``acquire`` waits for it."""
+        await self._clean_ups.pause(owner, pause_ms)
 
     def begin_release(self, owner: str) -> None:
         """Let ``acquire`` in the name of ``owner`` wait for ``end_release``."""
@@ -420,7 +425,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
                 if session is None and attempt.opening is not None:
                     await attempt.opening.close(self._timeout_ms)
                 return True
-            await self._clean_ups.pause(self.names, owner, self._delivery.retry.cap_ms)
+            await self.pause(owner, self._delivery.retry.cap_ms)
         return False
 
     async def _withdraw_by_sight(self, session: Session, owner: str) -> bool:
@@ -437,7 +442,7 @@ class LockQueue(OfOneProcess, HeldVerbs):
                     for grant_id in found:
                         await self._release(self.names[0], grant_id)
                     return True
-            await self._clean_ups.pause(self.names, owner, self._delivery.retry.cap_ms)
+            await self.pause(owner, self._delivery.retry.cap_ms)
         return False
 
 

@@ -141,6 +141,10 @@ class CandidateQueue:
         """Run ``work`` in the background, as ``LockQueue.clean_up``."""
         return self._queue.clean_up(work, name, owner)
 
+    async def pause(self, owner: str, pause_ms: int) -> None:
+        """Wait before a clean-up tries again, as ``LockQueue.pause`` does."""
+        await self._queue.pause(owner, pause_ms)
+
     def begin_release(self, owner: str) -> None:
         """Count a release, as ``LockQueue.begin_release`` does."""
         self._queue.begin_release(owner)

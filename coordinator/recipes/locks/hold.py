@@ -23,7 +23,7 @@ from coordinator.client import SessionState
 from coordinator.client.locks import Acquired, GrantReply
 from coordinator.errors import ClientClosedError, OutcomeUnknownError, UnavailableError
 
-_AGAIN_S = 1.0
+_AGAIN_MS = 1_000
 
 
 class QueueClient(Protocol):
@@ -53,6 +53,10 @@ class QueueClient(Protocol):
 
     def clean_up(self, work: Coroutine[Any, Any, Any], name: str, owner: str) -> asyncio.Task[Any]:
         """Run ``work`` in the background; ``owner`` acquires again only when it has ended."""
+        ...
+
+    async def pause(self, owner: str, pause_ms: int) -> None:
+        """Wait before a clean-up tries again; not long while ``owner`` waits to acquire."""
         ...
 
     def begin_release(self, owner: str) -> None:
@@ -277,7 +281,7 @@ class Hold:
             try:
                 await self._given_back()
             except (UnavailableError, OutcomeUnknownError):
-                await asyncio.sleep(_AGAIN_S)
+                await self._queue.pause(self._owner, _AGAIN_MS)
 
     def _retire(self) -> None:
         self._is_released = True
