@@ -106,6 +106,7 @@ class LinesRead(ABC):
         """Nobody reads any more."""
         self._connection.lines_closed(self.number)
         self._is_ended = True
+        self.ring()  # a reader that was interrupted may close it under the next one
 
     # --- what the connection brings
 

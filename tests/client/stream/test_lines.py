@@ -46,6 +46,27 @@ def test_lines_with_credit() -> None:
     run(scenario())
 
 
+def test_who_reads_the_lines_as_they_are_closed_is_woken() -> None:
+    """A reader that was interrupted closes them when the next one reads them already."""
+
+    def silent(peer: Peer, frame: FromClient) -> None:
+        match frame:
+            case frames.RequestFrame(number):
+                peer.send(frames.Head(number, status=200, headers={}))
+            case _:
+                echo(peer, frame)
+
+    async def scenario() -> None:
+        _, transport = linked(silent)
+        async with transport.stream(A, get("/watch"), 1_000) as stream:
+            reading = asyncio.ensure_future(stream.line())
+            await asyncio.sleep(0.1)
+        assert await asyncio.wait_for(reading, 1) is None
+        await transport.close()
+
+    run(scenario())
+
+
 def test_lines_that_go_on_are_credited_and_given_up() -> None:
     """Half of the window is given back when it was taken; leaving the block is a CANCEL."""
 
