@@ -20,6 +20,7 @@ from coordinator.errors import (
     NoNodeError,
     SessionExpiredError,
 )
+from coordinator.model.sessions import SessionLease
 from tests.client.fake_members import (
     BROKEN,
     REFUSED,
@@ -42,11 +43,11 @@ ALIVE = {"session_id": "s1", "timeout_ms": TIMEOUT_MS}
 class World:
     """Members whose heartbeats do as ``happens`` says; everything else works."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: LoopClock | None = None) -> None:
         self.happens: Script = lambda seen: answer(ALIVE)
         self.other: Script = lambda seen: answer({})
         self.members = FakeMembers(self._on_request)
-        self.clock = LoopClock(asyncio.get_running_loop())
+        self.clock = clock or LoopClock(asyncio.get_running_loop())
         self.delivery = CallDelivery(
             self.members, endpoints=(A, B, C), clock=self.clock, retry=RetryPolicy(seed=3)
         )
@@ -170,6 +171,39 @@ def test_after_a_pause_the_first_question_gets_the_truth_before_any_task_ran() -
             session.check()
         await asyncio.sleep(20)
         assert [state for state, _ in world.states] == ["lost"]
+
+    run(scenario())
+
+
+class HandlerClock(LoopClock):
+    """A clock at whose next look a signal handler runs first."""
+
+    handler: Callable[[], None] | None = None
+
+    def monotonic_ms(self) -> int:
+        handler, self.handler = self.handler, None
+        if handler is not None:
+            handler()
+        return super().monotonic_ms()
+
+
+def test_a_lease_that_is_renewed_while_the_clock_is_read_is_not_lost() -> None:
+    """A signal handler takes eight seconds there, in which the client's loop goes on."""
+
+    async def scenario() -> None:
+        clock = HandlerClock(asyncio.get_running_loop())
+        session = await World(clock).open()
+
+        def reload() -> None:
+            for _ in range(3):
+                clock.paused_ms += TIMEOUT_MS // 3
+                session._renew(clock.monotonic_ms(), SessionLease(**ALIVE))  # type: ignore[arg-type]
+
+        clock.handler = reload
+
+        assert session.remaining_safe_ms() > TIMEOUT_MS / 2
+        assert not session.is_lost
+        await session.close(1_000)
 
     run(scenario())
 

@@ -181,8 +181,12 @@ class Session(OfOneProcess):
         Always 0 in a forked child: the session is its parent's."""
         if not self.own_loop.process.is_ours:
             return 0
-        # The lease before the end: what it says was true when there was no end.
-        remaining_ms = self._lease.safe_until_ms - self._clock.monotonic_ms()
+        # The lease before the end: what it says was true when there was no end. Again, if it was
+        # renewed while the clock was read: a signal handler may come in between, for seconds.
+        lease = None
+        while lease is not self._lease:
+            lease = self._lease
+            remaining_ms = lease.safe_until_ms - self._clock.monotonic_ms()
         if self._ends:
             return 0
         if remaining_ms > 0:
