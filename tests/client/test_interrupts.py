@@ -11,6 +11,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -24,6 +25,7 @@ from coordinator.client.loop_thread import LoopThread
 from coordinator.client.sessions.lease import Lease
 from coordinator.errors import BadArgumentsError
 from coordinator.recipes import FOREVER, Lock
+from coordinator.recipes.locks.hold import Hold
 from tests.client.server_thread import serving
 from tests.patience import patient
 
@@ -53,6 +55,9 @@ class Interrupts:
 
     Without ``begin`` only ``count_from_here`` begins to count."""
 
+    code = CODE
+    """Where it counts places."""
+
     def __init__(self, number: int, begin: Callable[..., object] | None = None) -> None:
         self._left = number
         self._begin = None if begin is None else begin.__code__  # type: ignore[attr-defined]
@@ -77,7 +82,7 @@ class Interrupts:
         if not self._has_begun:
             self._has_begun = frame.f_code is self._begin
             return
-        is_place = event in ("call", "c_return") and frame.f_code.co_filename.startswith(CODE)
+        is_place = event in ("call", "c_return") and frame.f_code.co_filename.startswith(self.code)
         if not is_place:
             return
         self._left -= 1
@@ -92,7 +97,9 @@ class Interrupts:
 
 
 class Handled(Interrupts):
-    """Calls ``handler`` there, and goes on."""
+    """Calls ``handler`` there, and goes on; also at the places of the recipes."""
+
+    code = str(Path(CODE).parent)
 
     def __init__(
         self, number: int, begin: Callable[..., object], handler: Callable[[], object]
@@ -367,3 +374,45 @@ def test_a_question_holds_nothing_that_the_loop_needs(client: Client) -> None:
 
     assert number > 2
     assert session.is_lost
+
+
+def in_loop(client: Client, *steps: Callable[[], object]) -> Callable[[], None]:
+    """Return a signal handler that lets the client's loop take these steps, and waits for them."""
+
+    async def take() -> None:
+        for each in steps:
+            each()
+
+    return lambda: asyncio.run_coroutine_threadsafe(take(), client.core.loop).result(patient(10))
+
+
+@pytest.mark.parametrize("kind", ["on_lost", "on_end"])
+def test_a_loss_in_the_middle_of_a_registration_is_reported_once(client: Client, kind: str) -> None:
+    """Wherever a signal handler comes that waits for the loop in which the grant is lost."""
+    register = getattr(Hold, kind)
+    for number in count():
+        hold = Lock(client, f"{kind}-{number}").acquire().hold
+        called: list[int] = []
+        with Handled(number, register, in_loop(client, partial(hold.lose, "test"))) as interrupts:
+            register(hold, partial(called.append, number))
+        in_loop(client, lambda: None)()  # what was posted before has run
+        assert called == ([number] if interrupts.was_raised else [])
+        if not interrupts.was_raised:
+            break
+
+    assert number > 0
+
+
+def test_a_callback_is_stopped_in_the_middle_of_a_loss(client: Client) -> None:
+    """It is called or not, and the loop is never waited for in vain."""
+    for number in count():
+        hold = Lock(client, f"stop-{number}").acquire().hold
+        called: list[int] = []
+        stop = hold.on_lost(partial(called.append, number))
+        with Handled(number, stop, in_loop(client, partial(hold.lose, "test"))) as interrupts:
+            stop()
+        assert called in ([], [number])
+        if not interrupts.was_raised:
+            break
+
+    assert number > 0

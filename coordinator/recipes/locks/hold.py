@@ -8,15 +8,18 @@ and those of an owner of a ``ReentrantLock``, of which the last one releases it.
 3. Safe to ask from any thread. Its callbacks are called in the client's event loop and must not
    block (a program's are put behind a ``Callback``); once that loop is closed they are called at
    once, in the caller's thread.
+4. Nothing is locked: a signal handler may come in the middle of any step of a thread, and wait for
+   the loop. Threads change the callbacks in one step; all else is changed in the loop alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Protocol
 
 from coordinator.client import SessionState
@@ -81,10 +84,9 @@ class Hold:
         self._loop = self._own_loop.loop
         self._reason = ""
         self._is_released = False
-        self._callbacks: list[Callable[[], None]] = []
-        self._ends: list[Callable[[], None]] = []
+        self._callbacks: deque[Callable[[], None]] = deque()
+        self._ends: deque[Callable[[], None]] = deque()
         self._write_numbers = itertools.count(1)
-        self._guard = threading.Lock()
         self._unsubscribe = self._session.on_change(self._on_session_state)
         token = acquired.grant.fencing_token
         self._session.grant_watch.watch(acquired.paths, token, self.lose)
@@ -127,8 +129,7 @@ class Hold:
         if not self._session.own_loop.process.is_ours:
             callback()
             return lambda: None
-        with self._guard:
-            self._callbacks.append(callback)
+        self._callbacks.append(callback)
         if self._reason or (not self._is_released and self.remaining_safe_ms() == 0):
             try:
                 self._loop.call_soon_threadsafe(self._call_back)
@@ -136,30 +137,24 @@ class Hold:
                 self._call_back()
 
         def stop() -> None:
-            with self._guard:
-                if callback in self._callbacks:
-                    self._callbacks.remove(callback)
+            with suppress(ValueError):  # it was called
+                self._callbacks.remove(callback)
 
         return stop
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Call ``callback()`` when it is lost or given back, in any thread; it must not block."""
-        with self._guard:
-            self._ends.append(callback)
+        self._ends.append(callback)
         if self._is_released or self._reason:
             self._call_ends()
 
     def _call_ends(self) -> None:
-        with self._guard:
-            ends, self._ends = self._ends, []
-        for each in ends:
+        for each in _taken(self._ends):
             each()
 
     def _call_back(self) -> None:
         self._call_ends()
-        with self._guard:
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+        for callback in _taken(self._callbacks):
             try:
                 callback()
             except (Exception, asyncio.CancelledError) as error:
@@ -230,12 +225,14 @@ class Hold:
     async def _given_back(self) -> bool:
         """Release, one at a time: of two releases, one would find the lock lost. Others wait."""
         mine: Future[bool | None] = Future()
-        while (other := self._begin(mine)) is not None:
+        while (other := self._releasing) is not None:
             was_held = await asyncio.wrap_future(other)
             if was_held is not None:
                 return was_held
             if self._is_released:
                 return not self._reason
+        self._releasing = mine
+        mine.set_running_or_notify_cancel()
         self._queue.begin_release(self._owner)
         try:
             was_held = await self._release_once()
@@ -249,19 +246,9 @@ class Hold:
         self._end(mine).set_result(was_held)
         return was_held
 
-    def _begin(self, release: Future[bool | None]) -> Future[bool | None] | None:
-        """Let ``release`` be the one under way; if another is, return that."""
-        with self._guard:
-            other = self._releasing
-            if other is None:
-                self._releasing = release
-                release.set_running_or_notify_cancel()
-            return other
-
     def _end(self, release: Future[bool | None]) -> Future[bool | None]:
         self._queue.end_release(self._owner)
-        with self._guard:
-            self._releasing = None
+        self._releasing = None
         return release
 
     async def _release_once(self) -> bool:
@@ -289,8 +276,7 @@ class Hold:
         self._acquired.stop_watching()
         if self._end_of_bound is not None:
             self._end_of_bound.cancel()
-        with self._guard:
-            self._callbacks.clear()
+        self._callbacks.clear()
         self._call_ends()
 
     def _on_session_state(self, state: SessionState) -> None:
@@ -306,3 +292,12 @@ class Hold:
         self._end_of_bound = self._loop.call_later(
             (remaining_ms + 1) / 1000, self._await_end_of_bound
         )
+
+
+def _taken(callbacks: deque[Callable[[], None]]) -> list[Callable[[], None]]:
+    """Take all away, each in one step: one that a thread adds meanwhile is taken now or later."""
+    taken: list[Callable[[], None]] = []
+    with suppress(IndexError):
+        while True:
+            taken.append(callbacks.popleft())
+    return taken
