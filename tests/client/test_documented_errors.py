@@ -31,6 +31,7 @@ RAISE_NOTHING = {
     *("Session.keep_probing", "Session.note_end", "Session.on_change", "Session.remaining_safe_ms"),
     *("Session.close", "Session.fail"),
     *("Acquired.remaining_safe_ms", "Acquired.stop_watching", "LockQueue.clean_up"),
+    "LockQueue.pause",
     *("Grant.keep_releasing", "Grant.loss", "Grant.remaining_safe_ms"),
     *("Grant.condition", "Lock.with_options"),
     *("AsyncClient.close", "AsyncClient.wait", "Client.close", "CachedValue.peek"),
