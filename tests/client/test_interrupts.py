@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ from coordinator.client.loop_thread import LoopThread
 from coordinator.client.sessions.lease import Lease
 from coordinator.errors import BadArgumentsError
 from coordinator.recipes import FOREVER, Lock
+from coordinator.recipes.locks.grant import Interrupting
 from coordinator.recipes.locks.hold import Hold
 from tests.client.server_thread import serving
 from tests.patience import patient
@@ -55,7 +57,7 @@ class Interrupts:
 
     Without ``begin`` only ``count_from_here`` begins to count."""
 
-    code = CODE
+    code: tuple[str, ...] = (CODE,)
     """Where it counts places."""
 
     def __init__(self, number: int, begin: Callable[..., object] | None = None) -> None:
@@ -97,9 +99,9 @@ class Interrupts:
 
 
 class Handled(Interrupts):
-    """Calls ``handler`` there, and goes on; also at the places of the recipes."""
+    """Calls ``handler`` there, and goes on; also at the places of what the recipes do."""
 
-    code = str(Path(CODE).parent)
+    code = (str(Path(CODE).parent), signal.__file__)
 
     def __init__(
         self, number: int, begin: Callable[..., object], handler: Callable[[], object]
@@ -416,3 +418,18 @@ def test_a_callback_is_stopped_in_the_middle_of_a_loss(client: Client) -> None:
             break
 
     assert number > 0
+
+
+def test_the_end_of_an_interrupting_block_holds_nothing_that_the_loop_waits_for(
+    client: Client,
+) -> None:
+    """The loop may have to send its signal just then."""
+    grant = Lock(client, "interrupting").acquire()
+    for number in count():
+        block = grant.interrupting()
+        with block, Handled(number, Interrupting.__exit__, in_loop(client, block._send)) as at:
+            block.__exit__()
+        if not at.was_raised:
+            break
+
+    assert number > 1

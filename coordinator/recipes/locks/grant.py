@@ -387,6 +387,9 @@ class Interrupting:
         self._grant = grant
         self._number = signal.SIGURG if signal_number is None else signal_number
         self._guard = threading.Lock()
+        """Held while a signal is sent, and while the handler of before is put back: that may end
+        the program at a signal that comes late. The loop never waits for it: the main thread may
+        be in a signal handler that waits for the loop."""
         self._is_over = True
         self._previous: Any = None
         self._stop: Callable[[], None] = lambda: None
@@ -410,10 +413,14 @@ class Interrupting:
             signal.signal(self._number, self._previous or signal.SIG_DFL)
 
     def _send(self) -> None:
-        with self._guard:
+        if not self._guard.acquire(blocking=False):
+            return  # it is over, or a signal is being sent
+        try:
             main = threading.main_thread().ident
             if not self._is_over and main is not None:
                 signal.pthread_kill(main, self._number)
+        finally:
+            self._guard.release()
 
     def _raise(self, number: int, frame: FrameType | None) -> None:
         if not self._is_over and self._grant.is_unsure:
