@@ -6,8 +6,10 @@
    900 znodes or a mebibyte is done in several steps.)
 2. The first copy is read in pages, each of another zxid, and replaces what is in the target. Then
    the changes since the first page follow, some of which the copy has already: so a change says
-   what a znode is, and not what to do. The mark is written when the copy is complete. It says from
-   which zxid on the target is whole: that of the last page.
+   what a znode is, and not what to do. What it needs and the later page lacks is made (parents),
+   what the later page has and it does not is removed (all below what is deleted); changes up to
+   that page follow, and say how each of these is in the end. The mark is written when the copy is
+   complete. It says from which zxid on the target is whole: that of the last page.
 3. If the source no longer knows what was missed, all of it is read again.
 4. One mirror writes a target: the mark's version shows another one, which ends this one.
 """
@@ -93,6 +95,8 @@ class Mirror:
         self._whole_from = 0
         self._there: dict[str, bytes] = {}
         """The paths in the target, with their data."""
+        self._below: dict[str, set[str]] = {}
+        """The paths of the children of each."""
 
     async def run(self, *, is_once: bool) -> None:
         """Mirror until it is cancelled; ``is_once``: until it has what is there now.
@@ -134,7 +138,9 @@ class Mirror:
     async def _look(self) -> None:
         """See what is in the target."""
         znodes, _ = await _whole(self._target, self._into)
-        self._there = {each.path: each.data for each in znodes}
+        self._there, self._below = {}, {}
+        for each in znodes:
+            self._note(each.path, each.data)
 
     async def _copy(self) -> int:
         """Make the target as the source is; return from which zxid on to follow."""
@@ -146,12 +152,11 @@ class Mirror:
             if each.stat.ephemeral_owner is None
         }
         await self._look()
-        operations = self._removals([path for path in self._there if path not in wanted])
-        operations += [
-            step
-            for path, data in wanted.items()
-            if (step := self._put(path, data)) is not None
-        ]
+        operations: list[Operation] = []
+        for path in [each for each in self._there if each not in wanted]:
+            operations += self._removals(path)
+        for path, data in wanted.items():
+            operations += self._puts(path, data)
         await self._commit(operations, zxid)
         return zxid
 
@@ -181,25 +186,40 @@ class Mirror:
             if event.ephemeral_owner is not None or _is_mark(event.path):
                 continue
             if event.type is EventType.DELETED:
-                found += self._removals([path] if path in self._there else [])
-            elif (step := self._put(path, event.data or b"")) is not None:
-                found.append(step)
+                found += self._removals(path)
+            else:
+                found += self._puts(path, event.data or b"")
         return found
 
-    def _put(self, path: str, data: bytes) -> Operation | None:
-        """Note that a znode is to have these data; return what does it, None if it has."""
+    def _puts(self, path: str, data: bytes) -> list[Operation]:
+        """Note that a znode is to have these data; return what does it, nothing if it has."""
         before = self._there.get(path)
-        self._there[path] = data
+        self._note(path, data)
         if before is None:
-            parents = CreateMode.PERSISTENT if path == self._into else None
-            return Create(path, data, parents=parents)
-        return None if before == data else SetData(path, data)
+            return [Create(path, data, parents=CreateMode.PERSISTENT)]
+        return [] if before == data else [SetData(path, data)]
 
-    def _removals(self, gone: list[str]) -> list[Operation]:
-        """Note that these are gone; return what removes them, the deepest first."""
-        for path in gone:
-            del self._there[path]
-        return [Delete(path) for path in sorted(gone, key=lambda path: -path.count("/"))]
+    def _note(self, path: str, data: bytes) -> None:
+        """Note that a znode has these data, and that its parents are there."""
+        self._there[path] = data
+        while path != self._into:
+            parent = path.rpartition("/")[0] or "/"
+            self._below.setdefault(parent, set()).add(path)
+            if parent in self._there:
+                return
+            self._there[parent] = b""
+            path = parent
+
+    def _removals(self, path: str) -> list[Operation]:
+        """Note that a znode and all below it are gone; return what removes them, children first."""
+        if path not in self._there:
+            return []
+        gone = [path]
+        for each in gone:  # it grows
+            gone += sorted(self._below.pop(each, ()))
+            del self._there[each]
+        self._below.get(path.rpartition("/")[0] or "/", set()).discard(path)
+        return [Delete(each) for each in reversed(gone)]
 
     async def _commit(self, operations: list[Operation], zxid: int) -> None:
         """Do these, and set the mark, all or nothing."""

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator import connect
 from coordinator.cli.mirroring import MARKS, Mirror
 from coordinator.client import AsyncClient
 from coordinator.errors import BadVersionError, CoordinatorError
 from coordinator.model.operations import Create, Delete, SetData
+from coordinator.model.znodes import Subtree
 from tests.cli.conftest import CommandLine
 from tests.cli.serving import ServedMember
 
@@ -144,6 +146,47 @@ def test_an_interrupted_mirror_goes_on(coordinator: CommandLine, other: str, see
                 with suppress(asyncio.CancelledError):
                     await running
             await Mirror(source, target, path, "/copy").run(is_once=True)
+
+    asyncio.run(scenario())
+
+    assert tree(other, "/copy") == tree(coordinator.url, path)
+
+
+@pytest.mark.parametrize(
+    ("there", "meanwhile"),
+    [
+        (["/q"], [Create("/q/x"), Delete("/q", is_recursive=True)]),
+        (["/r", "/r/old"], [Delete("/r", is_recursive=True), Create("/r"), Create("/r/new")]),
+        (["/s"], [Create("/s/x"), Create("/s/x/y", b"1"), Delete("/s/x", is_recursive=True)]),
+        ([], [Create("/t"), Create("/t/x"), Delete("/t/x"), SetData("/t", b"2")]),
+    ],
+)
+def test_a_copy_is_newer_than_the_changes_that_follow_it(
+    coordinator: CommandLine,
+    other: str,
+    monkeypatch: pytest.MonkeyPatch,
+    there: list[str],
+    meanwhile: list[Create | Delete | SetData],
+) -> None:
+    """The pages may lack what a change needs, and have what it does not know: it is done."""
+    path = f"/mirrored-newer-{len(there)}-{len(meanwhile)}-{meanwhile[0].path[1]}"
+
+    async def scenario() -> None:
+        async with connect(coordinator.url) as source, connect(other) as target:
+            await source.create(path)
+            for each in there:
+                await source.create(path + each)
+            read, left = source.subtree, list(meanwhile)
+
+            async def late(top: str, *, after: str | None = None, limit: int = 1_000) -> Subtree:
+                while limit > 1 and left:
+                    step = left.pop(0)
+                    await source.multi([replace(step, path=path + step.path)])
+                return await read(top, after=after, limit=limit)
+
+            monkeypatch.setattr(source, "subtree", late)
+            await Mirror(source, target, path, "/copy").run(is_once=True)
+            assert not left
 
     asyncio.run(scenario())
 
