@@ -21,13 +21,14 @@ from typing import Any
 import pytest
 
 from coordinator import connect
-from coordinator.client import AsyncClient, Client, SessionState, loop_thread
+from coordinator.client import AsyncClient, Change, Client, Event, SessionState, loop_thread
 from coordinator.client.loop_thread import LoopThread
 from coordinator.client.sessions.lease import Lease
 from coordinator.errors import BadArgumentsError
 from coordinator.recipes import FOREVER, Lock
 from coordinator.recipes.locks.grant import Interrupting
 from coordinator.recipes.locks.hold import Hold
+from coordinator.recipes.trees.cached_tree import CachedTree
 from tests.client.server_thread import serving
 from tests.patience import patient
 
@@ -433,3 +434,30 @@ def test_the_end_of_an_interrupting_block_holds_nothing_that_the_loop_waits_for(
             break
 
     assert number > 1
+
+
+def change_of(zxid: int) -> Change:
+    """Return the change that puts two new children of / in the place of those before."""
+
+    def event(kind: str, path: str, data: bytes | None) -> Event:
+        return Event(kind, path=path, version=0, czxid=1, ephemeral_owner=None, data=data)  # type: ignore[arg-type]
+
+    gone = [event("NodeDeleted", f"/{each}{zxid - 1}", None) for each in "ab" if zxid > 1]
+    return Change(zxid, (*gone, *[event("NodeCreated", f"/{each}{zxid}", b"") for each in "ab"]))
+
+
+def test_a_read_of_a_cache_holds_nothing_that_its_next_change_needs(client: Client) -> None:
+    """And is of one zxid, wherever a signal handler comes that waits for changes."""
+    tree = CachedTree("/", 0, 10**6)
+    zxids = count(1)
+    change = in_loop(client, lambda: tree.apply(change_of(next(zxids))))
+    change()
+    for read in (tree.walk, tree.children):
+        for number in count():
+            before = tree.zxid
+            with Handled(number, read, change) as interrupts:
+                found = [getattr(each, "path", f"/{each}") for each in read("/")]
+            assert found in [[f"/a{each}", f"/b{each}"] for each in (before, tree.zxid)]
+            if not interrupts.was_raised:
+                break
+        assert number > 0

@@ -1,7 +1,8 @@
 """A copy of a subtree at one zxid, the changes that move it to the next one, and its readers.
 
-1. A change is applied whole. Readers in other threads take no lock to read one znode: all that a
-   change sets, and what it takes away as None, goes into the dict in one step of the interpreter.
+1. A change is applied whole. Readers in other threads take no lock, for a signal handler may come
+   in between that waits for the loop: all that a change sets, and what it takes away as None, goes
+   into the dict in one step of the interpreter, and is read in one.
 2. ``zxid`` moves after the znodes. So what is read after it is at least as new as it says.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Iterable
-from threading import Lock
 from typing import Generic, NamedTuple, Protocol
 from weakref import ReferenceType, ref
 
@@ -71,7 +71,7 @@ class CachedTree:
         """The znodes by path; None for one that is just being removed."""
         self._bytes_max = bytes_max
         self._children: dict[str, list[str]] = {}
-        self._lock = Lock()
+        """The paths of the children by parent, in order."""
         self._below = "/" if root == "/" else f"{root}/"
 
     def covers(self, path: str) -> bool:
@@ -98,13 +98,13 @@ class CachedTree:
 
     def children(self, path: str) -> tuple[str, ...]:
         """Return the names of the children that are here, in order."""
-        with self._lock:
-            return tuple([each.rpartition("/")[2] for each in self._children.get(path, ())])
+        paths = list(self._children.get(path, ()))  # one step
+        return tuple([each.rpartition("/")[2] for each in paths])
 
     def walk(self, path: str) -> tuple[CachedZnode, ...]:
         """Return the znodes at and below ``path``, all of one zxid: parents first, then by name."""
-        with self._lock:
-            found = [each for each in self.znodes.values() if each is not None]
+        znodes = list(self.znodes.values())  # one step: all of one zxid
+        found = [each for each in znodes if each is not None]
         below = "/" if path == "/" else f"{path}/"
         return tuple(
             sorted(
@@ -128,29 +128,34 @@ class CachedTree:
                 f"cache of {self.root}: expected at most {self._bytes_max} bytes, found "
                 f"{self.bytes_count + grown}; cache less, or give it a larger bytes_max"
             )
-        with self._lock:
-            self.znodes.update(delta)
-            for path, old, new in changes:
-                if (old is None) != (new is None):
-                    self._list(path, is_there=new is not None)
-            for path in [each for each in delta if delta[each] is None]:
-                del self.znodes[path]
+        self.znodes.update(delta)
+        self._list([each for each in changes if (each.old is None) != (each.new is None)])
+        for path in [each for each in delta if delta[each] is None]:
+            del self.znodes[path]
         self.bytes_count += grown
         return changes
 
-    def _list(self, path: str, *, is_there: bool) -> None:
-        """Add a path to the children of its parent, or take it away."""
-        if path == "/":
-            return
-        parent = path[: path.rindex("/")] or "/"
-        names = self._children.setdefault(parent, [])
-        at = bisect_left(names, path)
-        if is_there:
-            names.insert(at, path)
-        else:
-            del names[at]
-            if not names:
-                del self._children[parent]
+    def _list(self, changes: list[CacheChange]) -> None:
+        """Add the paths that are new to the children of their parents, take away what is not."""
+        by_parent: dict[str, list[CacheChange]] = {}
+        for each in changes:
+            if each.path != "/":
+                parent = each.path[: each.path.rindex("/")] or "/"
+                by_parent.setdefault(parent, []).append(each)
+        for parent, some in by_parent.items():
+            names = self._children.get(parent, [])
+            if len(some) > 1:
+                names = names.copy()  # so that no reader sees only some of them
+            for each in some:
+                at = bisect_left(names, each.path)
+                if each.new is None:
+                    del names[at]
+                else:
+                    names.insert(at, each.path)
+            if names:
+                self._children[parent] = names
+            else:
+                self._children.pop(parent, None)
 
 
 def _after(event: Event, change: Change) -> CachedZnode | None:
