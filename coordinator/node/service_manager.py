@@ -9,9 +9,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable, MutableMapping
+
+logger = logging.getLogger("coordinator.service_manager")
 
 STATUS_S = 10.0
 """How often a status that may have changed is looked at, where no watchdog is to be answered."""
@@ -39,8 +42,11 @@ class ServiceManager:
         while self._every_s or (self._address and status is not None):
             if self._every_s:
                 self._send("WATCHDOG=1")
-            if status is not None:
-                self.say(status())
+            try:
+                if status is not None:
+                    self.say(status())
+            except Exception:  # the sign of life goes on: a status is for people alone
+                logger.exception("the status for the service manager could not be made")
             await asyncio.sleep(self._every_s or STATUS_S)
 
     def _send(self, lines: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coordinator.cli.restarting import RestartPolicy, Restarts
 from coordinator.node.service_manager import ServiceManager
+from tests.patience import patient
 
 
 def test_pauses_double_up_to_the_longest() -> None:
@@ -62,6 +64,45 @@ async def _a_moment(manager: ServiceManager) -> None:
     alive = asyncio.create_task(manager.keep_alive())
     await asyncio.sleep(0.015)
     alive.cancel()
+
+
+async def test_the_sign_of_life_goes_on_when_the_status_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A status is for people: a healthy member is not ended for it. The log says what failed."""
+    statuses = iter([ValueError("no status"), "leads"])
+
+    def status() -> str:
+        found = next(statuses, "leads")
+        if isinstance(found, str):
+            return found
+        raise found
+
+    name = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(name)
+        manager = ServiceManager({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "20000"})
+        heard = await _heard(manager, channel, 3, status)
+
+    assert heard == ["WATCHDOG=1", "WATCHDOG=1", "STATUS=leads"]
+    assert "no status" in caplog.text
+
+
+async def _heard(
+    manager: ServiceManager,
+    channel: socket.socket,
+    count: int,
+    status: Callable[[], str] | None = None,
+) -> list[str]:
+    """Return the first messages that the manager gets from ``keep_alive``."""
+    channel.setblocking(False)
+    alive = asyncio.create_task(manager.keep_alive(status))
+    try:
+        async with asyncio.timeout(patient(10)):
+            receive = asyncio.get_running_loop().sock_recv
+            return [(await receive(channel, 1_000)).decode() for _ in range(count)]
+    finally:
+        alive.cancel()
 
 
 def test_without_a_manager_nothing_is_said() -> None:
