@@ -17,7 +17,7 @@ from collections.abc import Callable, MutableMapping
 logger = logging.getLogger("coordinator.service_manager")
 
 STATUS_S = 10.0
-"""How often a status that may have changed is looked at, where no watchdog is to be answered."""
+"""How often what may have changed, or was not sent, is said, where no watchdog is answered."""
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
@@ -29,19 +29,30 @@ class ServiceManager:
         self._every_s = _watchdog_s(environ)
         for name in _VARIABLES:  # a command is another process, which is not asked
             environ.pop(name, None)
-        self._sent = ""
+        self._states: tuple[str, ...] = ()
+        """Those that the manager did not get yet."""
+        self._lines = self._sent = ""
+        """What is to be said, and what the manager got last."""
 
     def say(self, status: str, *states: str) -> None:
-        """Report ``status``, for people, and states such as ``READY=1``."""
-        if (lines := "\n".join([*states, f"STATUS={status}"])) != self._sent:
-            self._sent = lines
-            self._send(lines)
+        """Report ``status``, for people, and states such as ``READY=1``.
+
+        States that cannot be sent now go with what is said next, unless that has its own."""
+        self._states = states or self._states
+        self._lines = "\n".join([*self._states, f"STATUS={status}"])
+        self._say_again()
+
+    def _say_again(self) -> None:
+        if self._lines == self._sent or self._send(self._lines):
+            self._sent, self._states = self._lines, ()
 
     async def keep_alive(self, status: Callable[[], str] | None = None) -> None:
-        """Answer the watchdog, and say ``status`` when it changes, while this event loop runs."""
-        while self._every_s or (self._address and status is not None):
+        """Answer the watchdog, say ``status`` when it changes, and again what could not be sent,
+        while this event loop runs."""
+        while self._address:
             if self._every_s:
                 self._send("WATCHDOG=1")
+            self._say_again()
             try:
                 if status is not None:
                     self.say(status())
@@ -49,9 +60,10 @@ class ServiceManager:
                 logger.exception("the status for the service manager could not be made")
             await asyncio.sleep(self._every_s or STATUS_S)
 
-    def _send(self, lines: str) -> None:
+    def _send(self, lines: str) -> bool:
+        """Return whether it was sent, or nobody is to get it."""
         if not self._address:
-            return
+            return True
         # A name that begins with @ is one of the abstract namespace.
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         try:
@@ -59,7 +71,8 @@ class ServiceManager:
                 channel.setblocking(False)
                 channel.sendto(lines.encode(), address)
         except OSError:
-            pass  # it is not there, or does not read: the service goes on
+            return False  # it is not there, or does not read: the service goes on
+        return True
 
 
 def _watchdog_s(environ: MutableMapping[str, str]) -> float:

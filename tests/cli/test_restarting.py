@@ -88,6 +88,22 @@ async def test_the_sign_of_life_goes_on_when_the_status_fails(
     assert "no status" in caplog.text
 
 
+async def test_what_was_lost_is_said_again_until_it_is_sent(tmp_path: Path) -> None:
+    """``READY=1`` above all, with the status as it is then; once it was sent, not again."""
+    name = str(tmp_path / "notify")
+    manager = ServiceManager({"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "20000"})
+    manager.say("starts", "READY=1")
+    manager.say("waits")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(name)
+        heard = await _heard(manager, channel, 4)
+        manager.say("leads")
+        heard.append(channel.recv(1_000).decode())
+
+    assert heard == ["WATCHDOG=1", "READY=1\nSTATUS=waits", "WATCHDOG=1", "WATCHDOG=1",
+                     "STATUS=leads"]  # fmt: skip
+
+
 async def _heard(
     manager: ServiceManager,
     channel: socket.socket,
