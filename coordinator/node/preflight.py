@@ -110,12 +110,9 @@ def _look_at_data(found: Preflight) -> None:
 def _look_at_ports(found: Preflight) -> None:
     """Try to listen, unless this member runs and does so itself."""
     config, log = found.config, Path(found.config.member.data_dir) / "log"
-    if log.exists():
-        try:
-            OsDisk().lock_directory(str(log)).release()
-        except CoordinatorError:
-            found.notes.append("this member runs: its ports were not tried")
-            return
+    if OsDisk().is_locked(str(log)):
+        found.notes.append("this member runs: its ports were not tried")
+        return
     listening = [("http.bind_port", config.http.bind_host, config.http.bind_port)]
     for each in config.cluster.members if len(config.cluster.members) > 1 else ():
         if each.member_id == config.member.member_id:

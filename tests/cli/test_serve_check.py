@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 from pathlib import Path
@@ -129,6 +130,24 @@ def test_beside_a_running_member_its_ports_are_not_tried(tmp_path: Path) -> None
     assert "note: this member runs: its ports were not tried" in running.stdout
     assert stopped.exit_code == EXIT_USAGE
     assert "another program listens there" in stopped.stdout
+
+
+def test_a_check_keeps_nobody_from_starting(tmp_path: Path) -> None:
+    """It makes no lock file, and only looks at one that is there: two checks pass each other."""
+    path = written(tmp_path)
+    log = tmp_path / "data" / "member-1" / "log"
+    log.mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    new = checked(path)
+    assert sorted(tmp_path.rglob("*")) == before
+    OsDisk().lock_directory(str(log)).release()
+    (lock,) = log.iterdir()
+    with lock.open() as another_check:
+        fcntl.flock(another_check, fcntl.LOCK_SH)
+        beside = checked(path)
+
+    assert (new.exit_code, beside.exit_code) == (0, 0)
+    assert "this member runs" not in new.stdout + beside.stdout
 
 
 @pytest.mark.parametrize(

@@ -473,3 +473,13 @@ class OsDisk:
     def lock_directory(self, path: str) -> DirectoryLock:
         """Make this process its only user; StorageError if another one is."""
         return OsDirectoryLock(join(path, self.LOCK_NAME))
+
+    def is_locked(self, path: str) -> bool:
+        """Say whether a process uses it now; makes nothing, and does not become a user of it."""
+        name = join(path, self.LOCK_NAME)
+        with _naming("lock", name), suppress(FileNotFoundError), open(name, "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
