@@ -10,7 +10,8 @@
    what the later page has and it does not is removed (all below what is deleted); changes up to
    that page follow, and say how each of these is in the end. The mark is written when the copy is
    complete. It says from which zxid on the target is whole: that of the last page.
-3. If the source no longer knows what was missed, all of it is read again.
+3. If the source no longer knows what was missed, or is another cluster than that of the mark, or
+   has lost changes that the mirror has, all of it is read again.
 4. One mirror writes a target: the mark's version shows another one, which ends this one.
 """
 
@@ -91,6 +92,8 @@ class Mirror:
         self._prefix = prefix
         self._into = into
         self._mark = f"{MARKS}/{quote(into, safe='')}"
+        self._cluster_id = ""
+        """That of the source."""
         self._mark_version = 0
         self._whole_from = 0
         self._there: dict[str, bytes] = {}
@@ -106,7 +109,8 @@ class Mirror:
             NoAuthError: this client may not read all of it.
         """
         newest_zxid = (await self._source.subtree(self._prefix, limit=1)).zxid
-        zxid = await self._begun()
+        self._cluster_id = (await self._source.status()).cluster_id
+        zxid = await self._begun(newest_zxid)
         while True:
             if zxid is None:
                 zxid = await self._copy()
@@ -118,8 +122,8 @@ class Mirror:
                 note("the source no longer knows what was missed: all of it is read again")
                 zxid = None
 
-    async def _begun(self) -> int | None:
-        """Return how far an earlier mirror came; None if there was none."""
+    async def _begun(self, newest_zxid: int) -> int | None:
+        """Return how far an earlier mirror came; None if there was none, or none of this source."""
         try:
             mark = await self._target.get(self._mark)
         except NoNodeError:
@@ -131,6 +135,9 @@ class Mirror:
         said = json.loads(mark.data or b"{}")
         if said.get("prefix") != self._prefix:
             return None  # it was made just now, or there was another mirror
+        if said.get("cluster_id") != self._cluster_id or said["zxid"] > newest_zxid:
+            note("the mirror is of another cluster, or of changes lost since: all is read again")
+            return None
         await self._look()
         zxid, self._whole_from = said["zxid"], said["whole_from"]
         return int(zxid)
@@ -223,7 +230,12 @@ class Mirror:
 
     async def _commit(self, operations: list[Operation], zxid: int) -> None:
         """Do these, and set the mark, all or nothing."""
-        said = {"prefix": self._prefix, "zxid": zxid, "whole_from": self._whole_from}
+        said = {
+            "cluster_id": self._cluster_id,
+            "prefix": self._prefix,
+            "zxid": zxid,
+            "whole_from": self._whole_from,
+        }
         mark = SetData(self._mark, json.dumps(said).encode(), self._mark_version)
         *first, last = _in_steps(operations)
         for step in first:

@@ -43,6 +43,13 @@ class Status(Struct, frozen=True):
     sessions: Count
     znodes: Count
     members: tuple[MemberInfo, ...]
+    cluster_id: Annotated[
+        str,
+        described(
+            "the id that the cluster drew when it began, or began again by a restore or a recovery;"
+            " empty while this member knows of none"
+        ),
+    ] = ""
     limits_differ: Annotated[
         str, described("in what its configuration differs from the limits of the cluster")
     ] = ""

@@ -390,6 +390,7 @@ class Member:
             self._engine.status(),
             self._replica.machine,
             wrong=self.not_ready_reason(),
+            cluster_id=self._engine.cluster_id,
             limits_differ=self.limits.difference(),
             reserve=self.limits.reserve_in_words(),
             warnings=(*self.warnings(), *self._manual_holds.warnings()),

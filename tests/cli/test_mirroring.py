@@ -23,13 +23,15 @@ from tests.cli.serving import ServedMember
 MARK = f"{MARKS}/%2Fcopy"
 
 
-@pytest.fixture
-def other() -> Iterator[str]:
+def cluster() -> Iterator[str]:
     """The URL of another cluster."""
     served = ServedMember()
     served.start()
     yield served.url
     served.stop()
+
+
+other, third = pytest.fixture(cluster, name="other"), pytest.fixture(cluster, name="third")
 
 
 def tree(url: str, top: str) -> dict[str, bytes]:
@@ -189,6 +191,43 @@ def test_a_copy_is_newer_than_the_changes_that_follow_it(
             assert not left
 
     asyncio.run(scenario())
+
+    assert tree(other, "/copy") == tree(coordinator.url, path)
+
+
+@pytest.mark.parametrize("is_newer_first", [True, False])
+def test_a_mirror_of_another_cluster_is_a_copy_of_it(
+    coordinator: CommandLine, other: str, third: str, is_newer_first: bool
+) -> None:
+    """Whichever of them is at the higher zxid: what is there is not taken for the other's."""
+    path = f"/mirrored-other-{is_newer_first}"
+    for number, url in enumerate((coordinator.url, third)):
+        with connect(url) as client:
+            client.create(path)
+            client.create(f"{path}/of-{number}")
+    with connect(coordinator.url) as client:
+        for _ in range(9):
+            client.set(path, b"newer")
+    first, second = (coordinator.url, third) if is_newer_first else (third, coordinator.url)
+
+    once(CommandLine(first), other, path)
+    assert tree(other, "/copy") == tree(first, path)
+    once(CommandLine(second), other, path)
+    assert tree(other, "/copy") == tree(second, path)
+
+
+def test_a_mirror_of_lost_changes_is_read_again(coordinator: CommandLine, other: str) -> None:
+    """A mark beyond what the source has is one of changes that it has lost."""
+    path = "/mirrored-lost"
+    with connect(coordinator.url) as client:
+        client.create(path)
+        once(coordinator, other, path)
+        with connect(other) as target:
+            mark = json.loads(target.get(MARK).data)
+            target.set(MARK, json.dumps({**mark, "zxid": mark["zxid"] + 1_000}))
+            target.create("/copy/lost-in-the-source")
+
+        once(coordinator, other, path)
 
     assert tree(other, "/copy") == tree(coordinator.url, path)
 
