@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.model.backup import ScheduledBackups
+from coordinator.model.backup import AHEAD_MS_MAX, ScheduledBackups
 from coordinator.model.members import ClusterHealth, MemberFacts, MemberList, MemberReport
 from coordinator.node.backup_schedule import is_due_at
 
@@ -55,6 +55,15 @@ def test_it_is_due_by_the_newest_of_all(age_ms: int, is_due: bool) -> None:
     for each in ("1", "2", "3"):
         found = [facts(one, made if one == each else NONE) for one in ("1", "2", "3")]
         assert bool(chosen(*found)) is is_due
+
+
+def test_one_of_a_clock_that_is_ahead_does_not_count() -> None:
+    """Else none would be made until that time has come; clocks may be some minutes apart."""
+    ahead = NONE.with_success(NOW_MS + AHEAD_MS_MAX + 1)
+    apart = NONE.with_success(NOW_MS + AHEAD_MS_MAX)
+
+    assert chosen(facts("1", NONE), facts("2", NONE), facts("3", ahead)) == ["2"]
+    assert chosen(facts("1", NONE), facts("2", NONE), facts("3", apart)) == []
 
 
 def test_who_failed_last_lets_others_try() -> None:

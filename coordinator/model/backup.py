@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from coordinator.model.fields import Count, described
+
+AHEAD_MS_MAX: Final = 5 * 60_000
+"""A backup that was made so long after now, or later, is of a clock that is wrong: not counted."""
 
 
 class ScheduledBackups(Struct, frozen=True):
@@ -25,6 +29,16 @@ class ScheduledBackups(Struct, frozen=True):
     def with_failure(self, at_ms: int, failure: str) -> ScheduledBackups:
         """Return this with a backup that failed then."""
         return replace(self, failed_ms=at_ms, failure=failure)
+
+    def is_ahead(self, now_ms: int) -> bool:
+        """Whether its newest backup was made by a clock that was ahead of this wall time."""
+        return (self.succeeded_ms or 0) > now_ms + AHEAD_MS_MAX
+
+
+def newest_ms(found: Iterable[ScheduledBackups], now_ms: int) -> int:
+    """Return when the newest backup was made, 0: never. One of a clock that was ahead is not
+    counted: it would be the newest until that time has come."""
+    return max((each.succeeded_ms or 0 for each in found if not each.is_ahead(now_ms)), default=0)
 
 
 class BackupPiece(Struct, frozen=True):

@@ -6,7 +6,8 @@
    lowest id first, one whose last try failed after all others. All see the same, so all come to the
    same; if not, for a moment, there are two backups.
 3. It is written as ``coordinator backup`` writes it, and counts when it was read back and the
-   command, if there is one, ended well. Then the oldest are deleted.
+   command, if there is one, ended well. Then the oldest are deleted. One of a clock that is ahead
+   does not count, and is deleted before all others.
 4. A failure is said in the status, and tried again at the next look, by another member if it can.
 """
 
@@ -24,7 +25,7 @@ from urllib.parse import quote
 from coordinator.clock import Clock
 from coordinator.errors import CoordinatorError, StorageError
 from coordinator.model.access import MEMBER
-from coordinator.model.backup import ScheduledBackups
+from coordinator.model.backup import ScheduledBackups, newest_ms
 from coordinator.model.members import MemberList
 from coordinator.node.backups import Draft
 from coordinator.node.config import Config
@@ -104,9 +105,7 @@ class BackupSchedule:
     async def _make(self) -> None:
         directory = self._directory()
         await asyncio.to_thread(self._forget_drafts)
-        now = datetime.fromtimestamp(self._now_ms() / 1_000, UTC)
-        name = f"{self._prefix}{now:%Y%m%dT%H%M%SZ}-{self._member_id}{_SUFFIX}"
-        path = str(directory / name)
+        path = str(directory / f"{self._named_now()}-{self._member_id}{_SUFFIX}")
         await self._write(path)
         try:
             await self._run_command(path)
@@ -155,10 +154,18 @@ class BackupSchedule:
         return Path(self._config.directory)
 
     def _made(self) -> list[Path]:
-        """Return the cluster's backups in the directory, the oldest first."""
+        """Return the cluster's backups in the directory, the oldest first. Names of a time that has
+        not come are of a wrong clock, and before all others: they would never be the oldest."""
         directory = self._directory()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return sorted(each for each in directory.iterdir() if self._name.fullmatch(each.name))
+        made = [each for each in directory.iterdir() if self._name.fullmatch(each.name)]
+        now = f"{self._named_now()}."  # behind all of this second
+        return sorted(made, key=lambda each: (each.name <= now, each.name))
+
+    def _named_now(self) -> str:
+        """Return how the name of a backup begins that is made now."""
+        now = datetime.fromtimestamp(self._now_ms() / 1_000, UTC)
+        return f"{self._prefix}{now:%Y%m%dT%H%M%SZ}"
 
     def _newest_ms(self) -> int | None:
         """Return when this member made its newest one, before it was started."""
@@ -179,14 +186,14 @@ def is_due_at(member_id: str, found: MemberList, now_ms: int) -> bool:
     """Say whether a backup is due, and this member is to make it."""
     facts = [each.facts for each in found.members if each.facts is not None]
     known = [(each, each.backups) for each in facts if each.backups is not None]
-    newest_ms = max((backups.succeeded_ms or 0 for _, backups in known), default=0)
+    last_ms = newest_ms((backups for _, backups in known), now_ms)
     ready = [(each, backups) for each, backups in known if each.is_ready]
-    if not ready or now_ms - newest_ms < min(backups.every_ms for _, backups in known):
+    if not ready or now_ms - last_ms < min(backups.every_ms for _, backups in known):
         return False
     first, _ = min(
         ready,
         key=lambda each: (
-            (each[1].failed_ms or 0) > newest_ms,
+            (each[1].failed_ms or 0) > last_ms,
             each[0].role == "leader",
             each[0].member_id,
         ),

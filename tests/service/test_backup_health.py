@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from coordinator.model.backup import ScheduledBackups
+from coordinator.model.backup import AHEAD_MS_MAX, ScheduledBackups
 from coordinator.model.members import MemberReport
 from coordinator.service.reporting.cluster_health import BACKUP_LATE, of_cluster
 from tests.test_backup_schedule import HOUR_MS, NOW_MS, facts
@@ -31,6 +31,15 @@ ROWS = {
     ),
     "never": Row((NONE, NONE), ("No backup was made since a start 10 h ago",)),
     "not yet": Row((NONE, NONE), (), started_ms=NOW_MS - HOUR_MS),
+    "of a clock that is ahead": Row(
+        (NONE.with_success(NOW_MS), NONE.with_success(NOW_MS + 3 * HOUR_MS)),
+        ("Member 2 made its newest backup 3 h from now, by its clock: it is not counted.",),
+    ),
+    "too old, beside one of a clock that is ahead": Row(
+        (NONE.with_success(NOW_MS - LATE_MS - 1), NONE.with_success(NOW_MS + 3 * HOUR_MS)),
+        ("The newest backup was made 2 h ago; one is due every 1 h.", "Member 2 made its newest"),
+    ),
+    "of a clock that is not quite ours": Row((NONE, NONE.with_success(NOW_MS + AHEAD_MS_MAX)), ()),
     "it failed": Row(
         (NONE.with_success(NOW_MS - 2_000), NONE.with_failure(NOW_MS - 1_000, "no room")),
         ("Member 2 could not make a backup: No room.",),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from coordinator.model.backup import newest_ms
 from coordinator.model.members import ClusterHealth, HealthFinding, MemberFacts, MemberReport
 from coordinator.model.sizes import in_bytes
 from coordinator.model.status import Status
@@ -235,17 +236,25 @@ def _backups(reports: Sequence[MemberReport], now_ms: int) -> Iterator[HealthFin
     if not known:
         return
     every_ms = min(backups.every_ms for _, backups in known)
-    newest_ms = max(backups.succeeded_ms or 0 for _, backups in known)
-    age_ms = now_ms - (newest_ms or min(each.started_ms for each, _ in known))
+    last_ms = newest_ms((backups for _, backups in known), now_ms)
+    age_ms = now_ms - (last_ms or min(each.started_ms for each, _ in known))
     if age_ms > BACKUP_LATE * every_ms:
-        made = "The newest backup was made" if newest_ms else "No backup was made since a start"
+        made = "The newest backup was made" if last_ms else "No backup was made since a start"
         yield HealthFinding(
             "warn",
             f"{made} {lasting(age_ms)} ago; one is due every {lasting(every_ms)}.",
             "Look at [backup] of the members, and at their logs (docs/backup.md).",
         )
     for each, backups in known:
-        if (backups.failed_ms or 0) > newest_ms:
+        if backups.is_ahead(now_ms):
+            ahead_ms = (backups.succeeded_ms or 0) - now_ms
+            yield HealthFinding(
+                "warn",
+                f"Member {each.member_id} made its newest backup {lasting(ahead_ms)} from now, by"
+                " its clock: it is not counted.",
+                "Set the clocks of the members right; the next backup of that member counts.",
+            )
+        if (backups.failed_ms or 0) > last_ms:
             yield HealthFinding(
                 "warn",
                 f"Member {each.member_id} could not make a backup: {sentence(backups.failure)}",

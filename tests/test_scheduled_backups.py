@@ -1,0 +1,76 @@
+"""One member's schedule on a real directory: what it keeps, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from coordinator.clock import ManualClock
+from coordinator.node.backup_schedule import BackupSchedule
+from coordinator.node.backups import checked
+from coordinator.node.config import BackupConfig, ClusterConfig, Config, MemberAddress
+from coordinator.raft.backup import HeldBackup
+from coordinator.raft.engine import Backup, BackupFacts
+from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.member import Member
+from tests.patience import patient
+
+
+class Engine(LoopbackEngine):
+    """Gives out backups of an empty state."""
+
+    async def open_backup(self, facts: Callable[[], BackupFacts]) -> Backup:
+        backup = HeldBackup(None, (), facts(), "1", "00" * 16)
+        for _ in backup.prepare():
+            pass
+        return backup
+
+
+@asynccontextmanager
+async def member(
+    directory: Path, command: str | None = None, keep: int = 3
+) -> AsyncIterator[tuple[Member, BackupSchedule]]:
+    """Run a member that is the cluster; its schedule is not begun."""
+    clock = ManualClock()
+    alone = MemberAddress("1", client_url="http://127.0.0.1:1", member_host="", member_port=0)
+    config = Config(
+        cluster=ClusterConfig(members=(alone,)),
+        backup=BackupConfig(str(directory), every_ms=1_000, keep=keep, command=command),
+    )
+    running = Member(config, Engine("1"), clock)
+    await running.start()
+    try:
+        yield running, BackupSchedule(running, config, clock)
+    finally:
+        await running.stop()
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait until it is so."""
+    async with asyncio.timeout(patient(20)):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(each.name for each in directory.iterdir())
+
+
+async def test_those_of_a_clock_that_was_ahead_are_deleted_first(tmp_path: Path) -> None:
+    """What was just made stays, however many are named after a time that has not come."""
+    ahead = [f"coordinator-2040010{day}T000000Z-2.backup" for day in (1, 2, 3)]
+    before = "coordinator-20200101T000000Z-2.backup"
+    for name in (*ahead, before):
+        (tmp_path / name).touch()
+    async with member(tmp_path) as (running, schedule):
+        schedule.begin()
+        await until(lambda: len(names(tmp_path)) == 3)
+        assert running.backups.scheduled is not None
+        made_ms = running.backups.scheduled.succeeded_ms
+        await schedule.end()
+
+    assert made_ms == ManualClock().wall_ms()
+    assert names(tmp_path) == [before, "coordinator-20231114T221320Z-1.backup", ahead[2]]
+    checked(str(tmp_path / "coordinator-20231114T221320Z-1.backup"))
