@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from coordinator.clock import ManualClock
 from coordinator.node.backup_schedule import BackupSchedule
 from coordinator.node.backups import checked
@@ -50,7 +52,7 @@ async def member(
 async def until(is_so: Callable[[], object]) -> None:
     """Wait until it is so."""
     async with asyncio.timeout(patient(20)):
-        while not is_so():
+        while not is_so():  # noqa: ASYNC110 # most of it is about files
             await asyncio.sleep(0.01)
 
 
@@ -74,3 +76,23 @@ async def test_those_of_a_clock_that_was_ahead_are_deleted_first(tmp_path: Path)
     assert made_ms == ManualClock().wall_ms()
     assert names(tmp_path) == [before, "coordinator-20231114T221320Z-1.backup", ahead[2]]
     checked(str(tmp_path / "coordinator-20231114T221320Z-1.backup"))
+
+
+@pytest.mark.parametrize("does", ["rm", "true"])
+async def test_it_ends_while_a_command_runs(tmp_path: Path, does: str) -> None:
+    """Also one that has moved the backup away: what it left behind is not looked for."""
+    directory, command, begun = (tmp_path / each for each in ("backups", "after", "begun"))
+    command.write_text(f'#!/bin/sh\n{does} "$1"\n: > "{begun}"\nexec sleep 600\n')
+    command.chmod(0o755)
+    async with member(directory, str(command)) as (running, schedule):
+        schedule.begin()
+        await until(begun.exists)
+        task = schedule._task
+        assert task is not None
+
+        await schedule.end()
+
+        assert task.cancelled()
+        assert names(directory) == []
+        assert running.backups.scheduled is not None
+        assert running.backups.scheduled.succeeded_ms is None

@@ -37,6 +37,8 @@ LOOK_MS_MAX = 60_000
 LOOKS = 20
 """So many times in ``every_ms`` a member looks whether a backup is due, or once in a minute."""
 _BEGIN_MS = 30_000
+_END_S = 5.0
+"""So long the end of a member waits for what is being made, at most."""
 _SUFFIX = ".backup"
 
 
@@ -60,12 +62,13 @@ class BackupSchedule:
             self._task = asyncio.create_task(self._run(), name="make backups")
 
     async def end(self) -> None:
-        """Make no more; one that is being made is given up. Idempotent."""
+        """Make no more; one that is being made is given up. Idempotent, within ``_END_S``."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            _, unfinished = await asyncio.wait({task}, timeout=_END_S)
+            if unfinished:
+                logger.warning("a backup that is being made does not end; ending without it")
 
     @property
     def _state(self) -> ScheduledBackups:
@@ -110,7 +113,8 @@ class BackupSchedule:
         try:
             await self._run_command(path)
         except BaseException:
-            os.unlink(path)  # else a command that always fails would push all others out
+            with suppress(OSError):  # else a command that always fails would push all others out
+                os.unlink(path)
             raise
         self._state = self._state.with_success(self._now_ms())
         logger.info("made the backup %s", path)
@@ -179,7 +183,7 @@ class BackupSchedule:
 
     def _forget_oldest(self) -> None:
         for each in self._made()[: -self._config.keep]:
-            os.unlink(each)
+            each.unlink(missing_ok=True)
 
 
 def is_due_at(member_id: str, found: MemberList, now_ms: int) -> bool:

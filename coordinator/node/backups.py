@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -102,7 +103,8 @@ class Draft:
             try:
                 header = checked(self._draft)
             except StorageError:
-                os.unlink(self._draft)
+                with suppress(OSError):
+                    os.unlink(self._draft)
                 raise
             os.replace(self._draft, self.path)
             sync_directory(Path(self.path).absolute().parent)
