@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import threading
 from dataclasses import dataclass
 from typing import Generic
 
@@ -76,7 +75,6 @@ class TokenChunk(EndedByWith[ClientT]):
         self.client = client
         self.size = checked_count("size", size, bucket.burst)
         self._bucket = bucket
-        self._guard = threading.Lock()
         self._left = 0
         self._session: Session | None = None
         self._fetching = asyncio.Lock()
@@ -117,8 +115,8 @@ class TokenChunk(EndedByWith[ClientT]):
             if self._spend(count):
                 return 0
             session = await core.session(core.time_left_ms() / 1000)
-            with self._guard:  # what is left is put aside, as others go on to spend
-                aside, self._left, self._session = self.left, 0, session
+            # What is left is put aside, as others go on to spend.
+            aside, self._left, self._session = self.left, 0, session
             try:
                 if (missing_ms := await self._bucket._try_take(self.size - aside)) == 0:
                     aside = self.size - count
@@ -126,8 +124,7 @@ class TokenChunk(EndedByWith[ClientT]):
                     aside = 0
                 return missing_ms
             finally:
-                with self._guard:
-                    self._left += aside
+                self._left += aside
 
     take = both(_take, has_own_time=True)
 
@@ -140,8 +137,7 @@ class TokenChunk(EndedByWith[ClientT]):
             BadArgumentsError, TooManyRetriesError: as ``TokenBucket.take``.
         """
         async with self._fetching:
-            with self._guard:
-                count, self._left = self.left, 0
+            count, self._left = self.left, 0
             if count > 0:
                 await self._bucket._try_take(-count)
             return count
@@ -149,11 +145,10 @@ class TokenChunk(EndedByWith[ClientT]):
     give_back = both(_give_back)
 
     def _spend(self, count: int) -> bool:
-        with self._guard:
-            if self.left < count:
-                return False
-            self._left -= count
-            return True
+        if self.left < count:
+            return False
+        self._left -= count
+        return True
 
     async def _end(self, error: BaseException | None) -> None:
         try:
