@@ -94,12 +94,11 @@ class Labelled(Generic[Kept]):
 
     def labels(self, *values: str) -> Kept:
         """Return what is counted for these values of the labels, in their order."""
-        kept = self._kept.get(values)
-        if kept is None:
+        if values not in self._kept:
             if len(values) != len(self._names):
                 raise ValueError(f"{self._name}: expected {self._names}, found {values}")
-            kept = self._kept[values] = self._kind(*self._options)
-        return kept
+            self._kept[values] = self._kind(*self._options)
+        return self._kept[values]
 
     def collect(self) -> Iterator[Metric]:
         """Return the figures as they are now, for a scrape."""

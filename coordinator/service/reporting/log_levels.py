@@ -72,4 +72,4 @@ class LogLevels:
 
 def _set_own(level: str) -> None:
     logging.getLogger().setLevel(level.upper())
-    logger.log(logging.getLogger().level, "from now on what is logged is at least: %s", level)
+    logger.log(logging.getLogger().level, "from now on what is logged is at least: %r", level)
