@@ -10,6 +10,7 @@ import click
 from coordinator.cli.completing import paths
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, note, one_line
+from coordinator.cli.subtrees import pages
 from coordinator.client import AsyncClient
 from coordinator.clock import SystemClock
 from coordinator.errors import BadArgumentsError, NodeExistsError, NoNodeError
@@ -35,7 +36,8 @@ def export(settings: Settings, path: str, file: BinaryIO) -> None:
 
     A line of JSON for each znode, parents first, with its path, its mode, and data or data_base64.
     Ephemerals belong to sessions: they are left out, and counted. A thousand znodes at a time are
-    of one moment; for a copy of everything at one moment: coordinator backup.
+    of one moment; for a copy of everything at one moment: coordinator backup. It is refused to whom
+    may not read and watch all of it.
 
     \b
     Examples:
@@ -44,23 +46,21 @@ def export(settings: Settings, path: str, file: BinaryIO) -> None:
     """
 
     async def work(client: AsyncClient) -> ExportEnd:
-        page = await client.subtree(path)
-        if not page.znodes:
-            raise NoNodeError(f"no znode {path} at zxid {page.zxid}", path=path, zxid=page.zxid)
-        began = moment(SystemClock().wall_ms())
-        _write(file, ExportHead(FORMAT, path, page.zxid, began))
-        written = left_out = 0
-        while True:
+        zxid = written = left_out = 0
+        async for page in pages(client, path):
+            zxid = page.zxid
+            if written == left_out == 0:
+                if not page.znodes:
+                    raise NoNodeError(f"no znode {path} at zxid {zxid}", path=path, zxid=zxid)
+                began = moment(SystemClock().wall_ms())
+                _write(file, ExportHead(FORMAT, path, zxid, began))
             for znode in page.znodes:
                 if znode.stat.ephemeral_owner is not None:
                     left_out += 1
                 else:
                     _write(file, _exported(znode))
                     written += 1
-            if page.next is None:
-                break
-            page = await client.subtree(path, after=page.next)
-        end = ExportEnd(written, left_out, page.zxid)
+        end = ExportEnd(written, left_out, zxid)
         _write(file, end)
         return end
 

@@ -26,6 +26,7 @@ import click
 from coordinator.cli.completing import paths
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import note
+from coordinator.cli.subtrees import page, pages
 from coordinator.client import AsyncClient
 from coordinator.errors import BadVersionError, CompactedError, NoAuthError, NoNodeError
 from coordinator.model.events import Change, EventType
@@ -106,9 +107,9 @@ class Mirror:
 
         Raises:
             BadVersionError: another mirror writes this target.
-            NoAuthError: this client may not read all of it.
+            NoAuthError: this client may not read and watch all of it.
         """
-        newest_zxid = (await self._source.subtree(self._prefix, limit=1)).zxid
+        newest_zxid = (await page(self._source, self._prefix, limit=0)).zxid
         self._cluster_id = (await self._source.status()).cluster_id
         zxid = await self._begun(newest_zxid)
         while True:
@@ -151,7 +152,7 @@ class Mirror:
 
     async def _copy(self) -> int:
         """Make the target as the source is; return from which zxid on to follow."""
-        zxid = (await self._source.subtree(self._prefix, limit=1)).zxid
+        zxid = (await page(self._source, self._prefix, limit=0)).zxid
         znodes, self._whole_from = await _whole(self._source, self._prefix)
         wanted = {
             self._moved(each.path): each.data
@@ -256,12 +257,12 @@ class Mirror:
 async def _whole(client: AsyncClient, top: str) -> tuple[list[Znode], int]:
     """Return all znodes at and below ``top``, parents first, without marks; and the zxid of the
     last page."""
-    page = await client.subtree(top)
-    found = list(page.znodes)
-    while page.next is not None:
-        page = await client.subtree(top, after=page.next)
-        found += page.znodes
-    return [each for each in found if not _is_mark(each.path)], page.zxid
+    found: list[Znode] = []
+    zxid = 0
+    async for each in pages(client, top):
+        found += [znode for znode in each.znodes if not _is_mark(znode.path)]
+        zxid = each.zxid
+    return found, zxid
 
 
 def _is_mark(path: str) -> bool:

@@ -127,6 +127,7 @@ class Children(Struct, frozen=True):
 class Subtree(Struct, frozen=True):
     """A page of a subtree as it was at ``zxid``: parents first, children by name.
 
+    ``is_partial``: the caller may not read and watch everything there, so some may be left out.
     ``next`` is what to pass as ``after`` for the rest, or None. Pages may be of different zxids: a
     watch with values from that of the first one says what changed between.
     """
@@ -135,3 +136,4 @@ class Subtree(Struct, frozen=True):
     znodes: tuple[Znode, ...]
     zxid: Count
     next: str | None = None
+    is_partial: bool = False

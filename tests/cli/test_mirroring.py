@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from coordinator import connect
 from coordinator.cli.mirroring import MARKS, Mirror
 from coordinator.client import AsyncClient
 from coordinator.errors import BadVersionError, CoordinatorError
+from coordinator.model.access import Rule, Verb
 from coordinator.model.operations import Create, Delete, SetData
 from coordinator.model.znodes import Subtree
 from tests.cli.conftest import CommandLine
@@ -181,7 +183,7 @@ def test_a_copy_is_newer_than_the_changes_that_follow_it(
             read, left = source.subtree, list(meanwhile)
 
             async def late(top: str, *, after: str | None = None, limit: int = 1_000) -> Subtree:
-                while limit > 1 and left:
+                while limit and left:
                     step = left.pop(0)
                     await source.multi([replace(step, path=path + step.path)])
                 return await read(top, after=after, limit=limit)
@@ -230,6 +232,33 @@ def test_a_mirror_of_lost_changes_is_read_again(coordinator: CommandLine, other:
         once(coordinator, other, path)
 
     assert tree(other, "/copy") == tree(coordinator.url, path)
+
+
+def test_who_may_not_read_all_copies_nothing(
+    coordinator: CommandLine, other: str, third: str, tmp_path: Path
+) -> None:
+    """What is left out of the pages is not deleted from the mirror, nor missing in an export."""
+    path, token = "/mirrored-partly", tmp_path / "token"
+    with connect(third) as client:
+        for each in ("", "/seen", "/hidden"):
+            client.create(path + each)
+        once(CommandLine(third), other, path)
+        admin = client.init_access().token
+    with connect(third, token=admin) as client:
+        client.put_role("part", [Rule(f"{path}/seen", (Verb.READ, Verb.WATCH))])
+        client.put_identity("reader", ["part"])
+        token.write_text(client.add_token("reader").token)
+    token.chmod(0o600)
+    shell = CommandLine(third)
+
+    mirror = ("mirror", path, "--to", other, "--into", "/copy", "--once")
+    mirrored = shell(*mirror, "--token-file", str(token))
+    exported = shell("export", path, str(tmp_path / "export"), "--token-file", str(token))
+
+    assert "read or watch" in mirrored.stderr
+    assert "read or watch" in exported.stderr
+    assert (mirrored.exit_code, exported.exit_code) == (1, 1)
+    assert set(tree(other, "/copy")) == {"", "/seen", "/hidden"}
 
 
 def test_two_mirrors_do_not_write_one_target(coordinator: CommandLine, other: str) -> None:

@@ -80,6 +80,12 @@ async def test_a_subtree_shows_what_may_be_read_and_watched() -> None:
 
         found = await world.leader.subtrees.page("/", LINEARIZABLE, world.deadline(), caller=caller)
         assert [each.path for each in found.value.znodes] == ["/a/x", "/b", "/b/y"]
+        partial = {"/": True, "/a": True, "/a/x": False, "/b": False, "/c": True}
+        for path, is_partial in partial.items():
+            page = await world.leader.subtrees.page(
+                path, LINEARIZABLE, world.deadline(), caller=caller
+            )
+            assert page.value.is_partial is is_partial, path
         with pytest.raises(NoAuthError):
             await world.leader.subtrees.page("/d", LINEARIZABLE, world.deadline(), caller=caller)
         alone = await world.leader.subtrees.page(

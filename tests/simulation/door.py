@@ -292,9 +292,11 @@ class Door:
             limit=SUBTREE_PAGE_MAX if limit is None else limit,
         )
         page = read.value
-        return _Shown(
-            Subtree(path, znodes=tuple(page.znodes), zxid=page.zxid, next=page.next), read
-        )
+        shown = Subtree(
+            path, znodes=tuple(page.znodes), zxid=page.zxid, next=page.next,
+            is_partial=page.is_partial,
+        )  # fmt: skip
+        return _Shown(shown, read)
 
     async def _grants(self, query: Query, deadline_ms: int) -> Any:
         election, lock = query.text("election"), query.text("lock")

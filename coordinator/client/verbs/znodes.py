@@ -204,7 +204,8 @@ class ZnodeVerbs(VerbGroup):
         """Return a page of all znodes at and below ``path`` that this client may read and watch.
 
         ``limit`` 0 to 1000; a page may be shorter. Go on with ``after=page.next`` until it is None;
-        each page has its own zxid. A path that does not exist has an empty page.
+        each page has its own zxid. A path that does not exist has an empty page. ``is_partial``
+        says that some may be left out.
 
         Raises:
             NoAuthError: this client may read nothing there.

@@ -1,7 +1,9 @@
 """Whole subtrees as they are read, a page at a time: what a program needs to keep a copy.
 
 Only what the caller may both read and watch is shown: what a watch with values would keep true. A
-subtree that is not there is an empty page, since its zxid is what a copy begins with.
+subtree that is not there is an empty page, since its zxid is what a copy begins with. A page says
+whether the caller's rules cover all of it: that is known from the rules alone, and tells nothing of
+what is there.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from coordinator.model.znodes import Subtree, Znode
 from coordinator.service.base.replica import MachineReplica
 from coordinator.service.reads.reads import ReadMode, ReadReply, Reads, names_shown
 from coordinator.state import paths
+from coordinator.state.access.table import AccessTable
 from coordinator.state.machine import StateMachine
 
 PAGE_MAX = 1_000
@@ -54,7 +57,15 @@ class SubtreeReads:
         if not machine.access.sees(caller, path):
             machine.access.check(caller, Verb.READ, path)
         znodes, last = subtree_page(machine, path, after, limit, caller) if limit else ((), None)
-        return self._reads.reply(Subtree(path, znodes, machine.zxid, last), age_ms)
+        is_partial = not _covers_all(machine.access, caller, path)
+        return self._reads.reply(Subtree(path, znodes, machine.zxid, last, is_partial), age_ms)
+
+
+def _covers_all(access: AccessTable, caller: Caller, path: str) -> bool:
+    return all(
+        access.allows(caller, verb, path) and access.ways(caller, path, (verb,)) == [("", True)]
+        for verb in (Verb.READ, Verb.WATCH)
+    )
 
 
 def subtree_page(

@@ -128,7 +128,7 @@ class TreeRoutes:
             caller=request.caller,
         )
         page = read.value
-        body = to_body(Subtree(path, (), page.zxid, page.next))
+        body = to_body(Subtree(path, (), page.zxid, page.next, page.is_partial))
         return await door.reply_listed(request, body, {"znodes": (page.znodes, to_body)}, read)
 
     async def create(self, request: IncomingRequest) -> Answer:
