@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from coordinator.clock import ManualClock
+from coordinator.errors import CompactedError, UnavailableError
+from coordinator.model.access import NOBODY
 from coordinator.node.backup_schedule import BackupSchedule
 from coordinator.node.backups import checked
 from coordinator.node.config import BackupConfig, ClusterConfig, Config, MemberAddress
 from coordinator.raft.backup import HeldBackup
 from coordinator.raft.engine import Backup, BackupFacts
 from coordinator.raft.loopback import LoopbackEngine
+from coordinator.service.comparing.divergence import Difference
 from coordinator.service.member import Member
 from tests.patience import patient
 
@@ -96,3 +99,34 @@ async def test_it_ends_while_a_command_runs(tmp_path: Path, does: str) -> None:
         assert names(directory) == []
         assert running.backups.scheduled is not None
         assert running.backups.scheduled.succeeded_ms is None
+
+
+async def test_one_of_data_that_are_wrong_does_not_count(tmp_path: Path) -> None:
+    """It pushes out no older one; those that clients read end, and none is begun."""
+    directory, command, begun = (tmp_path / each for each in ("backups", "after", "begun"))
+    directory.mkdir()
+    before = "coordinator-20200101T000000Z-2.backup"
+    (directory / before).touch()
+    command.write_text(f'#!/bin/sh\n: > "{begun}"\nwhile [ -e "{begun}" ]; do sleep 0.01; done\n')
+    command.chmod(0o755)
+    async with member(directory, str(command), keep=1) as (running, schedule):
+        piece = await running.backups.begin(NOBODY, 5_000)
+        schedule.begin()
+        await until(begun.exists)
+        made = [each for each in names(directory) if each != before]
+
+        running._on_difference(Difference(is_own=True, sentence="member 1 differs"))
+        begun.unlink()
+        await until(lambda: running.backups.scheduled and running.backups.scheduled.failure)
+
+        with pytest.raises(CompactedError):
+            await running.backups.read(piece.backup_id, 0, NOBODY)
+        with pytest.raises(UnavailableError):
+            await running.backups.begin(NOBODY, 5_000)
+        await schedule.end()
+        scheduled = running.backups.scheduled
+
+    assert len(made) == 1
+    assert names(directory) == [before]
+    assert scheduled is not None
+    assert (scheduled.succeeded_ms, scheduled.failure) == (None, "member 1 differs")

@@ -62,7 +62,13 @@ def backup(settings: Settings, arguments: tuple[str, ...], data_dir: str | None)
     elif data_dir is not None:
         if path == STDOUT:
             raise click.UsageError("--data-dir needs a FILE")
-        _show(settings, f"wrote {path}: ", backups.write_from_data(data_dir, path))
+        header, has_vote = backups.write_from_data(data_dir, path)
+        _show(settings, f"wrote {path}: ", header)
+        if not has_vote:
+            note(
+                "this member has no vote: its data may lack what was acknowledged; back up another"
+                " member, if there is one"
+            )
     elif path == STDOUT:
         settings.run(_to_stdout)
     else:

@@ -7,7 +7,8 @@
    same; if not, for a moment, there are two backups.
 3. It is written as ``coordinator backup`` writes it, and counts when it was read back and the
    command, if there is one, ended well. Then the oldest are deleted. One of a clock that is ahead
-   does not count, and is deleted before all others.
+   does not count, and is deleted before all others. Nor does one count whose member is found to
+   differ from the others meanwhile.
 4. A failure is said in the status, and tried again at the next look, by another member if it can.
 """
 
@@ -111,7 +112,9 @@ class BackupSchedule:
         path = str(directory / f"{self._named_now()}-{self._member_id}{_SUFFIX}")
         await self._write(path)
         try:
+            self._refuse_wrong_data()
             await self._run_command(path)
+            self._refuse_wrong_data()
         except BaseException:
             with suppress(OSError):  # else a command that always fails would push all others out
                 os.unlink(path)
@@ -119,6 +122,11 @@ class BackupSchedule:
         self._state = self._state.with_success(self._now_ms())
         logger.info("made the backup %s", path)
         await asyncio.to_thread(self._forget_oldest)
+
+    def _refuse_wrong_data(self) -> None:
+        """Raise StorageError if the backup is of a state that is known to be wrong."""
+        if self._member.difference:
+            raise StorageError(self._member.difference)
 
     async def _write(self, path: str) -> None:
         backups = self._member.backups

@@ -127,10 +127,11 @@ def checked(path: str) -> Header:
     return file.header
 
 
-def write_from_data(data_dir: str, path: str) -> Header:
+def write_from_data(data_dir: str, path: str) -> tuple[Header, bool]:
     """Write a backup of the data of a member that does not run: the state after its last entry.
 
-    Its last entries may not be on any other member (``docs/recovery.md``).
+    Its last entries may not be on any other member (``docs/recovery.md``). Returns also whether
+    the member has its vote: if not, its data may lack anything that was acknowledged.
 
     Raises:
         StorageError: the member runs, its data cannot be trusted, or the disk refuses.
@@ -138,6 +139,12 @@ def write_from_data(data_dir: str, path: str) -> Header:
     held = HeldData(OsDisk(), data_dir.rstrip("/"))
     reader = None
     try:
+        if held.differs:
+            raise StorageError(
+                f"{data_dir}: expected data that agree with the other members', found that they"
+                " differed from a quorum: back up another member",
+                path=data_dir,
+            )
         machine = StateMachine()
         at = held.replay(MachineReplica(machine))
         reader = held.snapshot()
@@ -154,7 +161,7 @@ def write_from_data(data_dir: str, path: str) -> Header:
             draft.begin_again()
             while piece := backup.read(draft.size_bytes, _PIECE_BYTES):
                 draft.write(piece)
-            return draft.finish()
+            return draft.finish(), held.has_vote
     finally:
         if reader is not None:
             reader.close()

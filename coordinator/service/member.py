@@ -470,6 +470,7 @@ class Member:
     def _on_difference(self, difference: Difference) -> None:
         """Stop answering, but keep running to report why."""
         self.difference = difference.sentence
+        self.backups.close()
         if self._failure is None:
             self._failure = StorageError(difference.sentence)
             self._end_waits(difference.sentence)

@@ -20,6 +20,8 @@ from coordinator.node.config_file import load
 from coordinator.node.recovery import NUMBERS_SKIPPED
 from coordinator.node.server import Server
 from coordinator.raft.backup import replay
+from coordinator.raft.rejoin import recovering
+from coordinator.raft.storage import quarantine
 from coordinator.raft.storage.backup_file import BackupFile
 from coordinator.raft.storage.disk import OsDisk
 from coordinator.recipes import Lock
@@ -207,7 +209,8 @@ def test_one_that_the_member_let_go_of_begins_again(running: Running, tmp_path: 
     with connect(running.server.url) as client, Draft(str(path)) as draft:
         begun = client.backup_piece()
         draft.write(begun.data)
-        running.loop.call_soon_threadsafe(running.server.member.backups.close)
+        let_go = running.server.member.backups.end
+        running.loop.call_soon_threadsafe(let_go, begun.backup_id)
         with pytest.raises(CompactedError):
             client.backup_piece(begun.backup_id, begun.next_offset)
 
@@ -249,6 +252,28 @@ def test_data_without_a_member_are_backed_up(tmp_path: Path) -> None:
     assert running.command("backup", "--data-dir", data_dir, str(path)).exit_code == 0
     assert state_in(path).digest() == digest
     assert running.command("backup", "verify", str(path)).exit_code == 0
+
+
+def test_data_that_cannot_be_trusted_are_refused_or_named(tmp_path: Path) -> None:
+    """Those that differed from a quorum's are wrong; those without a vote may lack entries."""
+    running = Running(written(tmp_path))
+    filled(running)
+    running.stop()
+    path, data_dir = tmp_path / "backup", str(tmp_path / "data")
+
+    (tmp_path / "data" / quarantine.NAME).write_text("it differs")
+    refused = running.command("backup", "--data-dir", data_dir, str(path))
+    (tmp_path / "data" / quarantine.NAME).unlink()
+
+    assert refused.exit_code != 0
+    assert "differed from a quorum: back up another member" in refused.stderr
+    assert not path.exists()
+
+    (tmp_path / "data" / recovering.NAME).write_text(recovering.RecoveryStage.JOINING)
+    said = running.command("backup", "--data-dir", data_dir, str(path))
+
+    assert said.exit_code == 0
+    assert "this member has no vote" in said.stderr
 
 
 def test_a_young_member_without_a_snapshot_is_backed_up(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ class Backups:
         self._random = context.random
         self._held: dict[str, _Held] = {}
         self._opening = 0
+        self._is_closed = False
         self.scheduled: ScheduledBackups | None = None
         """The backups that this member makes on a schedule, and how they went."""
         self._is_waiting = False
@@ -108,6 +109,9 @@ class Backups:
             raise UnavailableError(f"no backup for now: {error.message}") from error
         finally:
             self._opening -= 1
+        if self._is_closed:
+            backup.close()
+            raise UnavailableError("no backup for now: this member has stopped")
         now_ms = self._clock.monotonic_ms()
         self._held[backup_id] = _Held(backup, now_ms, now_ms)
         self._wait()
@@ -143,7 +147,8 @@ class Backups:
         return BackupPiece(backup_id, offset, size_bytes, data)
 
     def close(self) -> None:
-        """End all of them."""
+        """End all of them, and begin no more."""
+        self._is_closed = True
         for backup_id in list(self._held):
             self._end(backup_id)
 
