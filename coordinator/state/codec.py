@@ -106,7 +106,8 @@ class PutRoleLogged(Struct, frozen=True, gc=False, array_like=True, tag=29):
 class _Written(Struct, frozen=True, gc=False, array_like=True):
     """A command as it is written; ``caller`` is None for nobody."""
 
-    level: Annotated[int, Meta(ge=OLDEST, le=NEWEST)]
+    level: Annotated[int, Meta(ge=1, le=NEWEST)]
+    """By rule 1 it may be below ``OLDEST``, which bounds states and snapshots alone."""
     operation: LoneLogged | MultiLogged | GuardedLogged | PutRoleLogged | Logged
     wall_ms: int
     request: RequestId | None
@@ -200,7 +201,7 @@ def decode_command(data: bytes) -> Command:
 
 def _explained(data: bytes, error: Exception) -> str:
     try:
-        check_level(_decode_head(data).level)
+        check_level(max(OLDEST, _decode_head(data).level))
     except UnreadLevelError as unread:
         return f"expected a command that can be read: {unread}"
     except (ValueError, RecursionError):

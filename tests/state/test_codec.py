@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgpack  # type: ignore[import-untyped]
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import coordinator
 from coordinator.model.events import Event, EventType
 from coordinator.model.limits import bounds_of
 from coordinator.state import levels
@@ -241,6 +244,23 @@ def test_a_cut_or_longer_command_is_a_value_error(command: Command, chance: st.D
     for damaged in (encoded[:cut], encoded + b"\x00"):
         with pytest.raises(ValueError):  # noqa: PT011 # the library's words differ
             decode_command(damaged)
+
+
+def test_a_release_that_reads_no_state_of_level_1_reads_its_commands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each operation is written at the level that added it, for ever: those of level 1 at 1."""
+    monkeypatch.setattr(levels, "OLDEST", 2)
+    monkeypatch.setattr(levels, "NEWEST", 2)
+    later = runpy.run_path(str(Path(coordinator.__file__).parent / "state" / "codec.py"))
+
+    encoded = encode_command(Command(Create("/a"), 0))
+    written = msgpack.unpackb(encoded)
+
+    assert later["decode_command"](encoded).operation == Create("/a")
+    for level in (0, 3):
+        with pytest.raises(ValueError, match="expected a command"):
+            later["decode_command"](msgpack.packb([level, *written[1:]]))
 
 
 def test_deep_nesting_is_a_value_error() -> None:
