@@ -16,6 +16,7 @@ from coordinator.errors import (
     OutcomeUnknownError,
     from_problem,
 )
+from coordinator.service.reporting.members import REQUEST_KIND
 from coordinator.service.writes.proposals import RequestContext
 from coordinator.state.commands import Create
 from tests.service.fake_cluster import World, cluster, settle, soon
@@ -75,6 +76,23 @@ async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown(reply: b
                     Create("/a", b""), RequestContext(None, world.deadline())
                 )
             )
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [b"", b"\x91", b"\x81\xa1x" + b"\x91" * 5_000 + b"\xc0", b"\x81\xa9member_id\xa1\xff"],
+    ids=("nothing", "cut", "deep", "no text"),
+)
+async def test_a_report_that_cannot_be_read_is_said(reply: bytes) -> None:
+    """That member is shown as silent, with the reason; the others are shown."""
+    async with cluster() as world:
+        answer_with(world, REQUEST_KIND, reply)
+
+        found = await soon(world.follower.reports.fresh())
+
+        silent = [each for each in found.members if each.facts is None]
+        assert [each.member_id for each in silent] == ["1"]
+        assert silent[0].silence == "member 1 says nothing that this release understands"
 
 
 STRANGE_ACKS = [

@@ -284,7 +284,7 @@ def _range(protocols: tuple[int, int]) -> str:
 def _disagreement(me: Identity, theirs: bytes, peer_id: str) -> str:
     try:
         shown = ShownAgreement.read(theirs)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise HandshakeError(f"expected a list of facts of {_short(peer_id)}") from None
     return difference(me.agreement, shown, me.member_id, peer_id)
 

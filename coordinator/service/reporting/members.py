@@ -189,7 +189,7 @@ class MemberReports:
             return f"member {member_id} does not answer"
         except CoordinatorError as error:
             return error.message
-        except msgspec.MsgspecError:
+        except (ValueError, RecursionError):
             return f"member {member_id} says nothing that this release understands"
         if facts.member_id != member_id:
             return f"member {member_id} speaks of another member"

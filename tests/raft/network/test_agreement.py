@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,13 @@ from coordinator.raft.network.agreement import (
     facts_of_cluster,
     facts_of_raft,
 )
-from coordinator.raft.network.handshake import HANDSHAKE_FRAME_BYTES_MAX, Acceptor, Dialer, Identity
+from coordinator.raft.network.handshake import (
+    HANDSHAKE_FRAME_BYTES_MAX,
+    Acceptor,
+    Dialer,
+    HandshakeError,
+    Identity,
+)
 from coordinator.raft.network.refusals import DISAGREEMENT_KEPT_MS, Disagreements
 from coordinator.raft.pysyncobj_engine import PySyncObjEngine
 from coordinator.raft.storage import ownership
@@ -206,6 +212,28 @@ def test_facts_are_under_the_proofs() -> None:
 
     assert dialer.disagreement.endswith("differ in a: '1' on member 1, '2' on member 2; x")
     assert acceptor.disagreement.endswith("differ in a: '2' on member 2, '1' on member 1; y")
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage(Agreement):
+    """What a member shows that has a defect."""
+
+    data: bytes = b""
+
+    def shown(self) -> bytes:
+        return self.data
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x81\xa1x" + b"\x91" * 5_000 + b"\xc0", b"\x81\xa7release\xa1\xff"]
+)
+def test_what_is_shown_that_cannot_be_read_ends_the_handshake(data: bytes) -> None:
+    """Nested too deep, or no text: it ends with the sentence that any garbage gets."""
+    shown = Identity("c", member_id="1", secret=SECRET, agreement=Garbage(data=data))
+    own = Identity("c", member_id="2", secret=SECRET)
+
+    with pytest.raises(HandshakeError, match="expected a list of facts of '1'"):
+        shake(Dialer(shown, "2", b"d" * 32), Acceptor(own, b"a" * 32))
 
 
 def test_a_refusal_is_forgotten_when_nobody_tries_any_more(
