@@ -121,6 +121,7 @@ SAFE = {
     "self._place.address", "self.place.address", "self._address",
     "ascii(reason)", "ascii(mistake.message)",
     "operation_id", "type(command.operation).__name__",  # of our tables
+    "f'; request {command.request.number}' if command.request is not None else ''",  # a number
     "config.bind_host or 'every address'",
 }  # fmt: skip
 
