@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 from contextlib import suppress
 from dataclasses import replace
@@ -43,21 +44,34 @@ class Draft:
     def __init__(self, path: str) -> None:
         self.path = path
         self._draft = f"{path}.part"
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        while (file := self._locked()) is None:
+            pass
+        self._file = file
+        self.size_bytes = file.seek(0, os.SEEK_END)
+
+    def _locked(self) -> io.FileIO | None:
+        """Return the draft, locked; None if another process has finished it meanwhile, so that what
+        is locked is no draft any more."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            descriptor = os.open(self._draft, flags, 0o600)
+            file = io.FileIO(os.open(self._draft, flags, 0o600), "r+")
         except OSError as error:
-            raise StorageError(f"{self._draft}: {error.strerror}", path=path) from error
-        self._file = open(descriptor, "r+b", buffering=0)  # noqa: SIM115
+            raise StorageError(f"{self._draft}: {error.strerror}", path=self.path) from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.fchmod(self._file.fileno(), 0o600)
-            self.size_bytes = self._file.seek(0, os.SEEK_END)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(file.fileno()), os.lstat(self._draft)):
+                os.fchmod(file.fileno(), 0o600)
+                return file
+        except FileNotFoundError:
+            pass
         except OSError as error:
-            self._file.close()
+            file.close()
             raise StorageError(
-                f"{self._draft}: expected that nobody writes it, found: {error.strerror}", path=path
+                f"{self._draft}: expected that nobody writes it, found: {error.strerror}",
+                path=self.path,
             ) from error
+        file.close()
+        return None
 
     def __enter__(self) -> Draft:
         return self

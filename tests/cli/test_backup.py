@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import stat
 import threading
@@ -237,6 +238,40 @@ def test_a_pipe_gets_the_same(running: Running, tmp_path: Path) -> None:
     path.write_bytes(running.command("backup", "-").stdout_bytes)
 
     assert running.command("backup", "verify", str(path)).exit_code == 0
+
+
+def test_a_draft_that_gets_its_name_meanwhile_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was opened as a draft, and is a backup once it is locked, stays as it is."""
+    path, lock = tmp_path / "backup", fcntl.flock
+    draft = tmp_path / "backup.part"
+    draft.write_bytes(b"whole")
+
+    def finished_before(*arguments: Any) -> None:
+        if draft.exists() and not path.exists():
+            draft.rename(path)
+        lock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", finished_before)
+    with Draft(str(path)) as again:
+        again.begin_again()
+        again.write(b"part")
+
+    assert path.read_bytes() == b"whole"
+    assert draft.read_bytes() == b"part"
+
+
+def test_a_link_is_no_draft(tmp_path: Path) -> None:
+    """Else another user of the directory chooses which file is overwritten."""
+    other = tmp_path / "other"
+    other.write_bytes(b"as it was")
+    (tmp_path / "backup.part").symlink_to(other)
+
+    with pytest.raises(StorageError, match=r"backup\.part: "):
+        Draft(str(tmp_path / "backup"))
+
+    assert other.read_bytes() == b"as it was"
 
 
 def test_data_without_a_member_are_backed_up(tmp_path: Path) -> None:
