@@ -9,8 +9,10 @@ be equal (docs/upgrading.md): a release reads a range of them, and the cluster i
 2. A fact that only one side shows is of another release, and is not compared. An empty value means
    that the member does not know the fact yet, and agrees with any value.
 3. Members that agree show all facts in the same order.
-4. A member whose release does not read the level of the other's state is refused. So none that
-   cannot read what is written at a level acknowledges it.
+4. A member whose release does not read the level that the other's state has as they connect is
+   refused. A connection of before the level was raised goes on: such a member may acknowledge
+   entries of the new level, until it applies the one that raised it, and stops
+   (``state.levels``). So all members are asked before it is raised.
 """
 
 from __future__ import annotations
