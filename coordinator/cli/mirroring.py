@@ -49,6 +49,8 @@ Operation = Create | SetData | Delete
 @click.option("--once", is_flag=True, help="End when it is as the source was at the start.")
 @click.option("--to-token-file", metavar="FILE", help="The token that the other cluster knows.")
 @click.option("--to-ca-file", metavar="FILE", help="The CA of the other cluster's members.")
+@click.option("--to-cert-file", metavar="FILE", help="This client's certificate there.")
+@click.option("--to-key-file", metavar="FILE", help="Its key.")
 @verb
 def mirror(
     settings: Settings,
@@ -58,12 +60,14 @@ def mirror(
     once: bool,
     to_token_file: str | None,
     to_ca_file: str | None,
+    to_cert_file: str | None,
+    to_key_file: str | None,
 ) -> None:
     """Keep a copy of PREFIX and all below it in another cluster, until Ctrl-C.
 
     What is at the other place is replaced by what is here: nobody else may write there. Ephemerals
     are left out; all others are persistent there. It goes on where it was interrupted, also if it
-    is started again on another machine.
+    is started again on another machine. Tokens and certificates for here are not shown there.
 
     \b
     Examples:
@@ -73,8 +77,10 @@ def mirror(
     other = replace(
         settings,
         endpoints=to,
-        token_file=to_token_file or settings.token_file,
-        ca_file=to_ca_file or settings.ca_file,
+        token_file=to_token_file or "",  # what proves who one is here is not shown there
+        ca_file=to_ca_file or "",
+        cert_file=to_cert_file or "",
+        key_file=to_key_file or "",
     )
 
     async def work(source: AsyncClient) -> None:

@@ -84,7 +84,8 @@ def connect(
         lease_margin_ratio: how much earlier than the cluster the client gives its session up.
         clock, probe: for tests; asked from time to time whether this program is well.
         ca_file, cert_file, key_file: of ``https://`` endpoints (docs/tls.md).
-        token, token_file: the proof of who this client is (docs/access.md).
+        token, token_file: the proof of who this client is (docs/access.md). A file that is not
+            given is that of the environment; one that is "" is none.
 
     Raises:
         BadArgumentsError: an argument is out of its range, or an endpoint or a file is none.
@@ -193,13 +194,13 @@ def client_tls(
     given = {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}
     if not any(url.startswith("https:") for url in urls):
         for name, path in given.items():
-            if path is not None:
+            if path:
                 raise BadArgumentsError(
                     f"connect: expected https:// endpoints beside {name}, found {', '.join(urls)}"
                 )
         return None
     paths: dict[str, str | None] = {
-        name: os.fspath(path) if path is not None else os.environ.get(FILE_VARIABLES[name]) or None
+        name: (os.environ.get(FILE_VARIABLES[name]) if path is None else os.fspath(path)) or None
         for name, path in given.items()
     }
     tls = ClientTls(TlsFiles(paths["cert_file"], paths["key_file"], paths["ca_file"]))

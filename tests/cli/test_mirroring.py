@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
 from coordinator import connect
+from coordinator.cli.main import cli
 from coordinator.cli.mirroring import MARKS, Mirror
 from coordinator.client import AsyncClient
 from coordinator.errors import BadVersionError, CoordinatorError
@@ -259,6 +261,33 @@ def test_who_may_not_read_all_copies_nothing(
     assert "read or watch" in exported.stderr
     assert (mirrored.exit_code, exported.exit_code) == (1, 1)
     assert set(tree(other, "/copy")) == {"", "/seen", "/hidden"}
+
+
+def test_the_other_cluster_gets_no_token_of_this_one(
+    other: str, third: str, tmp_path: Path
+) -> None:
+    """Neither from the option nor from the environment: it would refuse it, and accepts who shows
+    none. A token that is for it is shown to it."""
+    token = tmp_path / "token"
+    with connect(third) as client:
+        client.create("/secret")
+        token.write_text(client.init_access().token)
+    token.chmod(0o600)
+    with connect(other) as client:
+        admin = client.init_access().token
+    with connect(other, token=admin) as client:
+        client.put_role("all", [Rule("/", tuple(Verb)), Rule("@", tuple(Verb))])
+        client.put_identity("anonymous", ["all"])
+    mirror = ["mirror", "/secret", "--endpoints", third, "--to", other, "--once"]
+    option, variable = ["--token-file", str(token)], {"COORDINATOR_TOKEN_FILE": str(token)}
+
+    by_option = CliRunner().invoke(cli, [*mirror, *option])
+    by_variable = CliRunner().invoke(cli, mirror, env=variable)
+    shown = CliRunner().invoke(cli, [*mirror, *option, "--to-token-file", str(token)])
+
+    assert (by_option.exit_code, by_variable.exit_code) == (0, 0), by_option.output
+    assert shown.exit_code != 0
+    assert "token" in shown.output
 
 
 def test_two_mirrors_do_not_write_one_target(coordinator: CommandLine, other: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from coordinator import AsyncClient, Client, Lock, connect
 from coordinator.client import Connector, RetryPolicy
+from coordinator.client.connecting import FILE_VARIABLES, client_tls
 from coordinator.client.http import HttpTransport
 from coordinator.client.stream import transport
 from coordinator.clock import ManualClock, SystemClock
@@ -403,6 +404,18 @@ def test_files_are_looked_at_by_connect(arguments: dict[str, str], said: str) ->
     """Before anything is sent, and by the name of the argument."""
     with pytest.raises(BadArgumentsError, match=said):
         connect(**{"endpoints": "https://127.0.0.1:1", **arguments})  # type: ignore[arg-type]
+
+
+def test_an_empty_name_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that of the environment either, which is for another cluster."""
+    for variable in FILE_VARIABLES.values():
+        monkeypatch.setenv(variable, "/nowhere")
+    files = ("", "", "")
+
+    assert client_tls(["https://127.0.0.1:1"], *files) is not None
+    assert client_tls(["http://127.0.0.1:1"], *files) is None
+    with pytest.raises(BadArgumentsError, match="/nowhere"):
+        client_tls(["https://127.0.0.1:1"])
 
 
 @pytest.mark.check
