@@ -84,6 +84,17 @@ async def test_the_end_of_anothers_session_is_noted_whatever_is_said() -> None:
     assert ended.detail["identity"] == "who1"
 
 
+async def test_who_asked_to_finish_an_upgrade_is_noted() -> None:
+    """Also where nothing came of it: at the newest level there is nothing to finish."""
+    async with guarded() as cluster:
+        log = Recording(cluster)
+        await cluster.admin("POST", "/v1/upgrade/finish", {"by": "ann"})
+
+    (asked,) = log.events
+    assert (asked.event, asked.outcome, asked.verb) == ("request.finish_upgrade", "done", "admin")
+    assert asked.credential
+
+
 async def test_an_expired_token_is_no_wrong_one() -> None:
     """Its holder had all of it; he and the audit log are told that it has expired, and whose."""
     async with guarded() as cluster:

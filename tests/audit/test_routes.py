@@ -10,7 +10,7 @@ from coordinator.wire.routes.auditing import AUDITED
 from coordinator.wire.routes.door import Door
 from coordinator.wire.routes.table import all_routes
 
-RULES = ("/v1/access", "/v1/limits")
+RULES = ("/v1/access", "/v1/limits", "/v1/upgrade")
 
 
 def test_every_request_that_changes_rules_has_a_line() -> None:

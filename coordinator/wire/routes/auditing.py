@@ -26,6 +26,7 @@ AUDITED: Final = {
     "revoke_lock": "request.revoke",
     "set_limits": "request.set_limits",
     "hand_over": "request.hand_over",
+    "finish_upgrade": "request.finish_upgrade",
     "set_log_level": "request.set_log_level",
     "init_access": "request.init_access",
     "set_access": "request.set_access",
