@@ -122,12 +122,12 @@ class Server:
         return log_lines.escaped(self.member.status().summary)
 
     def log_fields(self) -> dict[str, object]:
-        """Return what each JSON line of the log says of this member."""
+        """Return what each JSON line of the log says of this member, in any thread."""
         member_id, zxid, _ = self.member.labels()
         return {
             "cluster": self._config.cluster.name,
             "member": member_id,
-            "term": self._engine.status().term,
+            "term": self._engine.term,
             "zxid": zxid,
         }
 

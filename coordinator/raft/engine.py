@@ -263,6 +263,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def term(self) -> int:
+        """The term of ``status``; any thread may ask for it."""
+        ...
+
+    @property
     def leader_id(self) -> str | None:
         """The leader of ``status``; asked for each request, so it costs little."""
         ...

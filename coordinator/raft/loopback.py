@@ -128,7 +128,7 @@ class LoopbackEngine:
         return EngineStatus(
             member_id=self._member_id,
             role=self._role,
-            term=1,
+            term=self.term,
             leader_id=self.leader_id,
             commit_index=self._index,
             applied_index=self._index,
@@ -137,6 +137,11 @@ class LoopbackEngine:
             is_ready=self._replica is not None,
             is_reachable={},
         )
+
+    @property
+    def term(self) -> int:
+        """The only one."""
+        return 1
 
     @property
     def leader_id(self) -> str | None:

@@ -418,6 +418,11 @@ class PySyncObjEngine:
         )
 
     @property
+    def term(self) -> int:
+        """The term of this member; 0 before it has started."""
+        return 0 if self._consensus is None else self._consensus.core.term
+
+    @property
     def leader_id(self) -> str | None:
         """The leader that this member follows, or itself; None: none is known."""
         return self._consensus.leader_id if self._consensus and self._is_running else None

@@ -148,8 +148,8 @@ class LocalMember:
     async def expire(self, session_id: str, silent_ms: int) -> None:
         """As leader, end a session as if nothing had been heard of it for ``silent_ms``."""
         assert self._engine is not None, "a leader runs"
-        term = self._engine.status().term
-        command = Command(ExpireSession(session_id, term, silent_ms), self.clock.wall_ms())
+        expiry = ExpireSession(session_id, self._engine.term, silent_ms)
+        command = Command(expiry, self.clock.wall_ms())
         await self._engine.propose(encode_command(command))
 
 

@@ -202,6 +202,10 @@ class FakeEngine:
         )
 
     @property
+    def term(self) -> int:
+        return self._world.term
+
+    @property
     def leader_id(self) -> str | None:
         return self._world.leader_id
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import aiohttp
@@ -16,6 +17,8 @@ import pytest
 from coordinator.errors import ConfigError, StorageError
 from coordinator.node.config import Config, HttpConfig, MemberConfig
 from coordinator.node.server import Server, facts_to_agree_on
+from coordinator.raft.engine import EngineStatus
+from coordinator.raft.loopback import LoopbackEngine
 from coordinator.raft.network.agreement import Agreement, ShownAgreement, check_facts, difference
 from coordinator.state.rules import digest_at
 from tests.service.fake_cluster import World, soon
@@ -56,6 +59,26 @@ async def test_a_member_in_memory_serves_http_at_once() -> None:
         "text": "All is well: member 1 leads in term 1, 1 member answers, and there is no other.",
         "findings": [],
     }
+
+
+async def test_any_thread_may_log_what_the_member_is() -> None:
+    """A JSON line is made of plain attributes: threads of the disk and of names log, too."""
+    asked: set[str] = set()
+
+    class Asked(LoopbackEngine):
+        def status(self) -> EngineStatus:
+            asked.add(current_thread().name)
+            return super().status()
+
+    server = Server(ANY_PORT, engine=Asked())
+    await server.start()
+    assert (await soon(call(server, "POST", "/v1/tree/a", {"data": "x"})))[0] == 201
+
+    fields = await asyncio.to_thread(server.log_fields)
+    await server.stop()
+
+    assert fields == {"cluster": "coordinator", "member": "1", "term": 1, "zxid": 1}
+    assert asked == {current_thread().name}
 
 
 async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -84,6 +84,10 @@ class ObservedEngine:
         return self.real.led_ms
 
     @property
+    def term(self) -> int:
+        return self.real.term
+
+    @property
     def leader_id(self) -> str | None:
         return self.real.leader_id
 
