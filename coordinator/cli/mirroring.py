@@ -12,7 +12,8 @@
    complete. It says from which zxid on the target is whole: that of the last page.
 3. If the source no longer knows what was missed, or is another cluster than that of the mark, or
    has lost changes that the mirror has, all of it is read again.
-4. One mirror writes a target: the mark's version shows another one, which ends this one.
+4. One mirror writes a target: each step writes the mark, and its version shows another mirror,
+   which ends this one. All steps but the last one write again what the mark said before.
 """
 
 from __future__ import annotations
@@ -102,6 +103,7 @@ class Mirror:
         self._cluster_id = ""
         """That of the source."""
         self._mark_version = 0
+        self._mark_data = b"{}"
         self._whole_from = 0
         self._there: dict[str, bytes] = {}
         """The paths in the target, with their data."""
@@ -135,10 +137,10 @@ class Mirror:
             mark = await self._target.get(self._mark)
         except NoNodeError:
             await self._target.multi(
-                [Create(self._mark, b"{}", parents=CreateMode.PERSISTENT)]
+                [Create(self._mark, self._mark_data, parents=CreateMode.PERSISTENT)]
             )
             return None
-        self._mark_version = mark.stat.version
+        self._mark_version, self._mark_data = mark.stat.version, mark.data
         said = json.loads(mark.data or b"{}")
         if said.get("prefix") != self._prefix:
             return None  # it was made just now, or there was another mirror
@@ -236,24 +238,28 @@ class Mirror:
         return [Delete(each) for each in reversed(gone)]
 
     async def _commit(self, operations: list[Operation], zxid: int) -> None:
-        """Do these, and set the mark, all or nothing."""
+        """Do these, in steps if there are many, and say in the mark how far it is."""
         said = {
             "cluster_id": self._cluster_id,
             "prefix": self._prefix,
             "zxid": zxid,
             "whole_from": self._whole_from,
         }
-        mark = SetData(self._mark, json.dumps(said).encode(), self._mark_version)
         *first, last = _in_steps(operations)
-        for step in first:
-            await self._target.multi(step)
         try:
-            await self._target.multi([*last, mark])
+            for step in first:
+                await self._do(step, self._mark_data)
+            await self._do(last, json.dumps(said).encode())
         except BadVersionError as error:
             raise BadVersionError(
                 f"another mirror writes {self._into}: its mark {self._mark} has changed"
             ) from error
+
+    async def _do(self, step: list[Operation], mark_data: bytes) -> None:
+        """Do a step if no other mirror has written the mark, which is written in any case."""
+        await self._target.multi([SetData(self._mark, mark_data, self._mark_version), *step])
         self._mark_version += 1
+        self._mark_data = mark_data
 
     def _moved(self, path: str) -> str:
         below = path[len(self._prefix.rstrip("/")) :]

@@ -290,23 +290,31 @@ def test_the_other_cluster_gets_no_token_of_this_one(
     assert "token" in shown.output
 
 
-def test_two_mirrors_do_not_write_one_target(coordinator: CommandLine, other: str) -> None:
-    """The one whose mark has changed ends, and has changed nothing."""
+@pytest.mark.parametrize("count", [1, 950])
+def test_two_mirrors_do_not_write_one_target(
+    coordinator: CommandLine, other: str, count: int
+) -> None:
+    """The one whose mark has changed ends, and has changed nothing, whatever the number of steps
+    that a change needs."""
+    path = f"/mirrored-twice-{count}"
 
     async def scenario() -> None:
         async with connect(coordinator.url) as source, connect(other) as target:
-            await source.create("/mirrored-twice")
+            await source.create(path)
+            for first in range(0, count, 190):
+                numbers = range(first, min(first + 190, count))
+                await source.multi([Create(f"{path}/{each}") for each in numbers])
             running = asyncio.create_task(
-                Mirror(source, target, "/mirrored-twice", "/copy").run(is_once=False)
+                Mirror(source, target, path, "/copy").run(is_once=False)
             )
             while not await has_mark(target):
                 assert not running.done(), running
             version = (await target.get(MARK)).stat.version
             await target.set(MARK, b"{}", expected_version=version)
-            await source.create("/mirrored-twice/later")
+            await source.delete(path, recursive=True)
             with pytest.raises(BadVersionError, match="another mirror"):
                 await asyncio.wait_for(running, 20)
-            assert list(await whole(target)) == ["/copy"]
+            assert len(await whole(target)) == count + 1
 
     asyncio.run(scenario())
 
