@@ -15,7 +15,7 @@ from coordinator.model.members import ClusterHealth, MemberFacts, MemberList, Me
 from coordinator.model.sizes import in_bytes
 from coordinator.model.status import Status
 from coordinator.wire.codec import to_body
-from coordinator.wording import moment
+from coordinator.wording import counted, moment
 
 COLOURS = {"good": "green", "note": "green", "warn": "yellow", "bad": "red"}
 
@@ -61,7 +61,8 @@ def show_status(own: Status, found: MemberList) -> None:
         click.echo(line)
     click.echo(
         f"cluster {own.cluster}, term {own.term}, zxid {own.zxid}, "
-        f"{own.sessions} sessions, {own.znodes} znodes, access rights {own.access}"
+        f"{counted(own.sessions, 'session')}, {counted(own.znodes, 'znode')}, "
+        f"access rights {own.access}"
     )
     if (newest := newest_backup(found)) is not None:
         click.echo(newest)

@@ -18,6 +18,7 @@ from coordinator.model.members import MemberList
 from coordinator.model.status import Status
 from coordinator.model.views import LockSummary
 from coordinator.wire.codec import to_body
+from coordinator.wording import counted
 
 _ROWS = 10
 
@@ -117,7 +118,7 @@ def _write(now: TopLook, rates: Rates) -> None:
     click.echo(
         f"leader {now.status.leader_id or 'none'}, {_a_second(rates.entries)} entries/s,"
         f" {_a_second(rates.changes)} changes/s, round trip {now.took_ms:.1f} ms,"
-        f" {now.status.sessions} sessions, {now.status.znodes} znodes"
+        f" {counted(now.status.sessions, 'session')}, {counted(now.status.znodes, 'znode')}"
     )
     show_table(
         ("LOCK", "HELD S", "HOLD", "WAIT", "HOST", "LABEL"),

@@ -91,6 +91,7 @@ def test_status_claims_nothing_of_a_member_that_is_silent(
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["No leader. There is one thing more.", "  No leader. Wait.", "  Slow."]
+    assert "0 sessions, 1 znode, access rights" in lines[3]
     assert [line.split() for line in lines[5:]] == [
         ["1", url, "silent", "-", "-", "-", "-", "-"],
         ["2", "(answers)", url, "follower,", "not", "ready", "0", "slow:", "3.0", "GiB", "2", "0",
