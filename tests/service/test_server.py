@@ -78,7 +78,7 @@ async def test_any_thread_may_log_what_the_member_is() -> None:
     await server.stop()
 
     assert fields == {"cluster": "coordinator", "member": "1", "term": 1, "zxid": 1}
-    assert asked == {current_thread().name}
+    assert asked <= {current_thread().name}
 
 
 async def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
