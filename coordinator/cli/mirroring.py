@@ -13,7 +13,8 @@
 3. If the source no longer knows what was missed, or is another cluster than that of the mark, or
    has lost changes that the mirror has, all of it is read again.
 4. One mirror writes a target: each step writes the mark, and its version shows another mirror,
-   which ends this one. All steps but the last one write again what the mark said before.
+   which ends this one. All steps but the last one write again what the mark said before; those
+   of a copy, that nothing is there to go on from.
 """
 
 from __future__ import annotations
@@ -173,6 +174,7 @@ class Mirror:
             operations += self._removals(path)
         for path, data in wanted.items():
             operations += self._puts(path, data)
+        self._mark_data = b"{}"  # between the steps the target is as no source ever was
         await self._commit(operations, zxid)
         return zxid
 

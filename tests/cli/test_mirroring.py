@@ -17,7 +17,7 @@ from coordinator import connect
 from coordinator.cli.main import cli
 from coordinator.cli.mirroring import MARKS, Mirror
 from coordinator.client import AsyncClient
-from coordinator.errors import BadVersionError, CoordinatorError
+from coordinator.errors import BadVersionError, CoordinatorError, UnavailableError
 from coordinator.model.access import Rule, Verb
 from coordinator.model.operations import Create, Delete, SetData
 from coordinator.model.znodes import Subtree
@@ -288,6 +288,40 @@ def test_the_other_cluster_gets_no_token_of_this_one(
     assert (by_option.exit_code, by_variable.exit_code) == (0, 0), by_option.output
     assert shown.exit_code != 0
     assert "token" in shown.output
+
+
+def test_a_mark_calls_no_half_of_a_copy_whole(
+    coordinator: CommandLine, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy over an older one that is cut off between its steps is made again."""
+    path, number = "/mirrored-half", 950
+
+    async def scenario() -> None:
+        async with connect(coordinator.url) as source, connect(other) as target:
+            await source.create(path)
+            await Mirror(source, target, path, "/copy").run(is_once=True)
+            said = json.loads((await target.get(MARK)).data)
+            await target.set(MARK, json.dumps({**said, "cluster_id": "of another"}))
+            for first in range(0, number, 190):
+                numbers = range(first, min(first + 190, number))
+                await source.multi([Create(f"{path}/{each}") for each in numbers])
+            do, steps = target.multi, list[int]()
+
+            async def cut(operations: list[Create | Delete | SetData]) -> object:
+                steps.append(len(operations))
+                if len(steps) == 2:
+                    raise UnavailableError("cut off")
+                return await do(operations)
+
+            monkeypatch.setattr(target, "multi", cut)
+            with pytest.raises(UnavailableError):
+                await Mirror(source, target, path, "/copy").run(is_once=True)
+            assert json.loads((await target.get(MARK)).data) == {}
+            await Mirror(source, target, path, "/copy").run(is_once=True)
+
+    asyncio.run(scenario())
+
+    assert tree(other, "/copy") == tree(coordinator.url, path)
 
 
 @pytest.mark.parametrize("count", [1, 950])
