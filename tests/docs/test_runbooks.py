@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.cli.parent_death import dying_with_parent
+from tests.cluster.next_release import make_next_release
 from tests.patience import patient
 from tests.ports import free_ports
 
@@ -42,6 +43,8 @@ STUBS = {
     "coordinator": f'#!/bin/sh\nexec {sys.executable} -m coordinator "$@"\n',
     "chown": "#!/bin/sh\n",
 }
+PIP = '#!/bin/sh\ncase "$*" in *--no-deps*) basename "$4" > "$0.installed";; esac\n'
+"""Notes what is installed on a machine; members are started with it."""
 
 pytestmark = [
     pytest.mark.check,
@@ -63,8 +66,11 @@ class Machines:
             (directory / "bin" / name).write_text(text)
             (directory / "bin" / name).chmod(0o755)
         for number in "123":
-            for folder in ("etc", "var/member"):
+            for folder in ("etc", "var/member", "opt/coordinator/bin"):
                 (directory / number / folder).mkdir(parents=True)
+            pip = self.pip(number)
+            pip.write_text(PIP)
+            pip.chmod(0o755)
             self._configure(number, more)
         self._secure()
         machines = self
@@ -127,6 +133,17 @@ class Machines:
     def var(self, number: str) -> Path:
         return self.directory / number / "var"
 
+    def pip(self, number: str) -> Path:
+        return self.directory / number / "opt/coordinator/bin/pip"
+
+    def release(self, number: str) -> dict[str, str]:
+        """Return the environment in which the release that is installed on a machine runs."""
+        installed = self.pip(number).with_name("pip.installed")
+        if not installed.exists() or installed.read_text() == "former\n":
+            return {}
+        following = self.directory / installed.read_text().strip()
+        return {"PYTHONPATH": str(following), "PYTHONSAFEPATH": "1"}
+
     def order(self, verb: str, number: str) -> None:
         """Do what an operator orders of the service of a machine."""
         if verb in ("stop", "restart"):
@@ -137,6 +154,7 @@ class Machines:
                 self._processes[number] = subprocess.Popen(
                     [sys.executable, "-m", "coordinator", "serve", "--config", str(config)],
                     preexec_fn=dying_with_parent(), stderr=log,
+                    env={**os.environ, **self.release(number)},
                 )  # fmt: skip
 
     def end(self, number: str, how: signal.Signals = signal.SIGKILL) -> None:
@@ -150,6 +168,7 @@ class Machines:
         here = self.directory / number
         commands = commands.replace("/etc/coordinator", f"{here}/etc")
         commands = commands.replace("/var/lib/coordinator", f"{here}/var")
+        commands = commands.replace("/opt/coordinator", f"{here}/opt/coordinator")
         commands = commands.replace(" -o coordinator", "")
         done = subprocess.run(
             ["bash", "-euc", commands], cwd=self.directory / "admin",
@@ -245,6 +264,17 @@ def held(machines: Machines) -> None:
     machines.until("coordinator why deploys", "1", ["is held by"])
 
 
+def badly_upgraded(machines: Machines) -> None:
+    for number, name in (("2", "next"), ("3", "broken")):
+        make_next_release(machines.directory / name)
+        if name == "broken":
+            (machines.directory / name / "coordinator/__main__.py").write_text("raise SystemExit")
+        install = f"/opt/coordinator/bin/pip install --quiet --no-deps ./{name}"
+        machines.run(f"systemctl stop coordinator@member\n{install}", number)
+        machines.run("systemctl start coordinator@member", number)
+        machines.until("coordinator upgrade status", "1", ["next: member 2"])
+
+
 CASES: dict[str, Callable[[Machines], None]] = {
     "certificate-expired.md": nothing,
     "client-floods.md": flooded,
@@ -257,6 +287,7 @@ CASES: dict[str, Callable[[Machines], None]] = {
     "move.md": nothing,
     "quorum-gone.md": two_disks_lost,
     "quorum-lost.md": away("2", "3"),
+    "upgrade-went-wrong.md": badly_upgraded,
 }
 
 
