@@ -163,7 +163,7 @@ async def test_who_relays_between_members_can_cut_the_line_and_no_more(tmp_path:
         nonlocal deeds
         if not passage.is_sealed(direction) or len(passage.heard[direction]) % 10:
             return [whole]
-        _, _, _, dialer, *_ = msgpack.unpackb(passage.heard[TO_ACCEPTOR][0][4:])
+        _, _, _, _, dialer, *_ = msgpack.unpackb(passage.heard[TO_ACCEPTOR][0][4:])
         if target not in (to, dialer):
             return [whole]
         deeds += 1

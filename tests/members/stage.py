@@ -340,7 +340,10 @@ class Stage:
             for start in range(0, len(packed), IN_AN_ENTRY)
         ]
         for start in range(0, len(groups), 10):
-            self.append(groups[start : start + 10])
+            some = groups[start : start + 10]
+            last = self.last[0] + len(some)
+            self.append(some)
+            self.until(lambda last=last: self.last[0] == last)  # what is asked goes ahead of it
             self.settle()
 
     def measured(self, act: Callable[[int], object]) -> float:

@@ -19,6 +19,9 @@ from coordinator.service.base.active_clients import REQUEST_KIND as ASKING
 from coordinator.service.base.turns import ASKING_SHOWN_MAX
 from coordinator.service.comparing.digest_messages import FORMAT
 from coordinator.service.comparing.divergence import DIGEST_KIND, VERDICT_KIND
+from coordinator.service.reporting.examination import ECHO_KIND as ECHO
+from coordinator.service.reporting.examination import REQUEST_KIND as EXAMINE
+from coordinator.service.reporting.log_levels import REQUEST_KIND as LOG_LEVEL
 from coordinator.service.reporting.members import HANDOVER_KIND
 from coordinator.service.reporting.members import REQUEST_KIND as FACTS
 from coordinator.service.sessions.heartbeats import _SESSIONS_PER_ROUND_MAX
@@ -140,6 +143,9 @@ ASKED: dict[str, dict[str, Row]] = {
     HANDOVER_KIND: {"alone": _leading(b""), "of nothing": _leading(b"\x90" * 1_000_000)},
     FACTS: {"alone": _leading(b""), "of nothing": _leading(b"\x90" * 1_000_000)},
     READ_INDEX: {"alone": _leading(b"")},
+    EXAMINE: {"alone": _leading(b""), "of nothing": _leading(b"\x90" * 1_000_000)},
+    ECHO: {"alone": _leading(b""), "of nothing": _leading(b"\x90" * 1_000_000)},
+    LOG_LEVEL: {"a level": _leading(b"warning"), "of nothing": _leading(b"\x90" * 1_000_000)},
     ASKING: {
         "of all": _leading(msgspec.msgpack.encode([("c" * 64, True)] * ASKING_SHOWN_MAX)),
         "the longest": _leading(msgspec.msgpack.encode([("", True)] * 80_000)),

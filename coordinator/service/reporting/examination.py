@@ -110,7 +110,7 @@ class Examinations:
                 return None
             found = _DECODER.decode(payload)
             ahead_ms = msgspec.msgpack.decode(echo, type=int) - wall_ms - took_ms // 2
-        except (TimeoutError, CoordinatorError, msgspec.MsgspecError):
+        except (TimeoutError, CoordinatorError, ValueError, RecursionError):
             return None
         if found.member_id != member_id:
             return None
