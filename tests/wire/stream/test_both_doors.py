@@ -20,7 +20,7 @@ from tests.wire.stream.speaking import Speaker, speaking
 
 MSGPACK = "application/msgpack"
 LINES = NDJSON["Accept"]
-_DRAWN = frozenset({"session_id", "label", "previous"})
+_DRAWN = frozenset({"session_id", "label", "previous", "cluster_id"})
 _SESSION_ID = re.compile(r"\b[0-9a-f]{16}\b")
 _OF_HTTP = frozenset(
     {"content-length", "content-type", "date", "server", "coordinator-member", "cache-control",
