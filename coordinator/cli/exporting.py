@@ -10,7 +10,7 @@ import click
 from coordinator.cli.completing import paths
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import document, note, one_line
-from coordinator.cli.subtrees import pages
+from coordinator.cli.subtrees import in_steps, moved, pages
 from coordinator.client import AsyncClient
 from coordinator.clock import SystemClock
 from coordinator.errors import BadArgumentsError, NodeExistsError, NoNodeError
@@ -117,7 +117,7 @@ def import_(
                 path=plan.different[0][0].path,
             )
         if not is_dry:
-            for operations in _batches(plan.operations()):
+            for operations in in_steps(plan.operations(), _AT_ONCE, _AT_ONCE_BYTES):
                 await client.multi(operations)
         return target, plan
 
@@ -202,18 +202,5 @@ def _moved(each: ExportedZnode, source: str, target: str) -> ExportedZnode:
     top = source.rstrip("/")
     if each.path != source and not each.path.startswith(top + "/"):
         raise BadArgumentsError(f"expected paths at and below {source}, found {each.path}")
-    path = (target.rstrip("/") + each.path[len(top) :]).rstrip("/") or "/"
+    path = moved(each.path, source, target)
     return ExportedZnode(path, each.data, each.mode, each.ttl_ms)
-
-
-def _batches(operations: Iterable[Create | SetData]) -> Iterator[list[Create | SetData]]:
-    batch: list[Create | SetData] = []
-    size = 0
-    for each in operations:
-        if batch and (len(batch) == _AT_ONCE or size + len(each.data) > _AT_ONCE_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(each)
-        size += len(each.data)
-    if batch:
-        yield batch

@@ -28,7 +28,7 @@ import click
 from coordinator.cli.completing import paths
 from coordinator.cli.connection import Settings, verb
 from coordinator.cli.output import note
-from coordinator.cli.subtrees import page, pages
+from coordinator.cli.subtrees import in_steps, moved, page, pages
 from coordinator.client import AsyncClient
 from coordinator.errors import BadVersionError, CompactedError, NoAuthError, NoNodeError
 from coordinator.model.events import Change, EventType
@@ -247,7 +247,7 @@ class Mirror:
             "zxid": zxid,
             "whole_from": self._whole_from,
         }
-        *first, last = _in_steps(operations)
+        *first, last = list(in_steps(operations, _AT_ONCE, _AT_ONCE_BYTES)) or [[]]
         try:
             for step in first:
                 await self._do(step, self._mark_data)
@@ -264,8 +264,7 @@ class Mirror:
         self._mark_data = mark_data
 
     def _moved(self, path: str) -> str:
-        below = path[len(self._prefix.rstrip("/")) :]
-        return (self._into.rstrip("/") + below).rstrip("/") or "/"
+        return moved(path, self._prefix, self._into)
 
 
 async def _whole(client: AsyncClient, top: str) -> tuple[list[Znode], int]:
@@ -281,17 +280,3 @@ async def _whole(client: AsyncClient, top: str) -> tuple[list[Znode], int]:
 
 def _is_mark(path: str) -> bool:
     return path == MARKS or path.startswith(f"{MARKS}/")
-
-
-def _in_steps(operations: list[Operation]) -> list[list[Operation]]:
-    """Return them cut to what one multi takes, at least one step."""
-    steps: list[list[Operation]] = [[]]
-    size = 0
-    for each in operations:
-        length = 0 if isinstance(each, Delete) else len(each.data)
-        if len(steps[-1]) == _AT_ONCE or (steps[-1] and size + length > _AT_ONCE_BYTES):
-            steps.append([])
-            size = 0
-        steps[-1].append(each)
-        size += length
-    return steps

@@ -1,12 +1,16 @@
-"""Whole subtrees, of which nothing is missing: what a copy of one begins with."""
+"""Subtrees that are copied: read whole, moved to another path, written in a few multis."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TypeVar
 
 from coordinator.client import AsyncClient
 from coordinator.errors import NoAuthError
+from coordinator.model.operations import Create, Delete, SetData
 from coordinator.model.znodes import Subtree
+
+Operation = TypeVar("Operation", bound=Create | SetData | Delete)
 
 
 async def pages(client: AsyncClient, path: str) -> AsyncIterator[Subtree]:
@@ -35,3 +39,26 @@ async def page(
             path=path,
         )
     return found
+
+
+def moved(path: str, top: str, target: str) -> str:
+    """Return where ``path``, at or below ``top``, is when ``top`` is at ``target``."""
+    return (target.rstrip("/") + path[len(top.rstrip("/")) :]).rstrip("/") or "/"
+
+
+def in_steps(
+    operations: Iterable[Operation], at_once: int, at_once_bytes: int
+) -> Iterator[list[Operation]]:
+    """Yield them cut to what goes into one multi: so many, with so many bytes of data; one alone
+    may have more."""
+    step: list[Operation] = []
+    size = 0
+    for each in operations:
+        length = 0 if isinstance(each, Delete) else len(each.data)
+        if step and (len(step) == at_once or size + length > at_once_bytes):
+            yield step
+            step, size = [], 0
+        step.append(each)
+        size += length
+    if step:
+        yield step
