@@ -19,11 +19,11 @@ from types import TracebackType
 
 from coordinator.errors import BadArgumentsError, StorageError
 from coordinator.node.config import Config
-from coordinator.node.recovery import audited, time_now, what_to_do, write_founding
+from coordinator.node.recovery import found, time_now, what_to_do
 from coordinator.node.stable_files import sync_directory
 from coordinator.raft.backup import HeldBackup, entries_behind, replay
 from coordinator.raft.engine import BackupFacts
-from coordinator.raft.rejoin.refounding import HeldData, refuse_unfinished, unfinished
+from coordinator.raft.rejoin.refounding import HeldData, refuse_unfinished
 from coordinator.raft.storage.backup_file import BackupFile
 from coordinator.raft.storage.backup_file import Header as Header
 from coordinator.raft.storage.disk import OsDisk
@@ -218,20 +218,14 @@ def restore(
     finally:
         file.close()
     header = file.header
-    with audited(config) as note_restore:
-        begun = write_founding(
-            disk, config, machine, at, by=by, reason=reason, turns_access_off=turns_access_off,
-            note={
-                "backup": path, "backup_time": header.time,
-                "cluster_before": header.cluster, "cluster_id_before": header.cluster_id,
-            },
-        )  # fmt: skip
-        disk.rename(unfinished(data_dir), data_dir)
-        disk.sync_directory(str(Path(data_dir).absolute().parent))
-        note_restore(
-            {"by": by, "reason": reason, "zxid_before": begun.zxid_before, "backup": path,
-             "access_turned_off": turns_access_off},
-        )  # fmt: skip
+    begun = found(
+        config, machine, at, by=by, reason=reason, turns_access_off=turns_access_off,
+        note={
+            "backup": path, "backup_time": header.time,
+            "cluster_before": header.cluster, "cluster_id_before": header.cluster_id,
+        },
+        detail={"backup": path},
+    )  # fmt: skip
     return (
         f"{data_dir} begins {begun.in_words()}, as it was at {header.time}. Acknowledged writes"
         f" since then are not in it, and all {begun.sessions_ended} sessions have ended, with"

@@ -23,7 +23,7 @@ from coordinator.errors import StorageError
 from coordinator.model.access import MEMBER
 from coordinator.node.config import Config
 from coordinator.raft.rejoin.refounding import HeldData, Position, unfinished, write
-from coordinator.raft.storage.disk import Disk, OsDisk
+from coordinator.raft.storage.disk import OsDisk
 from coordinator.raft.storage.ownership import CLUSTER_ID_BYTES, Owner
 from coordinator.service.base.replica import MachineReplica
 from coordinator.state.codec import encode_command
@@ -79,20 +79,14 @@ def recover(config: Config, *, by: str, reason: str, turns_access_off: bool = Fa
     ``turns_access_off`` is the way back of operators who have lost the last token that may do all.
 
     The data of before keep their place under another name. Raises StorageError as ``look_at``."""
-    disk, data_dir = OsDisk(), config.member.data_dir.rstrip("/")
-    new, old = unfinished(data_dir), _free_name(f"{data_dir}.before-recovery")
-    with _held(config) as held, audited(config) as note_recovery:
-        begun = write_founding(
-            disk, config, held.machine, held.at,
-            by=by, reason=reason, turns_access_off=turns_access_off,
+    data_dir = config.member.data_dir.rstrip("/")
+    old = _free_name(f"{data_dir}.before-recovery")
+    with _held(config) as held:
+        begun = found(
+            config, held.machine, held.at,
+            by=by, reason=reason, turns_access_off=turns_access_off, former=old,
             note={"cluster_id_before": held.owner.cluster_id.hex(), "data_before": old},
-        )  # fmt: skip
-        disk.rename(data_dir, old)
-        disk.rename(new, data_dir)
-        disk.sync_directory(str(Path(data_dir).absolute().parent))
-        note_recovery(
-            {"by": by, "reason": reason, "zxid_before": begun.zxid_before, "former": old,
-             "access_turned_off": turns_access_off},
+            detail={"former": old},
         )  # fmt: skip
     return (
         f"{data_dir} begins {begun.in_words()}. Acknowledged writes that were not in these data are"
@@ -118,8 +112,7 @@ class Begun:
         )
 
 
-def write_founding(
-    disk: Disk,
+def found(
     config: Config,
     machine: StateMachine,
     at: Position,
@@ -128,30 +121,44 @@ def write_founding(
     reason: str,
     turns_access_off: bool,
     note: Mapping[str, object],
+    detail: Mapping[str, object],
+    former: str | None = None,
 ) -> Begun:
-    """Begin the cluster again from the state after ``at``, in the directory ``unfinished``, which
-    takes the name of the data directory when all else is done."""
-    new = unfinished(config.member.data_dir)
-    shutil.rmtree(new, ignore_errors=True)  # of one that died before it was complete
-    wall_ms, before = SystemClock().wall_ms(), machine.zxid
-    replica = MachineReplica(machine)
-    new_at, ended = begin_again(replica, at, wall_ms, by=by, reason=reason)
-    if turns_access_off:
-        off = Command(SetAccess(is_on=False), wall_ms, caller=MEMBER)
-        replica.apply(new_at.index, new_at.term, encode_command(off))
-        assert not machine.access.is_on, "members may do all"
-    member_ids = tuple(sorted(each.member_id for each in config.cluster.members))
-    cluster_id = os.urandom(CLUSTER_ID_BYTES)
-    owner = Owner(config.cluster.name, config.member.member_id, cluster_id, member_ids)
-    write(
-        disk, new, owner, new_at, machine.snapshot(),
-        {
-            "time": _time_text(wall_ms), "by": by, "reason": reason,
-            "last_term": at.term, "last_entry": at.index,
-            "zxid_before": before, "zxid": machine.zxid, "sessions_ended": ended,
-            "access_turned_off": turns_access_off, "cluster_id": cluster_id.hex(), **note,
-        },
-    )  # fmt: skip
+    """Begin the cluster again from the state after ``at``, in the member's data directory.
+
+    Args:
+        note: what the new data keep of where they come from, beside what all keep.
+        detail: the same for the audit log, which is opened before anything is changed.
+        former: the name under which the data keep their place that are there; None: there are none.
+    """
+    disk, data_dir = OsDisk(), config.member.data_dir.rstrip("/")
+    new, wall_ms, before = unfinished(data_dir), SystemClock().wall_ms(), machine.zxid
+    with _audited(config) as note_beginning:
+        shutil.rmtree(new, ignore_errors=True)  # of one that died before it was complete
+        replica = MachineReplica(machine)
+        new_at, ended = begin_again(replica, at, wall_ms, by=by, reason=reason)
+        if turns_access_off:
+            off = Command(SetAccess(is_on=False), wall_ms, caller=MEMBER)
+            replica.apply(new_at.index, new_at.term, encode_command(off))
+            assert not machine.access.is_on, "members may do all"
+        member_ids = tuple(sorted(each.member_id for each in config.cluster.members))
+        cluster_id = os.urandom(CLUSTER_ID_BYTES)
+        owner = Owner(config.cluster.name, config.member.member_id, cluster_id, member_ids)
+        said = {"by": by, "reason": reason, "zxid_before": before,
+                "access_turned_off": turns_access_off}  # fmt: skip
+        write(
+            disk, new, owner, new_at, machine.snapshot(),
+            {
+                "time": _time_text(wall_ms), "last_term": at.term, "last_entry": at.index,
+                "zxid": machine.zxid, "sessions_ended": ended, "cluster_id": cluster_id.hex(),
+                **said, **note,
+            },
+        )  # fmt: skip
+        if former is not None:
+            disk.rename(data_dir, former)
+        disk.rename(new, data_dir)
+        disk.sync_directory(str(Path(data_dir).absolute().parent))
+        note_beginning({**said, **detail})
     return Begun(owner, machine.zxid, before, ended)
 
 
@@ -223,7 +230,7 @@ def begin_again(
 
 
 @contextmanager
-def audited(config: Config) -> Iterator[Callable[[dict[str, object]], None]]:
+def _audited(config: Config) -> Iterator[Callable[[dict[str, object]], None]]:
     """Yield what notes the recovery in the audit log; it is opened before anything is changed."""
     clock = SystemClock()
     audit = open_audit(config, clock)
